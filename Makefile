@@ -1,0 +1,141 @@
+# What a person types: `make run`, `make test`. Each sets up what it needs, says what it is doing, and is quick the second
+# time. Everything is made inside this folder: .venv, target, klamm-data.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+export PATH := $(PATH):$(HOME)/.cargo/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+PYTEST_WORKERS ?= auto
+PYTEST_ARGS ?=
+FUZZ_SECONDS ?= 60
+SMOKE_CASES ?= 2000
+
+NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -path rust/fuzz -prune -o \
+	\( -name '*.rs' -o -name Cargo.toml \) -print)
+
+SAY := @printf '\033[1mklamm:\033[0m %s\n'
+
+.PHONY: help
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make run      set everything up and run a node on localhost:9092, data in ./klamm-data, until Ctrl-C
+.PHONY: run
+run: $(VENV)/native
+	@exec $(BIN)/klamm start
+
+## make test     set everything up, then `make verify` and every test
+.PHONY: test
+test: verify test-rust test-python
+
+## make verify   format, lints, types, import contracts, generated code: reads only, changes no file
+.PHONY: verify
+verify: $(VENV)/dev $(VENV)/native
+	$(SAY) "checking format, lints, types and import contracts"
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m mypy.stubtest klamm._engine --concise --allowlist tools/stubtest-allowlist.txt
+	@$(BIN)/python tools/generate_metadata_records.py --check
+	@$(BIN)/lint-imports --no-logo
+	@cargo fmt --check
+	@cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
+
+# `make test-rust`, `make test-python`: one half of the tests alone.
+.PHONY: test-rust test-python slow
+test-rust: .toolchain
+	$(SAY) "running the Rust tests (the first time compiles them: some minutes)"
+	@cargo test --locked --quiet --workspace
+	$(SAY) "running every fuzz target on mutated golden files"
+	@cargo run --locked --quiet --manifest-path rust/fuzz/Cargo.toml --bin smoke -- all $(SMOKE_CASES)
+
+test-python: $(VENV)/dev $(VENV)/native
+	$(SAY) "running the Python tests"
+	@$(BIN)/python -m pytest -m "not slow" -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+
+## make slow     the long proofs that `make test` leaves out
+slow: $(VENV)/dev $(VENV)/native
+	@$(BIN)/python -m pytest -m slow --timeout 7200 $(PYTEST_ARGS)
+
+## make fix      format and repair what can be repaired by itself
+.PHONY: fix
+fix: $(VENV)/dev
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+	@cargo fmt
+
+## make bench    measure against Apache Kafka and the ceiling endpoint; print the README's table
+.PHONY: bench
+bench: $(VENV)/dev $(VENV)/native
+	@cargo build --locked --quiet --release -p klamm-load
+	@$(BIN)/python -m benches $(BENCH_ARGS)
+
+## make suites   the clients' own test suites: SUITES=folder of runners, SUITE_SOURCES=folder of clones
+.PHONY: suites
+suites: $(VENV)/dev $(VENV)/native
+	@$(BIN)/python -m tests.suites $(SUITES) $(SUITES_ARGS)
+
+## make fuzz     every fuzz target for FUZZ_SECONDS=60; without nightly and cargo-fuzz, a bounded run of our own
+.PHONY: fuzz
+fuzz: .toolchain
+	@if cargo +nightly fuzz --version >/dev/null 2>&1; then \
+		for target in $$(cargo +nightly fuzz list --fuzz-dir rust/fuzz); do \
+			printf '\033[1mklamm:\033[0m fuzzing %s for %s s\n' "$$target" "$(FUZZ_SECONDS)"; \
+			cargo +nightly fuzz run --fuzz-dir rust/fuzz "$$target" -- -timeout=10 -max_total_time=$(FUZZ_SECONDS); \
+		done; \
+	else \
+		printf '\033[1mklamm:\033[0m no cargo-fuzz for the nightly toolchain: mutating the seeds without it\n'; \
+		cd rust/fuzz && cargo run --release --locked --quiet --bin smoke; \
+	fi
+
+## make lock     write the lock files of the Python dependencies anew (needs uv)
+.PHONY: lock
+lock:
+	@uv pip compile -q --universal --generate-hashes --python-version 3.11 --group dev pyproject.toml \
+		--custom-compile-command 'make lock' -o requirements-dev.lock
+	@uv pip compile -q --universal --generate-hashes --python-version 3.11 --group build pyproject.toml \
+		--custom-compile-command 'make lock' -c requirements-dev.lock --no-annotate -o requirements.lock
+
+## make clean    remove what was built (keeps ./klamm-data)
+.PHONY: clean
+clean:
+	@rm -rf $(VENV) target rust/fuzz/target dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find python tests -name '__pycache__' -prune -exec rm -rf {} +
+	@rm -f python/klamm/_engine*.so
+
+# ---- how it is set up ----
+
+.PHONY: .toolchain
+.toolchain:
+	@command -v cargo >/dev/null || { echo "klamm: no cargo in PATH: install Rust 1.95 or newer (https://rustup.rs)"; exit 1; }
+	@command -v cc >/dev/null || { echo "klamm: no C compiler in PATH: install gcc or clang (Debian: apt install build-essential)"; exit 1; }
+
+$(VENV)/made:
+	@[ -n "$(PYTHON)" ] || { echo "klamm: no Python 3.11 or newer in PATH: install one, or say make PYTHON=/path/to/python3"; exit 1; }
+	$(SAY) "making a Python environment in $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); echo "klamm: '$(PYTHON) -m venv' failed (Debian: apt install python3-venv)"; exit 1; }
+	@touch $@
+
+$(VENV)/runtime: requirements.lock $(VENV)/made
+	$(SAY) "installing the Python dependencies that run needs"
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock
+	@touch $@
+
+$(VENV)/dev: requirements-dev.lock $(VENV)/made
+	$(SAY) "installing the Python dependencies that the tests need"
+	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements-dev.lock
+	@touch $@
+
+# The engine goes into python/klamm, and $(VENV) points there: a change of a Python file needs no step at all.
+$(VENV)/native: $(NATIVE_SOURCES) $(VENV)/runtime | .toolchain
+	$(SAY) "compiling the engine (release; the first time takes some minutes)"
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked --skip-install
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@

@@ -1,0 +1,237 @@
+//! The five codecs of record batches, behind one decompressor that never gives out more than it was allowed.
+
+mod gzip;
+mod lz4;
+mod snappy;
+mod zstd;
+
+use crate::error::RecordsError;
+
+/// How the records of a batch are compressed. The discriminants are the ids in the attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Codec {
+    None = 0,
+    Gzip = 1,
+    Snappy = 2,
+    Lz4 = 3,
+    Zstd = 4,
+}
+
+impl Codec {
+    /// All codecs, by id.
+    pub const ALL: [Codec; 5] = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd];
+
+    /// The codec of an id, `None` for 5 to 7.
+    #[inline]
+    pub fn from_id(id: i16) -> Option<Self> {
+        usize::try_from(id).ok().and_then(|id| Self::ALL.get(id)).copied()
+    }
+
+    /// The codec of a name in a configuration (`none`, `gzip`, `snappy`, `lz4`, `zstd`).
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|codec| codec.name() == name)
+    }
+
+    /// The id in the attributes of a batch.
+    #[inline]
+    pub fn id(self) -> i16 {
+        self as i16
+    }
+
+    /// The name in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::None => "none",
+            Codec::Gzip => "gzip",
+            Codec::Snappy => "snappy",
+            Codec::Lz4 => "lz4",
+            Codec::Zstd => "zstd",
+        }
+    }
+
+    /// The levels that the topic configs `compression.<codec>.level` take, and their default.
+    ///
+    /// snappy has none. The lz4 compressor here has one speed: its levels are taken and make no difference.
+    pub fn levels(self) -> Option<Levels> {
+        match self {
+            Codec::None | Codec::Snappy => None,
+            Codec::Gzip => Some(Levels { min: 1, max: 9, default: -1 }),
+            Codec::Lz4 => Some(Levels { min: 1, max: 17, default: 9 }),
+            Codec::Zstd => Some(Levels { min: -131_072, max: 22, default: 3 }),
+        }
+    }
+}
+
+impl std::fmt::Display for Codec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The levels of a codec; the default is allowed even where it lies outside (gzip's -1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    pub min: i32,
+    pub max: i32,
+    pub default: i32,
+}
+
+/// A codec and the level to compress with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compression {
+    codec: Codec,
+    level: i32,
+}
+
+impl Compression {
+    /// No compression.
+    pub const NONE: Compression = Compression { codec: Codec::None, level: 0 };
+
+    /// A codec at its default level.
+    pub fn of(codec: Codec) -> Self {
+        Self { codec, level: codec.levels().map_or(0, |levels| levels.default) }
+    }
+
+    /// A codec at a level; `None` when the codec has no such level.
+    pub fn at_level(codec: Codec, level: i32) -> Option<Self> {
+        let levels = codec.levels()?;
+        let known = level == levels.default || (levels.min..=levels.max).contains(&level);
+        known.then_some(Self { codec, level })
+    }
+
+    /// The codec.
+    pub fn codec(self) -> Codec {
+        self.codec
+    }
+
+    /// Appends the compressed form of `raw` to `out`.
+    pub fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> Result<(), RecordsError> {
+        match self.codec {
+            Codec::None => {
+                out.extend_from_slice(raw);
+                Ok(())
+            }
+            Codec::Gzip => gzip::compress(raw, self.level, out),
+            Codec::Snappy => snappy::compress(raw, out),
+            Codec::Lz4 => lz4::compress(raw, out),
+            Codec::Zstd => zstd::compress(raw, self.level, out),
+        }
+    }
+}
+
+/// Decompressor states that are worth keeping between batches. One a thread is enough.
+#[derive(Default)]
+pub struct Contexts {
+    gzip: Option<gzip::Context>,
+    zstd: Option<zstd::Context>,
+}
+
+impl Contexts {
+    /// States not yet made.
+    pub const fn new() -> Self {
+        Self { gzip: None, zstd: None }
+    }
+}
+
+// What a step may yield where the codec lets us choose.
+const STEP_BYTES: usize = 64 * 1024;
+
+/// Appends `len` zero bytes, and takes no more memory for it than the room that is left could need.
+fn extend(out: &mut Vec<u8>, len: usize, room: usize) {
+    let spare = out.capacity() - out.len();
+    if spare < len {
+        out.reserve_exact(out.len().min(room.saturating_add(1)).max(len));
+    }
+    out.resize(out.len() + len, 0);
+}
+
+// One byte more than there is room for, so that a stream that ends exactly there is told from a longer one.
+fn step_bytes(room: usize) -> usize {
+    STEP_BYTES.min(room.saturating_add(1))
+}
+
+/// Why a step failed; the decompressor adds the codec and the limit.
+enum StepError {
+    /// The output would take more than the room given.
+    Full,
+    Corrupt(&'static str),
+}
+
+type Step = Result<Progress, StepError>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    More,
+    Ended,
+}
+
+enum Inner<'a> {
+    None(&'a [u8]),
+    Gzip(gzip::Decoder<'a>),
+    Snappy(snappy::Decoder<'a>),
+    Lz4(lz4::Decoder<'a>),
+    Zstd(zstd::Decoder<'a>),
+}
+
+/// Decompresses one payload in steps.
+///
+/// Memory is the caller's: a step appends at most 64 KiB, or one block of snappy or lz4, to a buffer of the
+/// caller, and all steps together never more than the limit.
+pub struct Decompressor<'a> {
+    codec: Codec,
+    inner: Inner<'a>,
+    produced: usize,
+    limit: usize,
+}
+
+impl<'a> Decompressor<'a> {
+    /// A decompressor of `payload` that refuses to produce more than `limit` bytes.
+    pub fn new(codec: Codec, payload: &'a [u8], limit: usize, contexts: &'a mut Contexts) -> Self {
+        let inner = match codec {
+            Codec::None => Inner::None(payload),
+            Codec::Gzip => Inner::Gzip(gzip::Decoder::new(payload, contexts.gzip.get_or_insert_default())),
+            Codec::Snappy => Inner::Snappy(snappy::Decoder::new(payload)),
+            Codec::Lz4 => Inner::Lz4(lz4::Decoder::new(payload)),
+            Codec::Zstd => Inner::Zstd(zstd::Decoder::new(payload, contexts.zstd.get_or_insert_default())),
+        };
+        Self { codec, inner, produced: 0, limit }
+    }
+
+    /// Appends the next piece to `out`; `false` once the end was reached.
+    pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, RecordsError> {
+        let before = out.len();
+        let room = self.limit - self.produced;
+        let step = match &mut self.inner {
+            Inner::None(payload) => copy(payload, out, room),
+            Inner::Gzip(decoder) => decoder.step(out, room),
+            Inner::Snappy(decoder) => decoder.step(out, room),
+            Inner::Lz4(decoder) => decoder.step(out, room),
+            Inner::Zstd(decoder) => decoder.step(out, room),
+        };
+        let made = out.len() - before;
+        if made > room {
+            out.truncate(before + room);
+            return Err(RecordsError::DecompressedTooLarge { max: self.limit });
+        }
+        self.produced += made;
+        match step {
+            Ok(progress) => Ok(progress == Progress::More),
+            Err(StepError::Full) => Err(RecordsError::DecompressedTooLarge { max: self.limit }),
+            Err(StepError::Corrupt(what)) => Err(RecordsError::BadCompression { codec: self.codec, what }),
+        }
+    }
+
+    /// Appends everything to `out`.
+    pub fn read_to_end(&mut self, out: &mut Vec<u8>) -> Result<(), RecordsError> {
+        while self.step(out)? {}
+        Ok(())
+    }
+}
+
+fn copy(payload: &mut &[u8], out: &mut Vec<u8>, room: usize) -> Step {
+    if payload.len() > room {
+        return Err(StepError::Full);
+    }
+    out.extend_from_slice(std::mem::take(payload));
+    Ok(Progress::Ended)
+}

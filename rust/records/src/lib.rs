@@ -1,0 +1,28 @@
+//! Kafka record batches (magic 2) as views over bytes.
+//!
+//! Bytes come in from a peer or the disk and are looked at where they lie: [`batches`] finds the batches,
+//! [`validate_produced`] checks what a client sent, [`Batch::check`] what a leader or the disk gave, [`records`]
+//! gives the records as views, and a [`BatchBuilder`] makes batches.
+
+mod batch;
+mod build;
+pub mod codec;
+pub mod control;
+pub mod convert;
+mod error;
+pub mod header;
+mod iterate;
+mod layout;
+mod record;
+mod validate;
+pub mod varint;
+mod walk;
+
+pub use batch::{Batch, Batches, batches};
+pub use build::{BatchBuilder, BatchFields};
+pub use codec::{Codec, Compression};
+pub use error::{RecordFault, RecordsError, Refusal, RefusedRecord, RefusedRecords};
+pub use header::{HEADER_LEN, Header};
+pub use iterate::{Records, records};
+pub use record::{Headers, Record, RecordHeader};
+pub use validate::{NO_TIMESTAMP, Origin, ProduceRules, Produced, TimestampType, validate_produced};

@@ -1,0 +1,75 @@
+//! The keys of a group, as Apache Kafka 4.3.1 knows them, and the node's keys behind them (facts 12).
+
+use super::allowed::Allowed;
+use super::key::{
+    ConfigKey,
+    ConfigType::{self, Boolean, Int, String},
+    Scope, same,
+};
+
+const fn group(name: &'static str, value_type: ConfigType) -> ConfigKey {
+    ConfigKey::new(Scope::Group, name, value_type)
+}
+
+/// In the order of their names.
+pub(super) const KEYS: &[ConfigKey] = &[
+    group("consumer.assignment.interval.ms", Int)
+        .default("1000")
+        .at_least(0)
+        .synonyms(&[same("group.consumer.assignment.interval.ms")]),
+    group("consumer.heartbeat.interval.ms", Int)
+        .default("5000")
+        .at_least(1)
+        .synonyms(&[same("group.consumer.heartbeat.interval.ms")]),
+    group("consumer.session.timeout.ms", Int)
+        .default("45000")
+        .at_least(1)
+        .synonyms(&[same("group.consumer.session.timeout.ms")]),
+    group("share.assignment.interval.ms", Int)
+        .default("1000")
+        .at_least(0)
+        .synonyms(&[same("group.share.assignment.interval.ms")]),
+    group("share.auto.offset.reset", String).default("latest").allowed(Allowed::OffsetReset),
+    group("share.delivery.count.limit", Int)
+        .default("5")
+        .at_least(2)
+        .synonyms(&[same("group.share.delivery.count.limit")]),
+    group("share.heartbeat.interval.ms", Int)
+        .default("5000")
+        .at_least(1)
+        .synonyms(&[same("group.share.heartbeat.interval.ms")]),
+    group("share.isolation.level", String).default("read_uncommitted").one_of(&["read_committed", "read_uncommitted"]),
+    group("share.partition.max.record.locks", Int)
+        .default("2000")
+        .at_least(100)
+        .synonyms(&[same("group.share.partition.max.record.locks")]),
+    group("share.record.lock.duration.ms", Int)
+        .default("30000")
+        .at_least(1000)
+        .synonyms(&[same("group.share.record.lock.duration.ms")]),
+    group("share.renew.acknowledge.enable", Boolean).default("true"),
+    group("share.session.timeout.ms", Int)
+        .default("45000")
+        .at_least(1)
+        .synonyms(&[same("group.share.session.timeout.ms")]),
+    group("streams.assignment.interval.ms", Int)
+        .default("1000")
+        .at_least(0)
+        .synonyms(&[same("group.streams.assignment.interval.ms")]),
+    group("streams.heartbeat.interval.ms", Int)
+        .default("5000")
+        .at_least(1)
+        .synonyms(&[same("group.streams.heartbeat.interval.ms")]),
+    group("streams.initial.rebalance.delay.ms", Int)
+        .default("3000")
+        .at_least(0)
+        .synonyms(&[same("group.streams.initial.rebalance.delay.ms")]),
+    group("streams.num.standby.replicas", Int)
+        .default("0")
+        .at_least(0)
+        .synonyms(&[same("group.streams.num.standby.replicas")]),
+    group("streams.session.timeout.ms", Int)
+        .default("45000")
+        .at_least(1)
+        .synonyms(&[same("group.streams.session.timeout.ms")]),
+];

@@ -1,0 +1,200 @@
+//! What a configuration key is. The tables are written with its `const` builders, one line a key.
+
+use super::allowed::Allowed;
+
+/// What a key belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A broker or controller: server.properties, and BROKER resources.
+    Node,
+    Topic,
+    Group,
+    ClientMetrics,
+}
+
+impl Scope {
+    pub const ALL: [Scope; 4] = [Scope::Node, Scope::Topic, Scope::Group, Scope::ClientMetrics];
+}
+
+/// The type of a value, with the number that DescribeConfigs gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i8)]
+pub enum ConfigType {
+    Boolean = 1,
+    String = 2,
+    Int = 3,
+    Short = 4,
+    Long = 5,
+    Double = 6,
+    List = 7,
+    Class = 8,
+    Password = 9,
+}
+
+impl ConfigType {
+    /// The type's name as Kafka's messages write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Boolean => "BOOLEAN",
+            Self::String => "STRING",
+            Self::Int => "INT",
+            Self::Short => "SHORT",
+            Self::Long => "LONG",
+            Self::Double => "DOUBLE",
+            Self::List => "LIST",
+            Self::Class => "CLASS",
+            Self::Password => "PASSWORD",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Importance {
+    High,
+    Medium,
+    Low,
+}
+
+/// Whether a node's key can be changed while it runs, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateMode {
+    ReadOnly,
+    PerBroker,
+    ClusterWide,
+}
+
+/// A node's key that gives a topic's or a group's key its value, when that has none of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synonym {
+    pub name: &'static str,
+    /// The node's value times this is the topic's: hours and minutes become milliseconds.
+    pub factor: i64,
+}
+
+/// One configuration key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConfigKey {
+    pub scope: Scope,
+    pub name: &'static str,
+    pub value_type: ConfigType,
+    /// The default as it is printed. `None`: there is none, and the value is null unless `is_required`.
+    pub default: Option<&'static str>,
+    pub is_required: bool,
+    pub allowed: Allowed,
+    pub importance: Importance,
+    pub update_mode: UpdateMode,
+    /// What the key does; empty while klamm does not honour it.
+    pub documentation: &'static str,
+    /// Not shown unless set: for tests and tuning.
+    pub is_internal: bool,
+    /// Settable through the Admin API, not in server.properties.
+    pub is_dynamic_only: bool,
+    /// Node keys that give the default, first wins.
+    pub synonyms: &'static [Synonym],
+}
+
+impl ConfigKey {
+    /// A password: never logged, described or sent.
+    pub fn is_sensitive(&self) -> bool {
+        self.value_type == ConfigType::Password
+    }
+
+    /// One of klamm's own keys, which Apache Kafka does not have.
+    pub fn is_ours(&self) -> bool {
+        self.name.starts_with("klamm.")
+    }
+
+    pub(super) const fn new(scope: Scope, name: &'static str, value_type: ConfigType) -> Self {
+        Self {
+            scope,
+            name,
+            value_type,
+            default: None,
+            is_required: false,
+            allowed: Allowed::Any,
+            importance: Importance::Medium,
+            update_mode: UpdateMode::ReadOnly,
+            documentation: "",
+            is_internal: false,
+            is_dynamic_only: false,
+            synonyms: &[],
+        }
+    }
+
+    pub(super) const fn default(mut self, text: &'static str) -> Self {
+        self.default = Some(text);
+        self
+    }
+
+    pub(super) const fn required(mut self) -> Self {
+        self.is_required = true;
+        self
+    }
+
+    pub(super) const fn allowed(mut self, allowed: Allowed) -> Self {
+        self.allowed = allowed;
+        self
+    }
+
+    pub(super) const fn at_least(self, min: i64) -> Self {
+        self.allowed(Allowed::AtLeast(min))
+    }
+
+    pub(super) const fn between(self, min: i64, max: i64) -> Self {
+        self.allowed(Allowed::Between(min, max))
+    }
+
+    pub(super) const fn one_of(self, values: &'static [&'static str]) -> Self {
+        self.allowed(Allowed::OneOf(values))
+    }
+
+    pub(super) const fn high(mut self) -> Self {
+        self.importance = Importance::High;
+        self
+    }
+
+    pub(super) const fn low(mut self) -> Self {
+        self.importance = Importance::Low;
+        self
+    }
+
+    pub(super) const fn per_broker(mut self) -> Self {
+        self.update_mode = UpdateMode::PerBroker;
+        self
+    }
+
+    pub(super) const fn cluster_wide(mut self) -> Self {
+        self.update_mode = UpdateMode::ClusterWide;
+        self
+    }
+
+    pub(super) const fn internal(mut self) -> Self {
+        self.is_internal = true;
+        self
+    }
+
+    pub(super) const fn dynamic_only(mut self) -> Self {
+        self.is_dynamic_only = true;
+        self
+    }
+
+    pub(super) const fn synonyms(mut self, synonyms: &'static [Synonym]) -> Self {
+        self.synonyms = synonyms;
+        self
+    }
+
+    pub(super) const fn doc(mut self, documentation: &'static str) -> Self {
+        self.documentation = documentation;
+        self
+    }
+}
+
+/// The node's key of that name, taken as it is.
+pub(super) const fn same(name: &'static str) -> Synonym {
+    Synonym { name, factor: 1 }
+}
+
+/// The node's key of that name, in units of so many milliseconds.
+pub(super) const fn times(name: &'static str, factor: i64) -> Synonym {
+    Synonym { name, factor }
+}

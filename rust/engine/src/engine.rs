@@ -1,0 +1,273 @@
+//! The engine of one node: its log directories, its partitions and its network, put together.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+
+use crate::log::{
+    CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogError, LogManager, ManagerConfig, Origin,
+};
+use crate::metadata::MetadataImage;
+use crate::net::backend::{self, Backend, Refused};
+use crate::net::{LogLevel, NetConfig, Server};
+use crate::os;
+use crate::replica::{Durability, Partition, Replicas, ReplicasOptions};
+use crate::settings::Settings;
+use crate::{ErrorCode, Uuid};
+
+/// Descriptors that are left to sockets and everything else when the number of open log files follows the limit.
+const DESCRIPTORS_FOR_OTHERS: usize = 256;
+/// Log files that may be open when the process has no limit worth naming.
+const OPEN_FILES_MOST: usize = 100_000;
+
+/// How long clients have to take their last answers.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// What a node's engine is made of.
+pub struct EngineOptions {
+    pub node_id: i32,
+    pub cluster_id: String,
+    /// The log directories; the first that fails to open is an error, the others only when all do.
+    pub log_dirs: Vec<PathBuf>,
+    pub settings: Settings,
+}
+
+/// Why an engine could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("cannot set up the network: {0}")]
+    Net(#[from] std::io::Error),
+}
+
+/// A node's engine. Dropping it closes the network; [`Engine::shutdown`] closes the logs.
+pub struct Engine {
+    replicas: Arc<Replicas>,
+    server: Arc<Server>,
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+impl Engine {
+    /// Locks the directories, reads what they hold and prepares the network. Nothing listens yet.
+    pub fn start(options: EngineOptions, runtime: Handle) -> Result<Self, EngineError> {
+        let EngineOptions { node_id, cluster_id, log_dirs, settings } = options;
+        let notices: Arc<Notices> = Arc::default();
+        let locked = lock_all(&log_dirs, &notices)?;
+        let context = LogContext::new(open_files_max(&settings));
+        let told = notices.clone();
+        let on_event = Arc::new(move |event| told.tell(event));
+        let logs = LogManager::start(locked, manager_config(&settings), context, now_ms(), on_event)?;
+        let net = net_config(&settings);
+        let durability = match settings.text("klamm.flush.before.ack").as_str() {
+            "none" => Durability::PageCache,
+            _ => Durability::Flushed,
+        };
+        let replicas = ReplicasOptions { node_id, durability, settings, logs, clock: now_ms };
+        let replicas = Arc::new(Replicas::new(replicas));
+        let server = Arc::new(Server::new(runtime, net, cluster_id, replicas.clone())?);
+        notices.connect(&server);
+        Ok(Self { replicas, server })
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub fn replicas(&self) -> &Arc<Replicas> {
+        &self.replicas
+    }
+
+    /// Serves a newly committed image; what failed on disk meanwhile is told to the log.
+    pub fn publish(&self, image: Arc<MetadataImage>) {
+        for error in self.replicas.publish(image) {
+            self.server.events().log(LogLevel::Error, error.to_string());
+        }
+    }
+
+    /// Opens what is on disk and not open yet, on a thread of its own; strays are set aside.
+    pub fn open_the_rest(&self) -> std::io::Result<()> {
+        let (replicas, server) = (Arc::downgrade(&self.replicas), Arc::downgrade(&self.server));
+        std::thread::Builder::new().name("klamm-open-logs".to_owned()).spawn(move || {
+            let Some(replicas) = replicas.upgrade() else { return };
+            for error in replicas.open_the_rest() {
+                if let Some(server) = server.upgrade() {
+                    server.events().log(LogLevel::Error, error.to_string());
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Appends one batch that this node's coordinators made; `token` comes back as an event when it is committed or can
+    /// no longer be.
+    pub fn append(&self, topic: Uuid, index: i32, batch: &mut [u8], token: u64) -> Result<i64, Refused> {
+        let partition = self.replicas.get(topic, index).map_err(|code| Refused {
+            code,
+            message: None,
+            record_errors: Vec::new(),
+            log_start_offset: -1,
+        })?;
+        let appended = Partition::append(&partition, batch, -1, Origin::Coordinator, now_ms())?;
+        let server = self.server.clone();
+        partition.when_acked(appended.end_offset, Box::new(move |code| server.events().push_acked(token, code)));
+        Ok(appended.base_offset)
+    }
+
+    /// Whole batches of a partition from `offset` on, up to the log's end, committed or not; empty at the end.
+    pub fn read(&self, topic: Uuid, index: i32, offset: i64, max_bytes: usize) -> Result<Vec<u8>, ErrorCode> {
+        let partition = self.replicas.get(topic, index)?;
+        let read = partition.with(|log| {
+            let (start, end) = (log.log_start_offset(), log.log_end_offset());
+            log.read(offset.max(start), max_bytes, end, true)
+        });
+        let bytes = read.and_then(|slice| slice.read());
+        bytes.map_err(|error| {
+            partition.report(&error);
+            error.code()
+        })
+    }
+
+    /// Sends the answers that are due and closes the network, then the logs; `broker_epoch` marks the shutdown as clean.
+    pub fn shutdown(&self, broker_epoch: i64) {
+        self.server.finish();
+        let deadline = Instant::now() + LAST_ANSWERS;
+        while self.server.connection_count() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.server.close();
+        self.replicas.shutdown(broker_epoch);
+    }
+}
+
+impl Backend for Replicas {
+    fn image(&self) -> Arc<MetadataImage> {
+        Replicas::image(self)
+    }
+
+    fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn backend::Partition>, ErrorCode> {
+        Ok(self.get(topic, index)?)
+    }
+}
+
+fn lock_all(paths: &[PathBuf], notices: &Notices) -> Result<Vec<LockedDir>, LogError> {
+    let mut locked = Vec::new();
+    let mut failed = Vec::new();
+    for path in paths {
+        match LockedDir::open(path) {
+            Ok(dir) => locked.push(dir),
+            Err(error) => failed.push(error),
+        }
+    }
+    for error in failed {
+        if locked.is_empty() {
+            return Err(error);
+        }
+        notices.tell(LogEvent::Warning(format!("going on without a log directory: {error}")));
+    }
+    Ok(locked)
+}
+
+fn open_files_max(settings: &Settings) -> usize {
+    match usize::try_from(settings.number("klamm.open.files.max")) {
+        Ok(most) => most.max(1),
+        Err(_) => {
+            let limit = usize::try_from(os::descriptor_limit()).unwrap_or(OPEN_FILES_MOST);
+            limit.saturating_sub(DESCRIPTORS_FOR_OTHERS).clamp(limit / 2, OPEN_FILES_MOST)
+        }
+    }
+}
+
+fn manager_config(settings: &Settings) -> ManagerConfig {
+    ManagerConfig {
+        recovery_threads: settings.number("num.recovery.threads.per.data.dir") as usize,
+        intervals: Intervals {
+            recovery_point_checkpoint_ms: settings.number("log.flush.offset.checkpoint.interval.ms"),
+            log_start_checkpoint_ms: settings.number("log.flush.start.offset.checkpoint.interval.ms"),
+            high_watermark_checkpoint_ms: settings.number("replica.high.watermark.checkpoint.interval.ms"),
+            retention_check_ms: settings.number("log.retention.check.interval.ms"),
+            file_delete_delay_ms: settings.number("log.segment.delete.delay.ms"),
+            producer_expiration_check_ms: settings.number("producer.id.expiration.check.interval.ms"),
+            ..Intervals::default()
+        },
+        cleaner: settings.is_true("log.cleaner.enable").then(|| cleaner_config(settings)),
+        ..ManagerConfig::default()
+    }
+}
+
+fn cleaner_config(settings: &Settings) -> CleanerConfig {
+    let default = CleanerConfig::default();
+    let float = |name: &str, default: f64| settings.text(name).parse().unwrap_or(default);
+    CleanerConfig {
+        dedupe_buffer_bytes: settings.number("log.cleaner.dedupe.buffer.size") as usize,
+        load_factor: float("log.cleaner.io.buffer.load.factor", default.load_factor),
+        io_bytes_per_second_max: float("log.cleaner.io.max.bytes.per.second", default.io_bytes_per_second_max),
+        backoff_ms: settings.number("log.cleaner.backoff.ms") as u64,
+    }
+}
+
+fn net_config(settings: &Settings) -> NetConfig {
+    let count = |name: &str| settings.number(name) as usize;
+    let overrides = settings.text("max.connections.per.ip.overrides");
+    NetConfig {
+        send_buffer_bytes: settings.number("socket.send.buffer.bytes") as i32,
+        receive_buffer_bytes: settings.number("socket.receive.buffer.bytes") as i32,
+        request_bytes_max: settings.number("socket.request.max.bytes") as i32,
+        listen_backlog: settings.number("socket.listen.backlog.size") as i32,
+        connections_max: count("max.connections"),
+        connections_per_ip_max: count("max.connections.per.ip"),
+        connections_per_ip_overrides: overrides
+            .split(',')
+            .filter_map(|pair| {
+                let (address, most) = pair.rsplit_once(':')?;
+                Some((address.trim().parse().ok()?, most.trim().parse().ok()?))
+            })
+            .collect(),
+        idle_ms_max: settings.number("connections.max.idle.ms"),
+        queued_requests_max: count("queued.max.requests"),
+        queued_bytes_max: settings.number("queued.max.request.bytes"),
+        fetch_bytes_max: settings.number("fetch.max.bytes") as i32,
+        fetch_session_slots: count("max.incremental.fetch.session.cache.slots"),
+        request_partitions_max: settings.number("max.request.partition.size.limit") as i32,
+        auto_create_topics: settings.is_true("auto.create.topics.enable"),
+    }
+}
+
+/// From the logs to whoever reads the server's events; what is told before there is a server is kept until then.
+#[derive(Default)]
+struct Notices {
+    server: OnceLock<Weak<Server>>,
+    early: parking_lot::Mutex<Vec<LogEvent>>,
+}
+
+impl Notices {
+    fn connect(&self, server: &Arc<Server>) {
+        if self.server.set(Arc::downgrade(server)).is_ok() {
+            let early = std::mem::take(&mut *self.early.lock());
+            early.into_iter().for_each(|event| self.tell(event));
+        }
+    }
+
+    fn tell(&self, event: LogEvent) {
+        let Some(server) = self.server.get() else {
+            self.early.lock().push(event);
+            return;
+        };
+        let Some(server) = server.upgrade() else { return };
+        match event {
+            LogEvent::Warning(message) => server.events().log(LogLevel::Warn, message),
+            LogEvent::DirFailed { dir, id, cause } => {
+                let message = format!("log directory {} is out of use: {cause}", dir.display());
+                server.events().log(LogLevel::Error, message);
+                server.events().push_dir_failed(id.unwrap_or_default());
+            }
+        }
+    }
+}

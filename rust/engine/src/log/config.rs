@@ -1,0 +1,74 @@
+//! The topic's settings that its logs obey (facts 12, "Topic").
+
+/// Whose time a batch carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampType {
+    CreateTime,
+    LogAppendTime,
+}
+
+/// Settings of one log; the defaults are Apache Kafka's. Durations in ms, sizes in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogConfig {
+    pub segment_bytes: u32,
+    pub segment_ms: i64,
+    pub segment_jitter_ms: i64,
+    pub index_interval_bytes: u32,
+    pub segment_index_bytes: u32,
+    /// -1: no limit.
+    pub retention_ms: i64,
+    /// -1: no limit.
+    pub retention_bytes: i64,
+    pub file_delete_delay_ms: i64,
+    pub max_message_bytes: u32,
+    pub compact: bool,
+    pub delete: bool,
+    pub delete_retention_ms: i64,
+    pub min_compaction_lag_ms: i64,
+    pub max_compaction_lag_ms: i64,
+    pub min_cleanable_dirty_ratio: f64,
+    pub preallocate: bool,
+    pub timestamp_type: TimestampType,
+    pub timestamp_before_max_ms: i64,
+    pub timestamp_after_max_ms: i64,
+    /// A producer without an open transaction is forgotten after this (`producer.id.expiration.ms`).
+    pub producer_id_expiration_ms: i64,
+    /// Everything is flushed at once, for somebody waits for it (`klamm.flush.before.ack=all`). Otherwise what was rolled is
+    /// flushed, and the system writes back the rest when it likes, as with Apache Kafka.
+    pub flush_before_ack: bool,
+    /// So many records that are not flushed are flushed in any case.
+    pub flush_messages: i64,
+    /// Bytes that are zero-filled ahead of a log that is being flushed; 0 turns it off (klamm's own).
+    pub prepare_bytes: u32,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+        Self {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * DAY_MS,
+            segment_jitter_ms: 0,
+            index_interval_bytes: 4096,
+            segment_index_bytes: 10 << 20,
+            retention_ms: 7 * DAY_MS,
+            retention_bytes: -1,
+            file_delete_delay_ms: 60_000,
+            max_message_bytes: 1_048_588,
+            compact: false,
+            delete: true,
+            delete_retention_ms: DAY_MS,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX,
+            min_cleanable_dirty_ratio: 0.5,
+            preallocate: false,
+            timestamp_type: TimestampType::CreateTime,
+            timestamp_before_max_ms: i64::MAX,
+            timestamp_after_max_ms: 3_600_000,
+            producer_id_expiration_ms: DAY_MS,
+            flush_before_ack: true,
+            flush_messages: i64::MAX,
+            prepare_bytes: 4 << 20,
+        }
+    }
+}

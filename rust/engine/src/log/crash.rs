@@ -1,0 +1,228 @@
+//! A disk that loses power: plays recorded changes up to a point, loses what was not synced, and leaves a directory.
+//!
+//! What is durable: of a file, what was written before its last sync (or the file system's); of a directory, the names that
+//! were there at its last sync. Of what came later any pages of 4 KiB may be there or not, the last write may be torn, and
+//! of the changes to names of a directory any first part may be there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::recorder::Change;
+
+const PAGE: u64 = 4096;
+
+/// Numbers from a seed.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end.max(1)
+    }
+
+    pub fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+#[derive(Default)]
+struct Content {
+    durable: Vec<u8>,
+    /// Since the last sync.
+    pending: Vec<Pending>,
+}
+
+enum Pending {
+    Write { position: u64, bytes: Vec<u8> },
+    SetLen(u64),
+}
+
+fn write(content: &mut Vec<u8>, position: u64, bytes: &[u8]) {
+    let end = position as usize + bytes.len();
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[position as usize..end].copy_from_slice(bytes);
+}
+
+impl Content {
+    fn sync(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            match pending {
+                Pending::Write { position, bytes } => write(&mut self.durable, position, &bytes),
+                Pending::SetLen(len) => self.durable.resize(len as usize, 0),
+            }
+        }
+    }
+
+    /// What is there after the power went: of each write pages that made it, chosen by `dice`; `torn` was under way.
+    fn survive(&self, torn: Option<&Pending>, dice: &mut Dice) -> Vec<u8> {
+        let mut content = self.durable.clone();
+        // All, none, or some of the pages.
+        let luck = dice.below(3);
+        for pending in self.pending.iter().chain(torn) {
+            match pending {
+                Pending::SetLen(len) if luck > 0 => content.resize(*len as usize, 0),
+                Pending::SetLen(_) => {}
+                Pending::Write { position, bytes } => {
+                    let (mut at, end) = (*position, *position + bytes.len() as u64);
+                    while at < end {
+                        let next = end.min((at / PAGE + 1) * PAGE);
+                        if luck == 2 || luck == 1 && dice.one_in(2) {
+                            let from = (at - position) as usize;
+                            write(&mut content, at, &bytes[from..from + (next - at) as usize]);
+                        }
+                        at = next;
+                    }
+                }
+            }
+        }
+        content
+    }
+}
+
+/// A change to the names of one directory.
+enum Naming {
+    Put { path: PathBuf, inode: usize },
+    Dir { path: PathBuf },
+    Rename { from: PathBuf, to: PathBuf },
+    Remove { path: PathBuf },
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Entry {
+    File(usize),
+    Dir,
+}
+
+#[derive(Clone, Default)]
+struct Names(BTreeMap<PathBuf, Entry>);
+
+impl Names {
+    fn apply(&mut self, naming: &Naming) {
+        match naming {
+            Naming::Put { path, inode } => drop(self.0.insert(path.clone(), Entry::File(*inode))),
+            Naming::Dir { path } => drop(self.0.insert(path.clone(), Entry::Dir)),
+            Naming::Remove { path } => drop(self.0.remove(path)),
+            Naming::Rename { from, to } => {
+                let moved: Vec<PathBuf> = self.0.keys().filter(|path| path.starts_with(from)).cloned().collect();
+                for path in moved {
+                    let entry = self.0.remove(&path).expect("listed");
+                    let rest = path.strip_prefix(from).expect("filtered");
+                    let target = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
+                    self.0.insert(target, entry);
+                }
+            }
+        }
+    }
+}
+
+/// The disk.
+#[derive(Default)]
+pub struct Disk {
+    inodes: Vec<Content>,
+    /// Which file an id of the recorder names.
+    ids: HashMap<u64, usize>,
+    /// As a running process sees them.
+    now: Names,
+    /// As they are durable.
+    durable: Names,
+    /// Changes that are not durable yet, with the directory that must be synced for it.
+    pending: Vec<(PathBuf, Naming)>,
+}
+
+impl Disk {
+    fn name(&mut self, naming: Naming) {
+        let of = match &naming {
+            Naming::Put { path, .. } | Naming::Dir { path } | Naming::Remove { path } => path,
+            Naming::Rename { to, .. } => to,
+        };
+        let dir = of.parent().expect("no change to the root").to_owned();
+        self.now.apply(&naming);
+        self.pending.push((dir, naming));
+    }
+
+    /// Plays one change.
+    pub fn play(&mut self, change: &Change) {
+        match change {
+            Change::Create { id, path } | Change::Open { id, path } => match self.now.0.get(path) {
+                Some(Entry::File(inode)) => drop(self.ids.insert(*id, *inode)),
+                _ => {
+                    let inode = self.inodes.len();
+                    self.inodes.push(Content::default());
+                    self.ids.insert(*id, inode);
+                    self.name(Naming::Put { path: path.clone(), inode });
+                }
+            },
+            Change::Write { id, position, bytes } => {
+                let write = Pending::Write { position: *position, bytes: bytes.clone() };
+                self.inodes[self.ids[id]].pending.push(write);
+            }
+            Change::SetLen { id, len } => self.inodes[self.ids[id]].pending.push(Pending::SetLen(*len)),
+            Change::Sync { id } => self.inodes[self.ids[id]].sync(),
+            Change::SyncAll => {
+                self.inodes.iter_mut().for_each(Content::sync);
+                self.settle(|_| true);
+            }
+            Change::Rename { from, to } => self.name(Naming::Rename { from: from.clone(), to: to.clone() }),
+            Change::Remove { path } => self.name(Naming::Remove { path: path.clone() }),
+            Change::CreateDir { path } if self.now.0.contains_key(path) => {}
+            Change::CreateDir { path } => self.name(Naming::Dir { path: path.clone() }),
+            Change::SyncDir { path } => self.settle(|dir| dir == path),
+        }
+    }
+
+    fn settle(&mut self, is_synced: impl Fn(&Path) -> bool) {
+        for (dir, naming) in std::mem::take(&mut self.pending) {
+            if is_synced(&dir) {
+                self.durable.apply(&naming);
+            } else {
+                self.pending.push((dir, naming));
+            }
+        }
+    }
+
+    /// Writes what a power cut leaves into `target`, which stands for `root`. `torn` is a write that was under way.
+    pub fn lose_power(&self, root: &Path, target: &Path, torn: Option<&Change>, dice: &mut Dice) {
+        let torn = match torn {
+            Some(Change::Write { id, position, bytes }) => {
+                let len = dice.below(bytes.len() as u64 + 1) as usize;
+                Some((self.ids[id], Pending::Write { position: *position, bytes: bytes[..len].to_vec() }))
+            }
+            _ => None,
+        };
+        // Of each directory a first part of what was not synced.
+        let mut left: HashMap<PathBuf, u64> = HashMap::new();
+        for (dir, _) in &self.pending {
+            *left.entry(dir.clone()).or_default() += 1;
+        }
+        left.values_mut().for_each(|count| *count = dice.below(*count + 1));
+        let mut names = self.durable.clone();
+        for (dir, naming) in &self.pending {
+            let count = left.get_mut(dir).expect("counted");
+            if *count > 0 {
+                *count -= 1;
+                names.apply(naming);
+            }
+        }
+        for (path, entry) in &names.0 {
+            let to = target.join(path.strip_prefix(root).expect("everything is below the root"));
+            match entry {
+                Entry::Dir => fs::create_dir_all(&to).expect("create"),
+                Entry::File(_) if to.parent().is_none_or(|parent| !parent.exists()) => {}
+                Entry::File(inode) => {
+                    let torn = torn.as_ref().filter(|(torn, _)| torn == inode).map(|(_, write)| write);
+                    fs::write(&to, self.inodes[*inode].survive(torn, dice)).expect("write");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Power cuts at any point: what was told to be flushed is there, what is there is whole, and the log goes on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use klamm_records::control::end_transaction_marker;
+use klamm_records::{Batch, BatchBuilder, BatchFields, Compression, Header, batches, records};
+use tempfile::tempdir;
+
+use super::compaction::OffsetMap;
+use super::crash::{Dice, Disk};
+use super::files::FileCache;
+use super::recorder::{Change, Recorder};
+use super::testing::{BatchSpec, batch, config, read_all};
+use super::*;
+
+/// What a node that lost its power may rely on, from a number of changes on.
+#[derive(Clone)]
+struct Promise {
+    from_change: usize,
+    /// Everything below is durable.
+    flushed: i64,
+    log_start: i64,
+    recovery_point: i64,
+    /// Batches of the log, as they are now.
+    batches: Vec<Vec<u8>>,
+}
+
+struct Scene {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+    recorder: Arc<Recorder>,
+    promises: Vec<Promise>,
+    settings: LogConfig,
+}
+
+fn context(recorder: Option<Arc<Recorder>>) -> LogContext {
+    LogContext { cache: FileCache::with_recorder(8, recorder), trash: Arc::default() }
+}
+
+fn offset_of(bytes: &[u8]) -> (i64, i64) {
+    let header = Header::at_start_of(bytes).expect("a batch");
+    (header.base_offset(), header.next_offset())
+}
+
+fn spec(dice: &mut Dice, sequences: &mut [i32; 3]) -> BatchSpec {
+    let records = 1 + dice.below(4) as i32;
+    let producer = dice.below(6) as usize;
+    let sequence = sequences.get_mut(producer).map(|sequence| {
+        *sequence += records;
+        *sequence - records
+    });
+    let most = if dice.one_in(10) { 6_000 } else { 400 };
+    BatchSpec {
+        records,
+        value_bytes: dice.below(most) as usize,
+        timestamp: 1000 + dice.below(100_000) as i64,
+        producer: sequence.map(|sequence| (producer as i64, 0, sequence)),
+        transactional: producer == 2,
+    }
+}
+
+/// A log at work.
+fn act(seed: u64) -> Scene {
+    let dice = &mut Dice::new(seed);
+    let dir = tempdir().expect("temporary directory");
+    let root = dir.path().to_owned();
+    let recorder = Arc::new(Recorder::default());
+    let settings = LogConfig {
+        segment_bytes: 30_000,
+        index_interval_bytes: 500,
+        prepare_bytes: if dice.one_in(2) { 100_000 } else { 0 },
+        file_delete_delay_ms: 0,
+        ..config()
+    };
+    let context = context(Some(recorder.clone()));
+    let mut log = Log::create(&root.join("t-0"), "t", 0, Arc::new(settings.clone()), &context, 0, 0).expect("create");
+    context.cache.sync_dir(&root).expect("sync");
+    log.flush().expect("flush");
+    let mut promises = Vec::new();
+    let mut now = Promise { from_change: 0, flushed: 0, log_start: 0, recovery_point: 0, batches: Vec::new() };
+    let (mut epoch, mut sequences, mut in_transaction) = (0, [0; 3], false);
+    for _ in 0..150 {
+        match dice.below(20) {
+            0..12 => {
+                let spec = spec(dice, &mut sequences);
+                in_transaction |= spec.transactional;
+                let mut bytes = batch(&spec);
+                log.append_as_leader(&mut bytes, epoch, 0, Origin::Client).expect("append");
+                now.batches.push(bytes);
+            }
+            12 if in_transaction => {
+                let mut bytes = end_transaction_marker(2, 0, 5000, dice.one_in(2), 0).expect("small");
+                log.append_as_leader(&mut bytes, epoch, 0, Origin::Coordinator).expect("append");
+                now.batches.push(bytes);
+                in_transaction = false;
+            }
+            13..16 => now.flushed = log.flush().expect("flush"),
+            16 => {
+                if let Some(job) = log.begin_mark().expect("mark") {
+                    job.sync().expect("sync");
+                    log.complete_mark(job.end()).expect("mark");
+                }
+                now.recovery_point = log.recovery_point();
+            }
+            17 => epoch += 1,
+            18 if dice.one_in(3) => {
+                // A follower that has to give up what its new leader does not know.
+                let at = dice.below(now.batches.len() as u64 + 1) as usize;
+                let to = now.batches.get(at).map_or(log.log_end_offset(), |bytes| offset_of(bytes).0);
+                if to > now.log_start {
+                    // From when it begins, nothing above is promised.
+                    now.flushed = now.flushed.min(to);
+                    now.recovery_point = now.recovery_point.min(to);
+                    promises.push(Promise { from_change: recorder.len(), ..now.clone() });
+                    log.truncate_to(to, 0).expect("truncate");
+                    now.batches.retain(|bytes| offset_of(bytes).0 < to);
+                    sequences = [0, 1, 2].map(|id| log.producers.get(id).last_sequence() + 1);
+                    in_transaction = log.producers.has_ongoing(2, 0);
+                }
+            }
+            19 => {
+                let high_watermark = now.flushed;
+                let to = now.log_start + dice.below((high_watermark - now.log_start + 1) as u64) as i64;
+                // What may go is gone from when it begins.
+                now.log_start = to.max(now.log_start);
+                promises.push(Promise { from_change: recorder.len(), ..now.clone() });
+                log.advance_log_start(to);
+                log.delete_expired(high_watermark, 0).expect("retention");
+                context.trash.remove_due(&context.cache, 0);
+            }
+            _ => {}
+        }
+        promises.push(Promise { from_change: recorder.len(), ..now.clone() });
+    }
+    Scene { _dir: dir, root, recorder, promises, settings }
+}
+
+fn check(scene: &Scene, changes: &[Change], cut: usize, disk: &Disk, dice: &mut Dice) {
+    let target = tempdir().expect("temporary directory");
+    disk.lose_power(&scene.root, target.path(), changes.get(cut), dice);
+    let path = target.path().join("t-0");
+    if !path.exists() {
+        return;
+    }
+    let promised = scene.promises.iter().rfind(|promise| promise.from_change <= cut);
+    // The log start is checkpointed now and then only: any that was promised until then may be found.
+    let at = OpenAt {
+        recovery_point: promised.map_or(0, |promise| promise.recovery_point),
+        log_start_offset: 0,
+        clean: false,
+    };
+    let context = context(None);
+    let (mut log, _) = Log::open(&path, "t", 0, Arc::new(scene.settings.clone()), &context, at, 0).expect("open");
+    check_whole(&mut log, scene.promises.last().map_or(0, |promise| promise.log_start));
+    if let Some(promised) = promised {
+        assert!(log.log_end_offset() >= promised.flushed, "{} < {}", log.log_end_offset(), promised.flushed);
+        check_promise(&mut log, promised);
+    }
+    go_on(log, &path, &scene.settings);
+}
+
+/// `log_start`: the highest that the log ever had; epochs below it may be gone though the checkpoint forgot about it.
+fn check_whole(log: &mut Log, log_start: i64) {
+    let all = read_all(log, log.log_start_offset());
+    let mut next = log.log_start_offset();
+    for batch in batches(&all) {
+        let batch = batch.expect("whole");
+        batch.check().expect("valid");
+        assert!(batch.header().base_offset() <= next && batch.header().next_offset() > next, "a gap at {next}");
+        next = batch.header().next_offset();
+    }
+    assert_eq!(next, log.log_end_offset());
+    let first = log.epochs().first().copied();
+    assert!(next <= log_start || first.is_some_and(|(_, start)| start <= log_start.max(log.log_start_offset())));
+}
+
+fn check_promise(log: &mut Log, promised: &Promise) {
+    let wanted = |bytes: &&Vec<u8>| {
+        let (base, next) = offset_of(bytes);
+        base >= promised.log_start && next <= promised.flushed
+    };
+    for bytes in promised.batches.iter().filter(wanted) {
+        let slice = log.read(offset_of(bytes).0, bytes.len(), i64::MAX, true).expect("read");
+        let found = slice.read().expect("read");
+        assert_eq!(Batch::at_start_of(&found).expect("whole").bytes(), &bytes[..], "offset {}", offset_of(bytes).0);
+    }
+}
+
+fn go_on(mut log: Log, path: &Path, settings: &LogConfig) {
+    let end = log.log_end_offset();
+    let mut bytes = batch(&BatchSpec::default());
+    let appended = log.append_as_leader(&mut bytes, 99, 0, Origin::Client).expect("append");
+    assert_eq!(appended.base_offset, end);
+    let start = log.log_start_offset();
+    let all = read_all(&mut log, start);
+    let producers: Vec<_> = sorted_producers(&log);
+    log.close().expect("close");
+    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: true };
+    let (mut log, recovery) = Log::open(path, "t", 0, Arc::new(settings.clone()), &context(None), at, 0).expect("open");
+    assert_eq!(recovery.warnings, Vec::<String>::new());
+    assert_eq!(read_all(&mut log, start), all);
+    assert_eq!(sorted_producers(&log).len(), producers.len());
+}
+
+fn sorted_producers(log: &Log) -> Vec<(i64, i32)> {
+    let mut producers: Vec<_> = log.producers().map(|(id, entry)| (id, entry.last_sequence())).collect();
+    producers.sort_unstable();
+    producers
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// `KLAMM_CRASH_SEED` replays one; `KLAMM_CRASH_SEEDS` and `KLAMM_CRASH_CUTS` ask for more.
+fn for_seeds(mut run: impl FnMut(u64, u64)) {
+    let first = number("KLAMM_CRASH_SEED", 1);
+    let cuts = number("KLAMM_CRASH_CUTS", 10);
+    for seed in first..first + number("KLAMM_CRASH_SEEDS", 6) {
+        eprintln!("KLAMM_CRASH_SEED={seed} KLAMM_CRASH_SEEDS=1 KLAMM_CRASH_CUTS={cuts}");
+        run(seed, cuts);
+    }
+}
+
+/// Cuts the power `cuts` times, in the order of time, and looks at each disk.
+fn cut_power(changes: &[Change], seed: u64, cuts: u64, mut look: impl FnMut(usize, &Disk, &mut Dice)) {
+    let dice = &mut Dice::new(seed ^ 0xc0ffee);
+    let mut at: Vec<usize> = (0..cuts).map(|_| dice.below(changes.len() as u64) as usize).collect();
+    at.sort_unstable();
+    let (mut disk, mut played) = (Disk::default(), 0);
+    for cut in at {
+        changes[played..cut].iter().for_each(|change| disk.play(change));
+        played = cut;
+        look(cut, &disk, dice);
+    }
+}
+
+#[test]
+fn a_power_cut_takes_nothing_that_was_flushed() {
+    for_seeds(|seed, cuts| {
+        let scene = act(seed);
+        let changes = scene.recorder.changes();
+        cut_power(&changes, seed, cuts, |cut, disk, dice| check(&scene, &changes, cut, disk, dice));
+    });
+}
+
+/// The newest offset of each key that is flushed, from a number of changes on.
+type Newest = (usize, BTreeMap<Vec<u8>, i64>, i64);
+
+fn keyed(key: u8, value_bytes: usize) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchFields::default(), Compression::NONE);
+    builder.append(1000, Some(&[key]), Some(&vec![key; value_bytes]), &[]).expect("small");
+    builder.finish().expect("small")
+}
+
+/// A compacted log at work: appends, flushes, checkpoints, rounds of cleaning.
+fn act_compacted(seed: u64, recorder: &Arc<Recorder>, root: &Path, settings: &LogConfig) -> Vec<Newest> {
+    let dice = &mut Dice::new(seed);
+    let context = context(Some(recorder.clone()));
+    let config = Arc::new(settings.clone());
+    let mut log = Log::create(&root.join("t-0"), "t", 0, config, &context, 0, 0).expect("create");
+    context.cache.sync_dir(root).expect("sync");
+    let (mut promises, mut newest, mut flushed) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut recovery_point, mut cleaned) = (0, 0);
+    for _ in 0..200 {
+        match dice.below(16) {
+            0..12 => {
+                let key = dice.below(10) as u8;
+                let mut bytes = keyed(key, dice.below(300) as usize);
+                let appended = log.append_as_leader(&mut bytes, 0, 0, Origin::Client).expect("append");
+                newest.insert(vec![key], appended.base_offset);
+            }
+            12 | 13 => {
+                log.flush().expect("flush");
+                flushed = newest.clone();
+            }
+            14 => recovery_point = log.recovery_point(),
+            _ => {
+                let high_watermark = log.flushed_offset();
+                let plan = log.clean_plan(Some(cleaned), high_watermark, 0).expect("plan");
+                let job = log.begin_clean(&plan, 0).expect("begin");
+                let mut map = OffsetMap::new(1 << 16, 0.9);
+                let end = job.map_keys(&mut map, &mut |_| true).expect("map");
+                let mut cleaning = job.cleaning(&map);
+                for group in job.groups(end) {
+                    let result = cleaning.clean(group, &mut |_| true).expect("clean");
+                    assert!(log.replace_segments(result, 0).expect("replace"));
+                }
+                cleaned = end.max(cleaned);
+                context.trash.remove_due(&context.cache, i64::MAX);
+            }
+        }
+        promises.push((recorder.len(), flushed.clone(), recovery_point));
+    }
+    promises
+}
+
+#[test]
+fn a_power_cut_while_cleaning_takes_no_newest_record() {
+    let settings =
+        LogConfig { compact: true, segment_bytes: 2000, index_interval_bytes: 200, prepare_bytes: 0, ..config() };
+    for_seeds(|seed, cuts| {
+        let (dir, recorder) = (tempdir().expect("temporary directory"), Arc::new(Recorder::default()));
+        let promises = act_compacted(seed, &recorder, dir.path(), &settings);
+        cut_power(&recorder.changes(), seed, cuts, |cut, disk, dice| {
+            let target = tempdir().expect("temporary directory");
+            disk.lose_power(dir.path(), target.path(), recorder.changes().get(cut), dice);
+            let Some((_, newest, recovery_point)) = promises.iter().rfind(|promise| promise.0 <= cut) else { return };
+            let at = OpenAt { recovery_point: *recovery_point, log_start_offset: 0, clean: false };
+            let (path, config) = (target.path().join("t-0"), Arc::new(settings.clone()));
+            let (mut log, _) = Log::open(&path, "t", 0, config, &context(None), at, 0).expect("open");
+            let all = read_all(&mut log, 0);
+            let mut found = BTreeMap::new();
+            let mut next = 0;
+            for batch in batches(&all) {
+                let batch = batch.expect("whole");
+                batch.check().expect("valid");
+                assert!(batch.header().base_offset() >= next);
+                next = batch.header().next_offset();
+                for record in records(batch, &mut Vec::new(), 1 << 20).expect("readable") {
+                    let record = record.expect("valid");
+                    found.insert(record.key.expect("keyed").to_vec(), record.offset);
+                }
+            }
+            for (key, offset) in newest {
+                assert!(found.get(key).is_some_and(|found| found >= offset), "key {key:?} at {offset}: {found:?}");
+            }
+            go_on(log, &path, &settings);
+        });
+    });
+}

@@ -1,0 +1,112 @@
+//! One entry of `log.dirs`, locked against other users.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+
+use super::error::LogError;
+use super::meta_properties::MetaProperties;
+use crate::os;
+
+pub const LOCK: &str = ".lock";
+
+/// What this process has locked: the system's locks do not exclude two users in one process.
+static HELD: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
+
+/// A directory that nobody else uses for as long as this lives.
+pub struct LockedDir {
+    path: PathBuf,
+    meta: Option<MetaProperties>,
+    /// Its descriptor carries the lock; `None` when it was given back.
+    lock: Mutex<Option<File>>,
+}
+
+impl LockedDir {
+    /// Locks a directory, which is made when it is not there, and reads whose it is. Changes nothing else.
+    pub fn open(path: &Path) -> Result<Self, LogError> {
+        fs::create_dir_all(path).map_err(LogError::io("cannot create", path))?;
+        let path = fs::canonicalize(path).map_err(LogError::io("cannot find", path))?;
+        let used = |by: &str| LogError::Directory {
+            path: path.clone(),
+            reason: format!(
+                "another {by} uses this directory: stop it first, or give this node a directory of its own"
+            ),
+        };
+        if !HELD.lock().insert(path.clone()) {
+            return Err(used("node in this process"));
+        }
+        // From here on dropping the guard gives the directory back.
+        let held = Held(path.clone());
+        let file = path.join(LOCK);
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&file);
+        let lock = lock.map_err(LogError::io("cannot open", &file))?;
+        if !os::try_lock(&lock).map_err(LogError::io("cannot lock", &file))? {
+            return Err(used("process"));
+        }
+        let meta = MetaProperties::read(&path)?;
+        std::mem::forget(held);
+        Ok(Self { path, meta, lock: Mutex::new(Some(lock)) })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the directory back before this is dropped: nothing of it is used any more.
+    pub fn release(&self) {
+        // Closing any descriptor of the file ends the lock of the process: first that, then the next user.
+        if self.lock.lock().take().is_some() {
+            HELD.lock().remove(&self.path);
+        }
+    }
+
+    /// Whose directory it is; `None` when it is not formatted.
+    pub fn meta(&self) -> Option<&MetaProperties> {
+        self.meta.as_ref()
+    }
+}
+
+impl Drop for LockedDir {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+struct Held(PathBuf);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.lock().remove(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::tempdir;
+
+    #[test]
+    fn a_directory_has_one_user() {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("data");
+        let first = LockedDir::open(&path).expect("free");
+        let error = LockedDir::open(&path).err().expect("taken").to_string();
+        assert!(error.contains("data") && error.contains("another node in this process"), "{error}");
+        assert!(first.meta().is_none());
+        drop(first);
+        LockedDir::open(&path).expect("free again");
+    }
+
+    #[test]
+    fn a_directory_of_a_newer_format_is_refused_and_free_again() {
+        let dir = tempdir().expect("temporary directory");
+        fs::write(dir.path().join("meta.properties"), "version=9\n").expect("write");
+        for _ in 0..2 {
+            let error = LockedDir::open(dir.path()).err().expect("refused").to_string();
+            assert!(error.contains("meta.properties") && error.contains("version 9"), "{error}");
+        }
+    }
+}

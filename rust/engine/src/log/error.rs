@@ -1,0 +1,99 @@
+//! What can go wrong with a log, and which protocol error it is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::ErrorCode;
+
+/// The disk or its content did wrong, or was asked for what it does not have.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("{action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("{} is damaged at byte {position}: {reason}", path.display())]
+    Corrupt { path: PathBuf, position: u64, reason: String },
+    #[error(
+        "{} holds message format v{magic} at byte {position}: only v2 is supported. Let Apache Kafka 3.x rewrite it \
+         (consume and produce again), or delete the topic",
+        path.display()
+    )]
+    OldFormat { path: PathBuf, position: u64, magic: i8 },
+    #[error("offset {offset} is not in [{start}, {end}]")]
+    OffsetOutOfRange { offset: i64, start: i64, end: i64 },
+    #[error("all {limit} files that may be open are in use: raise klamm.open.files.max or the descriptor limit")]
+    TooManyOpenFiles { limit: usize },
+    #[error("log directory {} is offline after: {cause}", path.display())]
+    Offline { path: PathBuf, cause: String },
+    #[error("{}: {reason}", path.display())]
+    Directory { path: PathBuf, reason: String },
+}
+
+impl LogError {
+    /// Wraps an I/O error with what was being done to which file.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError {
+        move |source| LogError::Io { action, path: path.to_owned(), source }
+    }
+
+    /// What a client is told.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            LogError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
+            LogError::Corrupt { .. } | LogError::OldFormat { .. } => ErrorCode::CORRUPT_MESSAGE,
+            LogError::TooManyOpenFiles { .. }
+            | LogError::Io { .. }
+            | LogError::Offline { .. }
+            | LogError::Directory { .. } => ErrorCode::KAFKA_STORAGE_ERROR,
+        }
+    }
+
+    /// Whether a number of open files was reached: nothing is wrong, and the same may work in a moment.
+    pub fn is_limit(&self) -> bool {
+        match self {
+            LogError::TooManyOpenFiles { .. } => true,
+            LogError::Io { source, .. } => matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
+            _ => false,
+        }
+    }
+
+    /// Whether the log directory can no longer be trusted.
+    pub fn stops_directory(&self) -> bool {
+        matches!(self, LogError::Io { .. }) && !self.is_limit()
+    }
+}
+
+/// Why nothing was appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("batches of {size} bytes exceed the segment size of {segment_bytes} bytes")]
+    LargerThanSegment { size: usize, segment_bytes: u32 },
+    #[error("batch at offset {offset} where the log ends at {end}")]
+    UnexpectedOffset { offset: i64, end: i64 },
+    #[error("bytes {position} of {len} do not begin a whole batch")]
+    Malformed { position: usize, len: usize },
+    #[error("producer {producer_id} sent sequence {found} after {last}")]
+    OutOfOrderSequence { producer_id: i64, found: i32, last: i32 },
+    #[error("producer {producer_id} has epoch {found}, which is behind {current}")]
+    InvalidProducerEpoch { producer_id: i64, found: i16, current: i16 },
+    #[error("producer {producer_id} wrote outside of its open transaction")]
+    InvalidTransactionState { producer_id: i64 },
+    #[error("marker for producer {producer_id} of coordinator epoch {found}, which is behind {current}")]
+    CoordinatorFenced { producer_id: i64, found: i32, current: i32 },
+}
+
+impl AppendError {
+    /// What a client is told.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            AppendError::Log(error) => error.code(),
+            AppendError::LargerThanSegment { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
+            AppendError::UnexpectedOffset { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
+            AppendError::Malformed { .. } => ErrorCode::CORRUPT_MESSAGE,
+            AppendError::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+            AppendError::InvalidProducerEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
+            AppendError::InvalidTransactionState { .. } => ErrorCode::INVALID_TXN_STATE,
+            AppendError::CoordinatorFenced { .. } => ErrorCode::TRANSACTION_COORDINATOR_FENCED,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Making a log durable: what is to be done is taken under the partition's lock, done outside of it, and told afterwards.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::epochs::EpochWrite;
+use super::error::LogError;
+use super::files::{FileCache, LogFile, OpenFile};
+use super::partition_log::Log;
+use super::prepare::Prepared;
+use super::producers::snapshot_path;
+use crate::os;
+
+/// How far a flush reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushEnd {
+    pub offset: i64,
+    generation: u64,
+}
+
+/// Bytes in the page cache from which on the system is asked to write them back, so that it need not stop appends for it.
+const WRITE_BACK_BYTES: u64 = 8 << 20;
+
+/// How much of a log a flush takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Segments that take no more appends.
+    Rolled,
+    /// The active segment too, for somebody waits for it.
+    All,
+    /// Its indexes too.
+    Closing,
+}
+
+/// What is dirty in one log. One job of a log at a time.
+pub struct FlushJob {
+    cache: Arc<FileCache>,
+    files: Vec<Arc<LogFile>>,
+    /// Small files that were written without a sync.
+    paths: Vec<PathBuf>,
+    epochs: Option<EpochWrite>,
+    dirs: Vec<PathBuf>,
+    /// A range of the active segment that the system should begin to write back.
+    write_back: Option<(Arc<LogFile>, u64, u64)>,
+    prepare: Option<(Arc<Prepared>, Arc<LogFile>, u64)>,
+    end: FlushEnd,
+}
+
+impl FlushJob {
+    /// Prepares the tail, so that the next syncs are cheap. To be called when the flush was told, so that nobody waits for
+    /// it; worth it for a log that is synced alone.
+    pub fn prepare(&self) -> Result<(), LogError> {
+        if let Some((prepared, file, target)) = &self.prepare
+            && let Some(file) = open_if_there(&self.cache, file)?
+        {
+            prepared.fill(&file, *target)?;
+            file.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what has to be written before the sync.
+    pub fn write(&self) -> Result<(), LogError> {
+        if let Some((file, from, to)) = &self.write_back
+            && let Some(file) = open_if_there(&self.cache, file)?
+        {
+            os::start_write_back(file.file(), *from, to - from);
+        }
+        match &self.epochs {
+            Some(epochs) => epochs.write(&self.cache, true),
+            None => Ok(()),
+        }
+    }
+
+    /// Syncs every file, then the names. Files that are gone were dropped by the log in the meantime.
+    pub fn sync(&self) -> Result<(), LogError> {
+        for file in &self.files {
+            if let Some(file) = open_if_there(&self.cache, file)? {
+                file.sync()?;
+            }
+        }
+        for path in &self.paths {
+            sync_if_there(path)?;
+        }
+        self.dirs.iter().try_for_each(|dir| self.cache.sync_dir(dir))
+    }
+
+    /// Writes and syncs.
+    pub fn run(&self) -> Result<(), LogError> {
+        self.write()?;
+        self.sync()
+    }
+
+    /// Files that [`FlushJob::sync`] would sync.
+    pub fn file_count(&self) -> usize {
+        self.files.len() + self.paths.len() + self.dirs.len()
+    }
+
+    /// Makes all of the file system durable, in place of [`FlushJob::sync`]; `false` when the system cannot.
+    pub fn sync_file_system(&self) -> Result<bool, LogError> {
+        match self.files.first().map(|file| open_if_there(&self.cache, file)).transpose()?.flatten() {
+            Some(file) => file.sync_file_system(),
+            None => Ok(false),
+        }
+    }
+
+    /// How far the log is durable when this is done.
+    pub fn end(&self) -> FlushEnd {
+        self.end
+    }
+}
+
+fn sync_if_there(path: &Path) -> Result<(), LogError> {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result.and_then(|file| file.sync_data()).map_err(LogError::io("cannot sync", path)),
+    }
+}
+
+fn open_if_there(cache: &Arc<FileCache>, file: &Arc<LogFile>) -> Result<Option<Arc<OpenFile>>, LogError> {
+    match file.open(cache) {
+        Err(LogError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+impl Log {
+    /// Whether anything is not durable yet.
+    pub fn is_dirty(&self) -> bool {
+        self.flushed_offset < self.log_end_offset
+            || self.dir_dirty
+            || self.epochs.is_dirty()
+            || self.segments[self.first_unflushed()..].iter().any(|segment| segment.dirty)
+    }
+
+    /// The first segment that may be dirty. One that ends at the flushed offset counts: its indexes came at the roll.
+    fn first_unflushed(&self) -> usize {
+        self.floor_segment(self.flushed_offset).saturating_sub(1)
+    }
+
+    /// Whether the flusher should be told of an append.
+    pub fn wants_flush(&self) -> bool {
+        self.config.flush_before_ack
+            || self.rolled_offset.is_some()
+            || self.log_end_offset - self.flushed_offset >= self.config.flush_messages
+            || self.segments.last().expect("at least one segment").unwritten() >= WRITE_BACK_BYTES
+    }
+
+    /// Takes what is due; `None` when nothing is, or when another job was begun and not completed. A job that fails must
+    /// not be completed: a sync that failed is never tried again.
+    pub fn begin_flush(&mut self) -> Option<FlushJob> {
+        let is_due =
+            self.config.flush_before_ack || self.log_end_offset - self.flushed_offset >= self.config.flush_messages;
+        self.take_dirty(if is_due { Extent::All } else { Extent::Rolled })
+    }
+
+    pub(super) fn take_dirty(&mut self, extent: Extent) -> Option<FlushJob> {
+        if self.is_flushing {
+            return None;
+        }
+        let first = self.first_unflushed();
+        let last = self.segments.len() - 1;
+        let mut files = Vec::new();
+        for (at, segment) in self.segments.iter_mut().enumerate().skip(first) {
+            // The indexes of the active segment are made again after a crash: they need not be durable.
+            let count = match extent {
+                Extent::Rolled if at == last => continue,
+                Extent::All if at == last => 1,
+                _ => 4,
+            };
+            if std::mem::take(&mut segment.dirty) {
+                files.extend(segment.files().into_iter().take(count).cloned());
+            }
+        }
+        let active = &mut self.segments[last];
+        let log_file = active.log_file().clone();
+        let (target, write_back) = match extent {
+            Extent::All => (active.prepare_target(&self.config), None),
+            Extent::Rolled => (None, active.take_unwritten(WRITE_BACK_BYTES)),
+            Extent::Closing => (None, None),
+        };
+        let offset = if extent == Extent::Rolled { active.base_offset() } else { self.log_end_offset };
+        let epochs = self.epochs.take_dirty().map(|entries| self.epoch_file.next_write(entries));
+        let dirs = self.take_dirty_dirs();
+        if files.is_empty() && epochs.is_none() && dirs.is_empty() && write_back.is_none() {
+            self.flushed_offset = self.flushed_offset.max(offset);
+            return None;
+        }
+        self.syncing_rolled = self.rolled_offset.take();
+        self.is_flushing = true;
+        Some(FlushJob {
+            cache: self.context.cache.clone(),
+            files,
+            paths: std::mem::take(&mut self.unsynced),
+            epochs,
+            dirs,
+            write_back: write_back.map(|(from, to)| (log_file.clone(), from, to)),
+            prepare: target.map(|(prepared, target)| (prepared, log_file, target)),
+            end: FlushEnd { offset, generation: self.generation },
+        })
+    }
+
+    /// The partition's directory, and the one that it is in while that does not have its name for sure.
+    fn take_dirty_dirs(&mut self) -> Vec<PathBuf> {
+        if !std::mem::take(&mut self.dir_dirty) {
+            return Vec::new();
+        }
+        let dir = self.dir.path();
+        let parent = std::mem::take(&mut self.is_new).then(|| dir.parent().map(Path::to_owned)).flatten();
+        [dir].into_iter().chain(parent).collect()
+    }
+
+    /// Tells that a job was done. Gives the flushed offset, which stays where it is when the log was cut meanwhile.
+    pub fn complete_flush(&mut self, end: FlushEnd) -> i64 {
+        self.syncing_rolled = None;
+        self.is_flushing = false;
+        if end.generation == self.generation {
+            self.flushed_offset = self.flushed_offset.max(end.offset.min(self.log_end_offset));
+        }
+        self.flushed_offset
+    }
+
+    /// Makes all of the log durable, here and now.
+    pub fn flush(&mut self) -> Result<i64, LogError> {
+        if let Some(job) = self.take_dirty(Extent::All) {
+            job.run()?;
+            self.complete_flush(job.end());
+            job.prepare()?;
+        }
+        Ok(self.flushed_offset)
+    }
+}
+
+/// What makes an offset one that a start can resume at: indexes and producers up to it.
+pub struct MarkJob {
+    cache: Arc<FileCache>,
+    files: Vec<Arc<LogFile>>,
+    snapshot: PathBuf,
+    end: FlushEnd,
+}
+
+impl MarkJob {
+    /// Syncs what was written.
+    pub fn sync(&self) -> Result<(), LogError> {
+        for file in &self.files {
+            if let Some(file) = open_if_there(&self.cache, file)? {
+                file.sync()?;
+            }
+        }
+        sync_if_there(&self.snapshot)
+    }
+
+    /// Makes all of the file system durable, in place of [`MarkJob::sync`]; `false` when the system cannot.
+    pub fn sync_file_system(&self) -> Result<bool, LogError> {
+        match self.files.first().map(|file| open_if_there(&self.cache, file)).transpose()?.flatten() {
+            Some(file) => file.sync_file_system(),
+            None => Ok(false),
+        }
+    }
+
+    pub fn end(&self) -> FlushEnd {
+        self.end
+    }
+}
+
+impl Log {
+    /// Writes what a start needs to resume at the log's end; `None` when the log is not flushed within its segments, or
+    /// nothing was appended since the last mark.
+    pub fn begin_mark(&mut self) -> Result<Option<MarkJob>, LogError> {
+        let is_flushed = self.flushed_offset > self.active_base_offset();
+        if !is_flushed || self.marks.last() == Some(&self.log_end_offset) {
+            return Ok(None);
+        }
+        let cache = self.context.cache.clone();
+        let active = self.segments.last_mut().expect("at least one segment");
+        active.write_indexes(&cache, false)?;
+        let files = active.files().into_iter().skip(1).cloned().collect();
+        self.producers.take_snapshot(&cache, &self.dir, false)?;
+        let snapshot = snapshot_path(&self.dir, self.log_end_offset);
+        let end = FlushEnd { offset: self.log_end_offset, generation: self.generation };
+        Ok(Some(MarkJob { cache, files, snapshot, end }))
+    }
+
+    /// Tells that a mark was synced. The one before it is kept, for it may be the one that the checkpoint names.
+    pub fn complete_mark(&mut self, end: FlushEnd) -> Result<(), LogError> {
+        if end.generation != self.generation {
+            return Ok(());
+        }
+        self.marks.push(end.offset);
+        while self.marks.len() > 2 {
+            let old = self.marks.remove(0);
+            if self.segments.binary_search_by_key(&old, |segment| segment.base_offset()).is_err() {
+                self.producers.remove_snapshot(&self.context.cache, &self.dir, old)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! What a log directory holds when the node starts: its checkpoints and its partitions.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::checkpoint::{
+    CLEAN_SHUTDOWN, CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, read_clean_shutdown,
+    read_offsets, read_partition_metadata,
+};
+use super::error::LogError;
+use super::files::FileCache;
+use super::names::{DirStage, parse_partition_dir};
+use super::recovery::OpenAt;
+use crate::Uuid;
+
+/// The topic of the metadata log, which is not a log of the log manager.
+pub const METADATA_TOPIC: &str = "__cluster_metadata";
+
+/// A partition's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub topic: String,
+    pub partition: i32,
+    /// `None` when `partition.metadata` is not there.
+    pub topic_id: Option<Uuid>,
+    pub path: PathBuf,
+    /// Number of the log directory.
+    pub dir: usize,
+}
+
+/// What a log directory holds.
+#[derive(Default)]
+pub(super) struct Inventory {
+    pub(super) live: BTreeMap<(String, i32), Found>,
+    /// Directories to remove.
+    pub(super) deleted: Vec<PathBuf>,
+    pub(super) clean: bool,
+    /// The broker epoch of the clean shutdown, -1 when there was none or it is not known.
+    pub(super) broker_epoch: i64,
+    pub(super) recovery_points: Offsets,
+    pub(super) log_starts: Offsets,
+    pub(super) high_watermarks: Offsets,
+    /// How far compacted logs are clean; kept up to date by the cleaner.
+    pub(super) cleaned: Offsets,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Inventory {
+    /// Reads a log directory, and takes away the mark of the clean shutdown.
+    pub(super) fn take(cache: &Arc<FileCache>, path: &Path, dir: usize) -> Result<Self, LogError> {
+        let mut inventory = Self { broker_epoch: -1, ..Self::default() };
+        if let Some(epoch) = read_clean_shutdown(path)? {
+            (inventory.clean, inventory.broker_epoch) = (true, epoch);
+            cache.remove(&path.join(CLEAN_SHUTDOWN))?;
+            cache.sync_dir(path)?;
+        }
+        inventory.recovery_points = inventory.offsets(path, RECOVERY_POINT)?;
+        inventory.log_starts = inventory.offsets(path, LOG_START_OFFSET)?;
+        inventory.high_watermarks = inventory.offsets(path, HIGH_WATERMARK)?;
+        inventory.cleaned = inventory.offsets(path, CLEANER_OFFSET)?;
+        for entry in fs::read_dir(path).map_err(LogError::io("cannot list", path))? {
+            let entry = entry.map_err(LogError::io("cannot list", path))?;
+            if entry.file_type().map_err(LogError::io("cannot stat", path))?.is_dir() {
+                inventory.sort_in(&entry.path(), dir)?;
+            }
+        }
+        Ok(inventory)
+    }
+
+    /// A checkpoint that is damaged counts as empty: more is checked then, nothing is lost.
+    fn offsets(&mut self, path: &Path, name: &str) -> Result<Offsets, LogError> {
+        match read_offsets(&path.join(name)) {
+            Err(error @ LogError::Corrupt { .. }) => {
+                self.warnings.push(format!("{error}; it counts as empty"));
+                Ok(Offsets::new())
+            }
+            result => result,
+        }
+    }
+
+    fn sort_in(&mut self, path: &Path, dir: usize) -> Result<(), LogError> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        match parse_partition_dir(name) {
+            Some((METADATA_TOPIC, _, _)) => {}
+            Some((topic, partition, DirStage::Live)) => {
+                let topic_id = match read_partition_metadata(path) {
+                    Err(error @ LogError::Corrupt { .. }) => {
+                        self.warnings.push(format!("{error}; the directory is taken for the topic of its name"));
+                        None
+                    }
+                    result => result?,
+                };
+                let (topic, path) = (topic.to_owned(), path.to_owned());
+                let key = (topic.clone(), partition);
+                self.live.insert(key, Found { topic, partition, topic_id, path, dir });
+            }
+            Some((_, _, DirStage::Delete)) => self.deleted.push(path.to_owned()),
+            Some((_, _, DirStage::Stray)) => {}
+            Some((_, _, DirStage::Future)) => {
+                self.warnings.push(format!("{} is a move that was not finished; it is left alone", path.display()));
+            }
+            None => self.warnings.push(format!("{} is no partition's directory; it is left alone", path.display())),
+        }
+        Ok(())
+    }
+
+    /// Where the log of a partition is to be opened.
+    pub(super) fn open_at(&self, topic: &str, partition: i32) -> OpenAt {
+        let key = (topic.to_owned(), partition);
+        OpenAt {
+            recovery_point: self.recovery_points.get(&key).copied().unwrap_or(0),
+            log_start_offset: self.log_starts.get(&key).copied().unwrap_or(0),
+            clean: self.clean,
+        }
+    }
+}

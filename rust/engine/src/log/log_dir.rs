@@ -1,0 +1,251 @@
+//! One log directory at work: the logs in it, their checkpoints, its flusher, and its end when it fails.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::checkpoint::{CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, format_offsets};
+use super::dirs::LockedDir;
+use super::error::LogError;
+use super::files::FileCache;
+use super::flusher::{Flusher, TOGETHER_MIN};
+use super::found::Inventory;
+use super::owner::{LogOwner, with_log};
+use crate::Uuid;
+
+/// A partition of any topic.
+pub type Key = (String, i32);
+
+/// A directory of `log.dirs`.
+pub struct LogDir {
+    locked: LockedDir,
+    id: Option<Uuid>,
+    cause: OnceLock<String>,
+    flusher: OnceLock<Flusher>,
+    state: Mutex<State>,
+    /// One writer of checkpoints at a time.
+    writing: Mutex<Written>,
+}
+
+struct State {
+    inventory: Inventory,
+    owners: BTreeMap<Key, Arc<dyn LogOwner>>,
+}
+
+/// What the checkpoint files hold, so that an idle node writes nothing.
+#[derive(Default)]
+struct Written {
+    recovery_points: Option<String>,
+    log_starts: Option<String>,
+    high_watermarks: Option<String>,
+    cleaner: Option<String>,
+}
+
+impl LogDir {
+    pub(super) fn new(locked: LockedDir, inventory: Inventory) -> Self {
+        let id = locked.meta().and_then(|meta| meta.directory_id);
+        let state = Mutex::new(State { inventory, owners: BTreeMap::new() });
+        let (cause, flusher) = (OnceLock::new(), OnceLock::new());
+        Self { locked, id, cause, flusher, state, writing: Mutex::default() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.locked.path()
+    }
+
+    /// Ends the use of the directory: lets go of its owners, who know the manager, and of its lock.
+    pub(super) fn give_back(&self) {
+        let owners = std::mem::take(&mut self.state.lock().owners);
+        drop(owners);
+        self.locked.release();
+    }
+
+    /// `directory.id`.
+    pub fn id(&self) -> Option<Uuid> {
+        self.id
+    }
+
+    /// Why the directory is out of use, if it is.
+    pub fn offline_cause(&self) -> Option<&str> {
+        self.cause.get().map(String::as_str)
+    }
+
+    /// Refuses when the directory is out of use.
+    pub fn check_online(&self) -> Result<(), LogError> {
+        match self.cause.get() {
+            None => Ok(()),
+            Some(cause) => Err(LogError::Offline { path: self.path().to_owned(), cause: cause.clone() }),
+        }
+    }
+
+    pub(super) fn set_flusher(&self, flusher: Flusher) {
+        assert!(self.flusher.set(flusher).is_ok(), "the flusher is started once");
+    }
+
+    /// Group commit for the logs of this directory.
+    pub fn flusher(&self) -> &Flusher {
+        self.flusher.get().expect("started with the directory")
+    }
+
+    /// Takes the directory out of use: its partitions are told. `false` when it was so already.
+    pub(super) fn fail(&self, cause: &str) -> bool {
+        if self.cause.set(cause.to_owned()).is_err() {
+            return false;
+        }
+        let owners = std::mem::take(&mut self.state.lock().owners);
+        for owner in owners.values() {
+            owner.go_offline();
+        }
+        if let Some(flusher) = self.flusher.get() {
+            flusher.stop();
+        }
+        true
+    }
+
+    pub(super) fn with_inventory<T>(&self, look: impl FnOnce(&mut Inventory) -> T) -> T {
+        look(&mut self.state.lock().inventory)
+    }
+
+    /// The log of a partition is open and has this owner from now on.
+    pub(super) fn adopt(&self, key: Key, owner: Arc<dyn LogOwner>) {
+        let mut state = self.state.lock();
+        let inventory = &mut state.inventory;
+        inventory.live.remove(&key);
+        inventory.recovery_points.remove(&key);
+        inventory.log_starts.remove(&key);
+        inventory.high_watermarks.remove(&key);
+        state.owners.insert(key, owner);
+    }
+
+    /// The log of a partition is gone from here.
+    pub(super) fn forget(&self, key: &Key) -> Option<Arc<dyn LogOwner>> {
+        let mut state = self.state.lock();
+        let inventory = &mut state.inventory;
+        inventory.live.remove(key);
+        inventory.recovery_points.remove(key);
+        inventory.log_starts.remove(key);
+        inventory.high_watermarks.remove(key);
+        inventory.cleaned.remove(key);
+        state.owners.remove(key)
+    }
+
+    /// How many logs are open.
+    pub fn owner_count(&self) -> usize {
+        self.state.lock().owners.len()
+    }
+
+    /// The partitions whose logs are open.
+    pub fn owners(&self) -> Vec<(Key, Arc<dyn LogOwner>)> {
+        self.state.lock().owners.iter().map(|(key, owner)| (key.clone(), owner.clone())).collect()
+    }
+
+    /// What a checkpoint is to hold: `of` each open log, `rest` of those that nobody opened since the start.
+    fn collect(&self, rest: impl FnOnce(&Inventory) -> Offsets, of: impl Fn(&dyn LogOwner) -> Option<i64>) -> Offsets {
+        let (mut offsets, owners) = {
+            let state = self.state.lock();
+            let owners: Vec<_> = state.owners.iter().map(|(key, owner)| (key.clone(), owner.clone())).collect();
+            (rest(&state.inventory), owners)
+        };
+        offsets.extend(owners.into_iter().filter_map(|(key, owner)| Some((key, of(&*owner)?))));
+        offsets
+    }
+
+    /// Makes it so that a start after a crash reads only what was appended after now (and was flushed by then).
+    pub(super) fn mark(&self) -> Result<(), LogError> {
+        let owners = self.owners();
+        let mut jobs = Vec::new();
+        for (_, owner) in &owners {
+            jobs.extend(with_log(&**owner, super::Log::begin_mark)?.map(|job| (owner, job)));
+        }
+        let synced = jobs.len() >= TOGETHER_MIN && jobs[0].1.sync_file_system()?;
+        for (owner, job) in &jobs {
+            if !synced {
+                job.sync()?;
+            }
+            with_log(&***owner, |log| log.complete_mark(job.end()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes how far each log is durable.
+    pub fn checkpoint_recovery_points(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        let offsets = self.collect(
+            |inventory| inventory.recovery_points.clone(),
+            |owner| Some(with_log(owner, |log| log.recovery_point())),
+        );
+        self.write(cache, RECOVERY_POINT, &offsets, |written| &mut written.recovery_points)
+    }
+
+    /// Writes where logs begin that begin above their first segment.
+    pub fn checkpoint_log_starts(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        let offsets = self.collect(
+            |inventory| inventory.log_starts.clone(),
+            |owner| with_log(owner, |log| log.starts_above_first_segment().then(|| log.log_start_offset())),
+        );
+        self.write(cache, LOG_START_OFFSET, &offsets, |written| &mut written.log_starts)
+    }
+
+    /// Writes the high watermarks.
+    pub fn checkpoint_high_watermarks(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        let offsets = self.collect(|inventory| inventory.high_watermarks.clone(), |owner| Some(owner.high_watermark()));
+        self.write(cache, HIGH_WATERMARK, &offsets, |written| &mut written.high_watermarks)
+    }
+
+    /// The first offset of a log that was not cleaned yet, as far as a checkpoint tells.
+    pub fn cleaner_checkpoint(&self, key: &Key) -> Option<i64> {
+        self.state.lock().inventory.cleaned.get(key).copied()
+    }
+
+    /// Notes how far a log is clean.
+    pub fn set_cleaner_checkpoint(&self, cache: &Arc<FileCache>, key: &Key, offset: i64) -> Result<(), LogError> {
+        let offsets = {
+            let mut state = self.state.lock();
+            state.inventory.cleaned.insert(key.clone(), offset);
+            state.inventory.cleaned.clone()
+        };
+        self.write(cache, CLEANER_OFFSET, &offsets, |written| &mut written.cleaner)
+    }
+
+    /// What lies in or behind the active segment is not clean, whatever was there before.
+    pub(super) fn cap_cleaner_checkpoint(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
+        let owner = self.state.lock().owners.get(key).cloned();
+        let Some(owner) = owner else { return Ok(()) };
+        let limit = with_log(&*owner, |log| log.active_base_offset());
+        match self.cleaner_checkpoint(key) {
+            Some(offset) if offset > limit => self.set_cleaner_checkpoint(cache, key, limit),
+            _ => Ok(()),
+        }
+    }
+
+    /// All three.
+    pub fn checkpoint_all(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        self.checkpoint_recovery_points(cache)?;
+        self.checkpoint_log_starts(cache)?;
+        self.checkpoint_high_watermarks(cache)
+    }
+
+    fn write(
+        &self,
+        cache: &Arc<FileCache>,
+        name: &str,
+        offsets: &Offsets,
+        slot: impl FnOnce(&mut Written) -> &mut Option<String>,
+    ) -> Result<(), LogError> {
+        self.check_online()?;
+        let text = format_offsets(offsets);
+        let mut written = self.writing.lock();
+        let before = slot(&mut written);
+        if before.as_ref() != Some(&text) {
+            cache.replace(&self.path().join(name), text.as_bytes(), true)?;
+            *before = Some(text);
+        }
+        Ok(())
+    }
+
+    /// The path of a partition's directory here.
+    pub(super) fn partition_path(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+}

@@ -1,0 +1,395 @@
+//! All logs of a node: their directories, their opening and closing, and what has to be done for them now and then.
+//!
+//! The manager's threads are the only place of the log with a clock. Locks: a directory's lock and a partition's lock are
+//! never held together.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::Mutex;
+
+use super::checkpoint::write_clean_shutdown;
+use super::compaction::{Cleaner, CleanerConfig};
+use super::config::LogConfig;
+use super::dirs::LockedDir;
+use super::error::LogError;
+use super::flush::FlushJob;
+use super::flusher::{Flusher, sync_together};
+use super::found::{Found, Inventory};
+use super::log_dir::{Key, LogDir};
+use super::names::{DirStage, partition_dir};
+use super::owner::{LogOwner, with_log};
+use super::partition_log::{Log, LogContext};
+use super::recovery::{OpenAt, Recovery};
+use super::tasks::{Intervals, Tasks};
+use crate::Uuid;
+
+/// What somebody should hear of.
+#[derive(Debug)]
+pub enum Event {
+    /// A log directory is out of use; the others go on.
+    DirFailed { dir: PathBuf, id: Option<Uuid>, cause: String },
+    /// Something a person should know, one line.
+    Warning(String),
+}
+
+/// Who hears of events; called from any thread, without locks.
+pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// How the logs of a node are kept.
+#[derive(Clone, Debug)]
+pub struct ManagerConfig {
+    /// Threads that flush, for each directory.
+    pub flush_threads: usize,
+    /// Threads that open and close logs, for each directory (`num.recovery.threads.per.data.dir`).
+    pub recovery_threads: usize,
+    pub intervals: Intervals,
+    /// `None`: compacted logs are not cleaned (`log.cleaner.enable`).
+    pub cleaner: Option<CleanerConfig>,
+}
+
+impl Default for ManagerConfig {
+    fn default() -> Self {
+        Self {
+            flush_threads: 2,
+            recovery_threads: 2,
+            intervals: Intervals::default(),
+            cleaner: Some(CleanerConfig::default()),
+        }
+    }
+}
+
+/// The logs of a node.
+pub struct LogManager {
+    pub(super) dirs: Vec<Arc<LogDir>>,
+    pub(super) context: LogContext,
+    pub(super) on_event: OnEvent,
+    config: ManagerConfig,
+    /// Which directory each open log is in.
+    places: Mutex<HashMap<Key, usize>>,
+    broker_epoch: i64,
+    tasks: Mutex<Option<Tasks>>,
+    cleaner: Mutex<Option<Cleaner>>,
+}
+
+impl LogManager {
+    /// Reads what the directories hold and starts their flushers. `failed` are directories that could not even be locked.
+    ///
+    /// A directory that fails here is out of use; when all do, so is the node.
+    pub fn start(
+        locked: Vec<LockedDir>,
+        config: ManagerConfig,
+        context: LogContext,
+        now_ms: i64,
+        on_event: OnEvent,
+    ) -> Result<Arc<Self>, LogError> {
+        let mut dirs = Vec::new();
+        let mut epochs = Vec::new();
+        let mut failed = Vec::new();
+        for locked in locked {
+            let at = dirs.len();
+            let inventory = Inventory::take(&context.cache, locked.path(), at);
+            let inventory = inventory.unwrap_or_else(|error| {
+                failed.push((at, error));
+                Inventory::default()
+            });
+            inventory.warnings.iter().for_each(|warning| on_event(Event::Warning(warning.clone())));
+            inventory.deleted.iter().for_each(|path| context.trash.push_dir(now_ms, path.clone()));
+            epochs.push(if inventory.clean { inventory.broker_epoch } else { -1 });
+            dirs.push(Arc::new(LogDir::new(locked, inventory)));
+        }
+        let agreed = epochs.first().copied().filter(|first| epochs.iter().all(|epoch| epoch == first));
+        let manager = Arc::new(Self {
+            dirs,
+            context,
+            on_event,
+            config,
+            places: Mutex::default(),
+            broker_epoch: agreed.unwrap_or(-1),
+            tasks: Mutex::default(),
+            cleaner: Mutex::default(),
+        });
+        manager.start_flushers();
+        let last = failed.len() == manager.dirs.len();
+        for (at, error) in failed {
+            manager.fail_dir(at, &error.to_string());
+            if last {
+                return Err(error);
+            }
+        }
+        *manager.tasks.lock() = Some(Tasks::start(&manager, manager.config.intervals.clone()));
+        if let Some(config) = manager.config.cleaner.clone() {
+            *manager.cleaner.lock() = Some(Cleaner::start(&manager, config));
+        }
+        Ok(manager)
+    }
+
+    fn start_flushers(self: &Arc<Self>) {
+        for (at, dir) in self.dirs.iter().enumerate() {
+            let manager = Arc::downgrade(self);
+            let on_error = move |error: &LogError| {
+                if let Some(manager) = manager.upgrade() {
+                    manager.fail_dir(at, &error.to_string());
+                }
+            };
+            dir.set_flusher(Flusher::start(self.config.flush_threads, on_error));
+        }
+    }
+
+    pub fn context(&self) -> &LogContext {
+        &self.context
+    }
+
+    pub fn dirs(&self) -> &[Arc<LogDir>] {
+        &self.dirs
+    }
+
+    /// The broker epoch of the last shutdown if all directories were shut down cleanly with it, otherwise -1.
+    pub fn previous_broker_epoch(&self) -> i64 {
+        self.broker_epoch
+    }
+
+    /// Partitions on disk whose logs were not opened yet.
+    pub fn found(&self) -> Vec<Found> {
+        self.dirs
+            .iter()
+            .flat_map(|dir| dir.with_inventory(|inventory| inventory.live.values().cloned().collect::<Vec<_>>()))
+            .collect()
+    }
+
+    /// The high watermark that the last checkpoint has for a partition that is not open yet; 0 when there is none.
+    pub fn checkpointed_high_watermark(&self, found: &Found) -> i64 {
+        let key = (found.topic.clone(), found.partition);
+        self.dirs[found.dir].with_inventory(|inventory| inventory.high_watermarks.get(&key).copied().unwrap_or(0))
+    }
+
+    /// Opens the log of a partition that is on disk. What a person should know of it goes as events.
+    pub fn open(&self, found: &Found, config: Arc<LogConfig>, now_ms: i64) -> Result<(Log, Recovery), LogError> {
+        let dir = &self.dirs[found.dir];
+        dir.check_online()?;
+        let at: OpenAt = dir.with_inventory(|inventory| inventory.open_at(&found.topic, found.partition));
+        let opened = Log::open(&found.path, &found.topic, found.partition, config, &self.context, at, now_ms);
+        let (log, mut recovery) = self.judge(found.dir, opened)?;
+        for warning in recovery.warnings.drain(..) {
+            (self.on_event)(Event::Warning(warning));
+        }
+        Ok((log, recovery))
+    }
+
+    /// Opens many logs at once, each directory's on threads of its own. `done` is called from those threads.
+    pub fn open_all(
+        &self,
+        found: &[Found],
+        config: impl Fn(&Found) -> Arc<LogConfig> + Sync,
+        now_ms: i64,
+        done: impl Fn(&Found, Result<(Log, Recovery), LogError>) + Sync,
+    ) {
+        let by_dir = (0..self.dirs.len()).map(|dir| found.iter().filter(|found| found.dir == dir).collect());
+        let by_dir: Vec<Vec<&Found>> = by_dir.collect();
+        self.in_parallel(&by_dir, |found| done(found, self.open(found, config(found), now_ms)));
+    }
+
+    /// Runs `work` on every item, each group on `recovery_threads` threads of its own.
+    fn in_parallel<T: Sync>(&self, groups: &[Vec<T>], work: impl Fn(&T) + Sync) {
+        thread::scope(|scope| {
+            for items in groups {
+                let next = Arc::new(AtomicUsize::new(0));
+                for _ in 0..self.config.recovery_threads.min(items.len()) {
+                    let (next, work) = (next.clone(), &work);
+                    scope.spawn(move || {
+                        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                            work(item);
+                        }
+                    });
+                }
+            }
+        });
+    }
+
+    /// Makes the log of a partition that is new here; its first flush makes all of it durable.
+    pub fn create(
+        &self,
+        dir: usize,
+        topic: &str,
+        partition: i32,
+        topic_id: Uuid,
+        config: Arc<LogConfig>,
+        now_ms: i64,
+    ) -> Result<Log, LogError> {
+        self.dirs[dir].check_online()?;
+        let path = self.dirs[dir].partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
+        let created = Log::create(&path, topic, partition, config, &self.context, 0, now_ms).and_then(|mut log| {
+            log.write_topic_id(topic_id)?;
+            Ok(log)
+        });
+        self.judge(dir, created)
+    }
+
+    /// The directory for a new partition: the one with the fewest open logs; `None` when all are out of use.
+    pub fn dir_for_new(&self) -> Option<usize> {
+        self.online().min_by_key(|(_, dir)| dir.owner_count()).map(|(at, _)| at)
+    }
+
+    /// The directory with this `directory.id`.
+    pub fn dir_by_id(&self, id: Uuid) -> Option<usize> {
+        self.dirs.iter().position(|dir| dir.id() == Some(id))
+    }
+
+    /// Looks after an open log from now on: retention, checkpoints, closing.
+    pub fn adopt(&self, dir: usize, topic: &str, partition: i32, owner: Arc<dyn LogOwner>) {
+        let key = (topic.to_owned(), partition);
+        self.places.lock().insert(key.clone(), dir);
+        self.dirs[dir].adopt(key, owner);
+    }
+
+    /// Where the log of a partition is, when it is open.
+    pub fn place_of(&self, topic: &str, partition: i32) -> Option<usize> {
+        self.places.lock().get(&(topic.to_owned(), partition)).copied()
+    }
+
+    /// Removes the log of a deleted partition, open or not: its directory is renamed now and removed later.
+    pub fn delete(&self, topic: &str, partition: i32, now_ms: i64) -> Result<(), LogError> {
+        if let Some(path) = self.put_away(topic, partition, DirStage::Delete)? {
+            // Files of the log that wait for their removal themselves follow the directory.
+            self.context.trash.push_dir(now_ms.saturating_add(self.config.intervals.file_delete_delay_ms), path);
+        }
+        Ok(())
+    }
+
+    /// Sets the log of a partition aside that is not this broker's (any more): nothing is removed.
+    pub fn set_aside(&self, topic: &str, partition: i32) -> Result<Option<PathBuf>, LogError> {
+        self.put_away(topic, partition, DirStage::Stray)
+    }
+
+    fn put_away(&self, topic: &str, partition: i32, stage: DirStage) -> Result<Option<PathBuf>, LogError> {
+        let key = (topic.to_owned(), partition);
+        let is_on_disk = |dir: &Arc<LogDir>| dir.with_inventory(|inventory| inventory.live.contains_key(&key));
+        let place = self.places.lock().remove(&key);
+        let Some(dir) = place.or_else(|| self.dirs.iter().position(is_on_disk)) else { return Ok(None) };
+        let log_dir = &self.dirs[dir];
+        log_dir.check_online()?;
+        let from = log_dir.partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
+        let to = log_dir.partition_path(&partition_dir(topic, partition, stage, &random_hex()));
+        let renamed = match log_dir.forget(&key) {
+            Some(owner) => with_log(&*owner, |log| log.rename_dir(&to)),
+            None => self.context.cache.rename(&from, &to),
+        };
+        // Not synced: a rename that a crash takes back is made again when the image has no such partition.
+        self.judge(dir, renamed)?;
+        Ok(Some(to))
+    }
+
+    /// Lets a result pass; one that a directory must not survive stops it.
+    pub(super) fn judge<T>(&self, dir: usize, result: Result<T, LogError>) -> Result<T, LogError> {
+        if let Err(error) = &result
+            && error.stops_directory()
+        {
+            self.fail_dir(dir, &error.to_string());
+        }
+        result
+    }
+
+    /// Takes a log directory out of use: nothing in it is read or written any more, the others go on.
+    pub fn fail_dir(&self, dir: usize, cause: &str) {
+        let failed = &self.dirs[dir];
+        if failed.fail(cause) {
+            self.places.lock().retain(|_, place| *place != dir);
+            let (dir, id, cause) = (failed.path().to_owned(), failed.id(), cause.to_owned());
+            (self.on_event)(Event::DirFailed { dir, id, cause });
+        }
+    }
+
+    /// Which directory a path of one of its files is in.
+    pub fn dir_of(&self, path: &Path) -> Option<usize> {
+        self.dirs.iter().position(|dir| path.starts_with(dir.path()))
+    }
+
+    /// A log was cut (its end, not its start): what the checkpoints say must not reach beyond it any more.
+    pub fn after_truncation(&self, topic: &str, partition: i32) -> Result<(), LogError> {
+        let key = (topic.to_owned(), partition);
+        let Some(at) = self.place_of(topic, partition) else { return Ok(()) };
+        let dir = &self.dirs[at];
+        let written = dir.cap_cleaner_checkpoint(&self.context.cache, &key);
+        self.judge(at, written.and_then(|()| dir.checkpoint_recovery_points(&self.context.cache)))
+    }
+
+    /// The directories that are in use.
+    pub(super) fn online(&self) -> impl Iterator<Item = (usize, &Arc<LogDir>)> {
+        self.dirs.iter().enumerate().filter(|(_, dir)| dir.offline_cause().is_none())
+    }
+
+    /// Writes all checkpoints of all directories.
+    pub fn checkpoint(&self) {
+        for (at, dir) in self.online() {
+            let _ = self.judge(at, dir.checkpoint_all(&self.context.cache));
+        }
+    }
+
+    /// Closes every log and marks the directories as cleanly shut down. The owners take no more appends by now.
+    pub fn shutdown(&self, broker_epoch: i64) {
+        self.stop_threads();
+        let dirs: Vec<Vec<usize>> = self.online().map(|(at, _)| vec![at]).collect();
+        self.in_parallel(&dirs, |&at| {
+            if let Err(error) = self.judge(at, self.close_dir(at, broker_epoch)) {
+                (self.on_event)(Event::Warning(format!("a log directory was not closed cleanly: {error}")));
+            }
+        });
+        self.dirs.iter().for_each(|dir| dir.give_back());
+    }
+
+    fn close_dir(&self, at: usize, broker_epoch: i64) -> Result<(), LogError> {
+        let dir = &self.dirs[at];
+        let (owners, closing) = (dir.owners(), Mutex::new(Vec::new()));
+        let owners: Vec<Vec<&Arc<dyn LogOwner>>> = vec![owners.iter().map(|(_, owner)| owner).collect()];
+        self.in_parallel(&owners, |&owner| {
+            let begun = with_log(&**owner, |log| {
+                let job = log.begin_close()?;
+                job.as_ref().map_or(Ok(()), FlushJob::write)?;
+                Ok(job)
+            });
+            closing.lock().push((owner, begun));
+        });
+        let mut jobs = Vec::new();
+        for (owner, begun) in closing.into_inner() {
+            jobs.extend(begun?.map(|job| (owner, job)));
+        }
+        let synced = sync_together(jobs.iter().map(|(_, job)| job))?;
+        for (owner, job) in &jobs {
+            if !synced {
+                job.sync()?;
+            }
+            with_log(&***owner, |log| log.end_close(Some(job.end())));
+        }
+        dir.checkpoint_all(&self.context.cache)?;
+        write_clean_shutdown(&self.context.cache, dir.path(), broker_epoch)
+    }
+
+    /// Ends all threads: nothing is flushed or looked after any more.
+    fn stop_threads(&self) {
+        let tasks = self.tasks.lock().take();
+        if let Some(tasks) = tasks {
+            tasks.stop();
+        }
+        let cleaner = self.cleaner.lock().take();
+        if let Some(cleaner) = cleaner {
+            cleaner.stop();
+        }
+        self.dirs.iter().for_each(|dir| dir.flusher().stop());
+    }
+}
+
+impl Drop for LogManager {
+    fn drop(&mut self) {
+        self.stop_threads();
+    }
+}
+
+/// 32 hex digits that nobody else has: the standard library's hash seeds are random.
+fn random_hex() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", half(), half())
+}

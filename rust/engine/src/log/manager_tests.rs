@@ -1,0 +1,208 @@
+//! A node's logs over starts, ends and failures.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use parking_lot::Mutex;
+use tempfile::tempdir;
+
+use super::testing::{BatchSpec, batch, config, read_all};
+use super::*;
+use crate::Uuid;
+
+struct Owner {
+    state: FlushState,
+    log: Mutex<Option<Log>>,
+    told: Mutex<Sender<i64>>,
+}
+
+impl Owner {
+    fn new(log: Log) -> (Arc<Self>, Receiver<i64>) {
+        let (told, flushed) = channel();
+        (Arc::new(Self { state: FlushState::default(), log: Mutex::new(Some(log)), told: Mutex::new(told) }), flushed)
+    }
+
+    fn append(&self) {
+        let bytes = &mut batch(&BatchSpec { records: 2, ..BatchSpec::default() });
+        with_log(self, |log| log.append_as_leader(bytes, 0, 0, Origin::Client).expect("append"));
+    }
+}
+
+impl LogOwner for Owner {
+    fn flush_state(&self) -> &FlushState {
+        &self.state
+    }
+    fn begin_flush(&self) -> Option<FlushJob> {
+        self.log.lock().as_mut()?.begin_flush()
+    }
+    fn complete_flush(&self, end: FlushEnd) {
+        let flushed = self.log.lock().as_mut().map_or(-1, |log| log.complete_flush(end));
+        let _ = self.told.lock().send(flushed);
+    }
+    fn high_watermark(&self) -> i64 {
+        self.log.lock().as_ref().map_or(0, Log::flushed_offset)
+    }
+    fn with_log(&self, work: &mut dyn FnMut(&mut Log)) {
+        work(self.log.lock().as_mut().expect("online"));
+    }
+    fn go_offline(&self) {
+        let _ = self.told.lock().send(-1);
+    }
+}
+
+fn start(paths: &[&Path]) -> (Arc<LogManager>, Receiver<Event>) {
+    let locked = paths.iter().map(|path| LockedDir::open(path).expect("free")).collect();
+    let (told, events) = channel();
+    let told = Mutex::new(told);
+    let on_event: OnEvent = Arc::new(move |event| drop(told.lock().send(event)));
+    let manager = LogManager::start(locked, ManagerConfig::default(), LogContext::new(64), 0, on_event);
+    (manager.expect("start"), events)
+}
+
+fn create(manager: &LogManager, dir: usize, topic: &str) -> (Arc<Owner>, Receiver<i64>) {
+    let log = manager.create(dir, topic, 0, Uuid([7; 16]), Arc::new(config()), 0).expect("create");
+    let (owner, flushed) = Owner::new(log);
+    manager.adopt(dir, topic, 0, owner.clone());
+    (owner, flushed)
+}
+
+#[test]
+fn a_clean_shutdown_leaves_kafkas_checkpoints_and_needs_no_check() {
+    let dir = tempdir().expect("temporary directory");
+    let path = fs::canonicalize(dir.path()).expect("there");
+    let (manager, _events) = start(&[&path]);
+    assert_eq!(manager.previous_broker_epoch(), -1);
+    for topic in ["a", "b"] {
+        let (owner, _) = create(&manager, 0, topic);
+        owner.append();
+        owner.append();
+        with_log(&*owner, |log| log.advance_log_start(i64::from(topic == "b")));
+    }
+    manager.shutdown(42);
+    drop(manager);
+    let read = |name: &str| fs::read_to_string(path.join(name)).expect("written");
+    assert_eq!(read("recovery-point-offset-checkpoint"), "0\n2\na 0 4\nb 0 4\n");
+    assert_eq!(read("log-start-offset-checkpoint"), "0\n1\nb 0 1\n");
+    assert_eq!(read("replication-offset-checkpoint"), "0\n2\na 0 4\nb 0 4\n");
+    assert_eq!(read(".kafka_cleanshutdown"), "{\"version\":0,\"brokerEpoch\":42}");
+    assert_eq!(read("a-0/partition.metadata"), "version: 0\ntopic_id: BwcHBwcHBwcHBwcHBwcHBw");
+    assert_eq!(read("a-0/leader-epoch-checkpoint"), "0\n1\n0 0\n");
+    assert!(path.join("a-0/00000000000000000004.snapshot").exists());
+
+    let (manager, _events) = start(&[&path]);
+    assert_eq!(manager.previous_broker_epoch(), 42);
+    assert!(!path.join(".kafka_cleanshutdown").exists());
+    let found = manager.found();
+    assert_eq!(found.iter().map(|f| (f.topic.as_str(), f.partition)).collect::<Vec<_>>(), [("a", 0), ("b", 0)]);
+    assert_eq!(found[0].topic_id, Some(Uuid([7; 16])));
+    assert_eq!(manager.checkpointed_high_watermark(&found[0]), 4);
+    let opened = Mutex::new(Vec::new());
+    manager.open_all(
+        &found,
+        |_| Arc::new(config()),
+        0,
+        |found, result| {
+            let (log, recovery) = result.expect("open");
+            opened.lock().push((found.topic.clone(), log.log_start_offset(), log.log_end_offset(), recovery));
+        },
+    );
+    let mut opened = opened.into_inner();
+    opened.sort_by(|a, b| a.0.cmp(&b.0));
+    let none = Recovery::default;
+    assert_eq!(opened, [("a".to_owned(), 0, 4, none()), ("b".to_owned(), 1, 4, none())]);
+}
+
+#[test]
+fn an_unclean_end_is_checked_from_the_recovery_point_on() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, _events) = start(&[dir.path()]);
+    let (owner, flushed) = create(&manager, 0, "a");
+    for _ in 0..3 {
+        owner.append();
+        let shared: Arc<dyn LogOwner> = owner.clone();
+        manager.dirs()[0].flusher().mark_dirty(&shared);
+        while flushed.recv().expect("the flusher lives") < with_log(&*owner, |log| log.log_end_offset()) {}
+    }
+    let expected = with_log(&*owner, |log| read_all(log, 0));
+    manager.checkpoint();
+    drop(manager);
+    let (manager, _events) = start(&[dir.path()]);
+    let (mut log, recovery) = manager.open(&manager.found()[0], Arc::new(config()), 0).expect("open");
+    assert_eq!(recovery.segments_checked, 1);
+    assert_eq!((log.log_end_offset(), log.flushed_offset()), (6, 6));
+    assert_eq!(read_all(&mut log, 0), expected);
+}
+
+#[test]
+fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, _events) = start(&[dir.path()]);
+    let (owner, _) = create(&manager, 0, "a");
+    create(&manager, 0, "b");
+    owner.append();
+    let slice = with_log(&*owner, |log| log.read(0, 1 << 20, i64::MAX, true).expect("read"));
+    manager.delete("a", 0, 0).expect("delete");
+    manager.delete("unknown", 0, 0).expect("nothing to do");
+    let names = || {
+        let entries = fs::read_dir(dir.path()).expect("list");
+        let names = entries.map(|entry| entry.expect("entry").file_name().into_string().expect("text"));
+        names.filter(|name| name.starts_with("a-0")).collect::<Vec<_>>()
+    };
+    assert_eq!(names().len(), 1);
+    assert!(names()[0].ends_with("-delete"), "{:?}", names());
+    assert!(!slice.read().expect("a reader goes on").is_empty());
+    assert!(manager.place_of("a", 0).is_none() && manager.place_of("b", 0).is_some());
+    // The name is free at once.
+    create(&manager, 0, "a");
+    manager.shutdown(1);
+    drop(manager);
+    let (manager, _events) = start(&[dir.path()]);
+    assert_eq!(manager.found().len(), 2);
+    manager.context().trash.remove_due(&manager.context().cache, 0);
+    assert_eq!(names(), ["a-0"]);
+}
+
+#[test]
+fn one_directory_fails_and_the_others_go_on() {
+    let (one, two) = (tempdir().expect("temporary directory"), tempdir().expect("temporary directory"));
+    let (manager, events) = start(&[one.path(), two.path()]);
+    let (first, told_first) = create(&manager, 0, "a");
+    let (second, told_second) = create(&manager, 1, "b");
+    // The epochs cannot be written where a directory stands in the way.
+    fs::create_dir(manager.dirs()[0].path().join("a-0/leader-epoch-checkpoint.tmp")).expect("create");
+    for (dir, owner) in [(0, &first), (1, &second)] {
+        owner.append();
+        let shared: Arc<dyn LogOwner> = owner.clone();
+        manager.dirs()[dir].flusher().mark_dirty(&shared);
+    }
+    assert_eq!(told_first.recv(), Ok(-1));
+    assert_eq!(told_second.recv(), Ok(2));
+    let Event::DirFailed { dir, cause, .. } = events.recv().expect("told") else { panic!("another event") };
+    assert_eq!(dir, manager.dirs()[0].path());
+    assert!(cause.contains("leader-epoch-checkpoint"), "{cause}");
+    assert!(matches!(manager.create(0, "c", 0, Uuid([7; 16]), Arc::new(config()), 0), Err(LogError::Offline { .. })));
+    assert_eq!(manager.dir_for_new(), Some(1));
+    manager.shutdown(1);
+    assert!(!one.path().join(".kafka_cleanshutdown").exists());
+    assert!(two.path().join(".kafka_cleanshutdown").exists());
+}
+
+#[test]
+fn thousands_of_partitions_need_few_files() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, _events) = start(&[dir.path()]);
+    let owners: Vec<_> = (0..300).map(|at| create(&manager, 0, &format!("t{at}"))).collect();
+    for (owner, _) in &owners {
+        owner.append();
+        let shared: Arc<dyn LogOwner> = owner.clone();
+        manager.dirs()[0].flusher().mark_dirty(&shared);
+    }
+    for (owner, flushed) in &owners {
+        while flushed.recv().expect("the flusher lives") < 2 {}
+        assert!(!with_log(&**owner, |log| read_all(log, 0)).is_empty());
+    }
+    assert!(manager.context().cache.open_count() <= 64);
+    manager.shutdown(1);
+}

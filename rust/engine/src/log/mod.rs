@@ -1,0 +1,72 @@
+//! The log: segments, indexes, checkpoints, producers, recovery, retention, flushing. Files are Apache Kafka's (facts 3).
+//!
+//! A [`Log`] is one partition's and is used under that partition's mutex. All of its changes to files go through
+//! [`files`]; time comes in as an argument.
+
+mod append;
+pub mod checkpoint;
+pub mod compaction;
+mod config;
+mod dirs;
+pub mod epochs;
+mod error;
+pub mod files;
+mod flush;
+mod flusher;
+mod found;
+pub mod index;
+mod log_dir;
+mod manager;
+pub mod meta_properties;
+pub mod names;
+mod owner;
+mod partition_log;
+mod prepare;
+pub mod producers;
+mod read;
+pub mod recorder;
+mod recovery;
+mod retention;
+mod scan;
+mod segment;
+mod size;
+mod tasks;
+mod timestamps;
+mod trash;
+mod truncate;
+
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod manager_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod seeds;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use append::Appended;
+pub use compaction::CleanerConfig;
+pub use config::{LogConfig, TimestampType};
+pub use dirs::LockedDir;
+pub use error::{AppendError, LogError};
+pub use flush::{FlushEnd, FlushJob, MarkJob};
+pub use flusher::Flusher;
+pub use found::{Found, METADATA_TOPIC};
+pub use index::TimestampOffset;
+pub use log_dir::{Key, LogDir};
+pub use manager::{Event, LogManager, ManagerConfig, OnEvent};
+pub use meta_properties::MetaProperties;
+pub use owner::{FlushState, LogOwner, with_log};
+pub use partition_log::{Log, LogContext};
+pub use producers::Origin;
+pub use read::Slice;
+pub use recovery::{OpenAt, Recovery};
+pub use retention::Expired;
+pub use tasks::Intervals;
+pub use trash::Trash;

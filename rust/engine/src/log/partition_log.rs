@@ -1,0 +1,315 @@
+//! One partition's log: its segments, epochs and producers, and the offsets that bound them.
+//!
+//! Used under its partition's mutex; what is slow (syncing, serving bytes) is handed out and done outside of it.
+//! Invariants: (1) at least one segment, by rising base offset, the last one takes appends; (2) `log_start <= log_end`,
+//! and `log_start` is in or before the first segment's range; (3) `flushed <= log_end`: everything below it is durable;
+//! (4) `generation` changes when bytes that a flush in flight may count on are dropped.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::checkpoint::{PARTITION_METADATA, write_partition_metadata};
+use super::config::LogConfig;
+use super::epochs::{EpochCache, EpochFile};
+use super::error::LogError;
+use super::files::{FileCache, PartitionDir};
+use super::flush::{Extent, FlushEnd, FlushJob};
+use super::names::Stage;
+use super::producers::{Entry, Producers, snapshot_path};
+use super::segment::Segment;
+use super::trash::Trash;
+use crate::Uuid;
+
+/// What all logs of a node share.
+#[derive(Clone)]
+pub struct LogContext {
+    pub cache: Arc<FileCache>,
+    pub trash: Arc<Trash>,
+}
+
+impl LogContext {
+    /// With at most `open_files_max` files open.
+    pub fn new(open_files_max: usize) -> Self {
+        Self { cache: FileCache::new(open_files_max), trash: Arc::default() }
+    }
+}
+
+pub struct Log {
+    pub(super) dir: Arc<PartitionDir>,
+    pub(super) topic: String,
+    pub(super) partition: i32,
+    pub(super) config: Arc<LogConfig>,
+    pub(super) context: LogContext,
+    pub(super) segments: Vec<Segment>,
+    pub(super) epochs: EpochCache,
+    pub(super) epoch_file: Arc<EpochFile>,
+    pub(super) producers: Producers,
+    pub(super) log_start_offset: i64,
+    pub(super) log_end_offset: i64,
+    pub(super) flushed_offset: i64,
+    pub(super) generation: u64,
+    /// Base offset of the oldest segment that was rolled and whose indexes no flush has taken yet.
+    pub(super) rolled_offset: Option<i64>,
+    /// The same of a flush that runs.
+    pub(super) syncing_rolled: Option<i64>,
+    /// Offsets in the active segment that a start can resume at, rising: their indexes and producer snapshots are durable.
+    pub(super) marks: Vec<i64>,
+    /// A flush was begun and not completed. One that fails is never completed: then nothing is flushed any more.
+    pub(super) is_flushing: bool,
+    /// The log's end when it was last looked at whether it is idle.
+    pub(super) idle_end_offset: i64,
+    /// Small files that were written but not synced: the next flush does.
+    pub(super) unsynced: Vec<PathBuf>,
+    /// The directory that the log is in may not know the log's own.
+    pub(super) is_new: bool,
+    /// Whether names in the directory were not synced.
+    pub(super) dir_dirty: bool,
+}
+
+impl Log {
+    /// Makes an empty log that begins at `start_offset`, and its directory. Nothing is durable yet.
+    pub fn create(
+        path: &Path,
+        topic: &str,
+        partition: i32,
+        config: Arc<LogConfig>,
+        context: &LogContext,
+        start_offset: i64,
+        now_ms: i64,
+    ) -> Result<Self, LogError> {
+        let cache = &context.cache;
+        cache.create_dir(path)?;
+        let dir = PartitionDir::new(path);
+        let segment = Segment::create(cache, &dir, start_offset, &config, now_ms)?;
+        let mut producers = Producers::new(BTreeSet::new());
+        producers.set_map_end_offset(start_offset);
+        Ok(Self {
+            topic: topic.to_owned(),
+            partition,
+            config,
+            context: context.clone(),
+            segments: vec![segment],
+            epochs: EpochCache::default(),
+            epoch_file: EpochFile::new(&dir),
+            dir,
+            producers,
+            log_start_offset: start_offset,
+            log_end_offset: start_offset,
+            flushed_offset: start_offset,
+            generation: 0,
+            rolled_offset: None,
+            marks: Vec::new(),
+            syncing_rolled: None,
+            is_flushing: false,
+            idle_end_offset: -1,
+            unsynced: Vec::new(),
+            is_new: true,
+            dir_dirty: true,
+        })
+    }
+
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    pub fn partition(&self) -> i32 {
+        self.partition
+    }
+
+    /// Where the log is now.
+    pub fn dir(&self) -> PathBuf {
+        self.dir.path()
+    }
+
+    pub fn config(&self) -> &Arc<LogConfig> {
+        &self.config
+    }
+
+    /// New settings; sizes of indexes and their interval count from the next segment on.
+    pub fn set_config(&mut self, config: Arc<LogConfig>) {
+        self.config = config;
+    }
+
+    /// First offset that may be read.
+    pub fn log_start_offset(&self) -> i64 {
+        self.log_start_offset
+    }
+
+    /// Offset that the next record gets.
+    pub fn log_end_offset(&self) -> i64 {
+        self.log_end_offset
+    }
+
+    /// Everything below is durable.
+    pub fn flushed_offset(&self) -> i64 {
+        self.flushed_offset
+    }
+
+    /// Where the next start has to begin its check: everything below is durable, and if there is a mark, it is one.
+    pub fn recovery_point(&self) -> i64 {
+        let rolled = self.rolled_offset.into_iter().chain(self.syncing_rolled).min().unwrap_or(i64::MAX);
+        let durable = self.flushed_offset.min(rolled);
+        let marks = self.marks.iter().copied().filter(|&mark| mark <= durable && mark > self.active_base_offset());
+        marks.max().unwrap_or(durable)
+    }
+
+    /// Marks the directory as this topic's; durable with the next flush.
+    pub fn write_topic_id(&mut self, topic_id: Uuid) -> Result<(), LogError> {
+        let path = self.dir.path();
+        write_partition_metadata(&self.context.cache, &path, topic_id)?;
+        self.unsynced.push(path.join(PARTITION_METADATA));
+        self.dir_dirty = true;
+        Ok(())
+    }
+
+    /// Writes the producers' state to a snapshot if it moved; durable with the next flush.
+    pub(super) fn take_snapshot(&mut self) -> Result<(), LogError> {
+        if let Some(offset) = self.producers.take_snapshot(&self.context.cache, &self.dir, false)? {
+            self.unsynced.push(snapshot_path(&self.dir, offset));
+            self.dir_dirty = true;
+        }
+        Ok(())
+    }
+
+    /// Whether records below the log start are still in the first segment.
+    pub fn starts_above_first_segment(&self) -> bool {
+        self.log_start_offset > self.segments[0].base_offset()
+    }
+
+    /// Cuts the tail that was prepared, when nothing was appended since the last call.
+    pub fn cut_idle_tail(&mut self) -> Result<(), LogError> {
+        let is_idle = std::mem::replace(&mut self.idle_end_offset, self.log_end_offset) == self.log_end_offset;
+        let active = self.segments.last_mut().expect("at least one segment");
+        if is_idle { active.cut_tail(&self.context.cache) } else { Ok(()) }
+    }
+
+    /// Bytes of batches in all segments.
+    pub fn size(&self) -> u64 {
+        self.segments.iter().map(Segment::size).sum()
+    }
+
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Base offset of the segment that takes appends.
+    pub fn active_base_offset(&self) -> i64 {
+        self.segments.last().expect("at least one segment").base_offset()
+    }
+
+    /// The epoch of the newest entry.
+    pub fn latest_epoch(&self) -> Option<i32> {
+        self.epochs.latest()
+    }
+
+    /// Epochs and their start offsets.
+    pub fn epochs(&self) -> &[(i32, i64)] {
+        self.epochs.entries()
+    }
+
+    /// The epoch in force for `epoch` and its end offset (facts 6.6).
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> Option<(i32, i64)> {
+        self.epochs.end_offset_for(epoch, self.log_end_offset)
+    }
+
+    /// The epoch of the record at `offset`.
+    pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
+        self.epochs.epoch_for(offset)
+    }
+
+    /// Notes that a leader's epoch begins here; durable with the next flush.
+    pub fn assign_epoch(&mut self, epoch: i32, start_offset: i64) {
+        self.epochs.assign(epoch, start_offset);
+    }
+
+    /// The producers that are known, by id.
+    pub fn producers(&self) -> impl Iterator<Item = (i64, &Entry)> {
+        self.producers.entries().iter().map(|(&id, entry)| (id, entry))
+    }
+
+    /// Forgets producers that were silent for `producer.id.expiration.ms`.
+    pub fn expire_producers(&mut self, now_ms: i64) {
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms);
+    }
+
+    /// The offset that read_committed readers may read up to, given the high watermark.
+    pub fn last_stable_offset(&self, high_watermark: i64) -> i64 {
+        match self.producers.first_unstable_offset(high_watermark) {
+            Some(offset) => offset.max(self.log_start_offset).min(high_watermark),
+            None => high_watermark,
+        }
+    }
+
+    /// Takes the segments `range` out; their files are removed when `file.delete.delay.ms` has passed.
+    pub(super) fn drop_segments(&mut self, range: std::ops::Range<usize>, now_ms: i64) -> Result<(), LogError> {
+        self.drop_cleaned(range, None, now_ms)
+    }
+
+    /// The same, but the producer snapshot `kept` stays.
+    pub(super) fn drop_cleaned(
+        &mut self,
+        range: std::ops::Range<usize>,
+        kept: Option<i64>,
+        now_ms: i64,
+    ) -> Result<(), LogError> {
+        let due_ms = now_ms.saturating_add(self.config.file_delete_delay_ms);
+        let mut dropped: Vec<Segment> = self.segments.drain(range).collect();
+        for segment in &mut dropped {
+            segment.cut_tail(&self.context.cache)?;
+            if kept != Some(segment.base_offset()) {
+                self.producers.remove_snapshot(&self.context.cache, &self.dir, segment.base_offset())?;
+            }
+            segment.change_stage(&self.context.cache, Stage::Deleted)?;
+            self.context.trash.push_files(due_ms, segment.files().map(Arc::clone).to_vec());
+        }
+        self.dir_dirty = true;
+        Ok(())
+    }
+
+    /// Moves the partition's directory; open files stay open.
+    pub fn rename_dir(&mut self, to: &Path) -> Result<(), LogError> {
+        self.dir.rename(&self.context.cache, to)
+    }
+
+    /// Writes what a clean start needs and gives what has to be synced for it; [`Log::end_close`] follows.
+    pub fn begin_close(&mut self) -> Result<Option<FlushJob>, LogError> {
+        let cache = self.context.cache.clone();
+        if self.is_flushing {
+            let (path, cause) = (self.dir.path(), "a flush that did not end well".to_owned());
+            return Err(LogError::Offline { path, cause });
+        }
+        self.take_snapshot()?;
+        let active = self.segments.last_mut().expect("at least one segment");
+        active.cut_tail(&cache)?;
+        active.write_indexes(&cache, true)?;
+        Ok(self.take_dirty(Extent::Closing))
+    }
+
+    /// The log is closed: everything is durable, and no file stays open here.
+    pub fn end_close(&mut self, synced: Option<FlushEnd>) {
+        if let Some(end) = synced {
+            self.complete_flush(end);
+        }
+        for segment in &self.segments {
+            segment.files().into_iter().for_each(|file| file.close());
+        }
+    }
+
+    /// Closes cleanly: the next start needs no recovery.
+    pub fn close(&mut self) -> Result<(), LogError> {
+        let job = self.begin_close()?;
+        if let Some(job) = &job {
+            job.run()?;
+        }
+        self.end_close(job.map(|job| job.end()));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Log {
+    pub(super) fn segments_mut(&mut self) -> &mut [Segment] {
+        &mut self.segments
+    }
+}

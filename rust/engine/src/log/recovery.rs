@@ -1,0 +1,471 @@
+//! Opening a log that is on disk: unfinished swaps completed, unflushed segments checked, producers brought back.
+//!
+//! Only segments from the recovery point on are read whole. The first byte that is no valid batch ends the log: what lies
+//! behind it was never acknowledged as durable. Zeroes at the end of a segment are a tail that was prepared and not used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use klamm_records::header::Header;
+
+use super::config::LogConfig;
+use super::epochs::{EpochCache, EpochFile};
+use super::error::LogError;
+use super::files::{FileCache, PartitionDir};
+use super::names::{FileName, Kind, Stage};
+use super::partition_log::{Log, LogContext};
+use super::producers::Producers;
+use super::scan::{Batches, Headers, is_zero};
+use super::segment::Segment;
+
+/// What the checkpoints of the log directory tell about a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenAt {
+    /// Everything below was flushed.
+    pub recovery_point: i64,
+    pub log_start_offset: i64,
+    /// The last shutdown was clean: nothing has to be checked.
+    pub clean: bool,
+}
+
+/// What opening a log found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Segments that were read, the first one perhaps from the recovery point on.
+    pub segments_checked: usize,
+    pub bytes_checked: u64,
+    /// Bytes that were no valid batches and were cut off.
+    pub bytes_truncated: u64,
+    /// Prepared zeroes that were cut off.
+    pub zeroes_cut: u64,
+    /// Segments behind a truncation, which were dropped.
+    pub segments_dropped: usize,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+}
+
+/// The segment files of a partition by base offset: the size of the log and which other kinds are there.
+type Listing = BTreeMap<i64, Found>;
+
+#[derive(Default)]
+struct Found {
+    log_bytes: Option<u64>,
+    modified_ms: i64,
+    kinds: Vec<Kind>,
+}
+
+impl Log {
+    /// Opens a log that is on disk.
+    pub fn open(
+        path: &Path,
+        topic: &str,
+        partition: i32,
+        config: Arc<LogConfig>,
+        context: &LogContext,
+        at: OpenAt,
+        now_ms: i64,
+    ) -> Result<(Log, Recovery), LogError> {
+        let mut recovery = Recovery::default();
+        let dir = PartitionDir::new(path);
+        finish_swaps(&context.cache, path)?;
+        let listing = list(path)?;
+        let snapshots = snapshots_of(&listing);
+        let segments = load_segments(&context.cache, &dir, &config, listing)?;
+        let epochs = read_epochs(path, &mut recovery);
+        let rebuild_epochs = epochs.is_none();
+        let mut log = Log {
+            dir: dir.clone(),
+            topic: topic.to_owned(),
+            partition,
+            config,
+            context: context.clone(),
+            segments,
+            epochs: epochs.unwrap_or_default(),
+            epoch_file: EpochFile::new(&dir),
+            producers: Producers::new(snapshots),
+            log_start_offset: at.log_start_offset,
+            log_end_offset: at.log_start_offset,
+            flushed_offset: 0,
+            generation: 0,
+            rolled_offset: None,
+            marks: Vec::new(),
+            syncing_rolled: None,
+            is_flushing: false,
+            idle_end_offset: -1,
+            unsynced: Vec::new(),
+            is_new: false,
+            dir_dirty: false,
+        };
+        log.recover(at, rebuild_epochs, now_ms, &mut recovery)?;
+        Ok((log, recovery))
+    }
+
+    fn recover(
+        &mut self,
+        at: OpenAt,
+        rebuild_epochs: bool,
+        now_ms: i64,
+        recovery: &mut Recovery,
+    ) -> Result<(), LogError> {
+        if let Some(first) = self.segments.first() {
+            self.log_start_offset = at.log_start_offset.max(first.base_offset());
+        }
+        let cache = self.context.cache.clone();
+        if rebuild_epochs {
+            self.rebuild_epochs()?;
+        }
+        let clean_end = if at.clean { self.clean_end(recovery)? } else { None };
+        let end = match (clean_end, self.segments.is_empty()) {
+            (Some(end), _) => end,
+            (None, true) => self.log_start_offset,
+            (None, false) => self.check_unflushed(at.recovery_point, now_ms, recovery)?,
+        };
+        self.log_end_offset = end;
+        if self.segments.is_empty() || end < self.log_start_offset {
+            self.start_again(at.log_start_offset, now_ms)?;
+        }
+        self.epochs.truncate_from_end(self.log_end_offset);
+        self.epochs.truncate_from_start(at.log_start_offset);
+        self.flushed_offset =
+            if clean_end.is_some() { self.log_end_offset } else { at.recovery_point.min(self.log_end_offset) };
+        self.flushed_offset = self.flushed_offset.max(self.log_start_offset);
+        if clean_end.is_some() {
+            self.load_producers(self.log_end_offset, now_ms, recovery)?;
+        }
+        self.producers.set_map_end_offset(self.log_end_offset);
+        let base_offsets: Vec<i64> = self.segments.iter().map(Segment::base_offset).collect();
+        self.producers.remove_stray_snapshots(&cache, &self.dir, &base_offsets)
+    }
+
+    /// The log's end after a clean shutdown; `None` when the last segment's end is not a batch's end after all.
+    fn clean_end(&mut self, recovery: &mut Recovery) -> Result<Option<i64>, LogError> {
+        let Some(active) = self.segments.last_mut() else { return Ok(None) };
+        match active.next_offset(&self.context.cache) {
+            Err(LogError::Corrupt { path, position, reason }) => {
+                let path = path.display();
+                recovery.warnings.push(format!(
+                    "{path} is damaged at byte {position} ({reason}) although the last shutdown was clean; it is checked whole"
+                ));
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    /// Reads the segments from the recovery point on; gives the end of the log.
+    fn check_unflushed(&mut self, recovery_point: i64, now_ms: i64, recovery: &mut Recovery) -> Result<i64, LogError> {
+        let first = self.floor_segment(recovery_point);
+        let resumed = self.resume_segment(first, recovery_point)?;
+        let from = resumed.map_or(self.segments[first].base_offset(), |_| recovery_point);
+        self.load_producers(from, now_ms, recovery)?;
+        let mut end = from;
+        let mut at = first;
+        while at < self.segments.len() {
+            let base_offset = self.segments[at].base_offset();
+            if at > first {
+                self.producers.set_map_end_offset(base_offset);
+                self.take_snapshot()?;
+            }
+            let checked = match resumed.filter(|_| at == first) {
+                Some(position) => self.check_segment(at, position, recovery_point, recovery)?,
+                None => self.check_whole_segment(at, recovery)?,
+            };
+            end = checked.next_offset.max(base_offset);
+            at += 1;
+            let Some(next_base) = self.segments.get(at).map(Segment::base_offset) else { break };
+            // A segment whose last bytes were lost may end with a whole batch all the same. Only compaction leaves gaps.
+            let is_gap = next_base != end && !self.config.compact;
+            if is_gap || checked.cut && !(checked.only_zeroes && next_base == end) {
+                recovery.warnings.push(format!(
+                    "{}-{} ends at offset {end}: {} segments from offset {next_base} on are dropped",
+                    self.topic,
+                    self.partition,
+                    self.segments.len() - at
+                ));
+                recovery.segments_dropped = self.segments.len() - at;
+                self.drop_segments(at..self.segments.len(), now_ms)?;
+            }
+        }
+        self.producers.set_map_end_offset(end);
+        Ok(end)
+    }
+
+    /// Where the check of the first segment may begin, so that what was flushed is not read again.
+    fn resume_segment(&mut self, at: usize, recovery_point: i64) -> Result<Option<u64>, LogError> {
+        let cache = self.context.cache.clone();
+        let segment = &mut self.segments[at];
+        match segment.txns().truncate_to(&cache, recovery_point) {
+            Err(LogError::Corrupt { .. }) => return Ok(None),
+            result => result?,
+        }
+        segment.resume_at(&cache, recovery_point)
+    }
+
+    /// Makes a segment's indexes again while it is checked from its first byte on.
+    fn check_whole_segment(&mut self, at: usize, recovery: &mut Recovery) -> Result<Checked, LogError> {
+        let cache = self.context.cache.clone();
+        let segment = &mut self.segments[at];
+        segment.reset_indexes(&cache)?;
+        segment.txns().reset(&cache)?;
+        let base_offset = segment.base_offset();
+        self.check_segment(at, 0, base_offset, recovery)
+    }
+
+    /// Reads one segment from a batch's position and offset on, and cuts it where it is no batch any more.
+    fn check_segment(
+        &mut self,
+        at: usize,
+        from: u64,
+        from_offset: i64,
+        recovery: &mut Recovery,
+    ) -> Result<Checked, LogError> {
+        let cache = self.context.cache.clone();
+        let is_active = at + 1 == self.segments.len();
+        let segment = &mut self.segments[at];
+        let (base_offset, size) = (segment.base_offset(), segment.size());
+        segment.dirty |= size > from;
+        let file = segment.open(&cache)?;
+        let mut batches = Batches::new(&file, from, size);
+        let mut next_offset = from_offset;
+        let why = loop {
+            let (position, batch) = match batches.next_valid() {
+                Ok(Some(found)) => found,
+                Ok(None) => break None,
+                Err(LogError::Corrupt { position, reason, .. }) => break Some((position, reason)),
+                Err(error) => return Err(error),
+            };
+            let header = Header::at_start_of(batch).expect("a whole batch");
+            if !in_order(&header, next_offset, base_offset) {
+                break Some((position, format!("offset {} after {}", header.base_offset(), next_offset - 1)));
+            }
+            next_offset = header.next_offset();
+            segment.note_batch(&cache, &header, position, batch.len())?;
+            if header.leader_epoch() >= 0 && self.epochs.latest().is_none_or(|latest| header.leader_epoch() > latest) {
+                self.epochs.assign(header.leader_epoch(), header.base_offset());
+            }
+            if let Some(aborted) = self.producers.replay(batch, &header) {
+                segment.txns().push(&cache, aborted)?;
+            }
+        };
+        recovery.segments_checked += 1;
+        recovery.bytes_checked += size - from;
+        let Some((valid, reason)) = why else {
+            segment.write_indexes(&cache, !is_active)?;
+            return Ok(Checked { next_offset, cut: false, only_zeroes: false });
+        };
+        let only_zeroes = is_zero(&file, valid, size)?;
+        if only_zeroes {
+            recovery.zeroes_cut += size - valid;
+        } else {
+            recovery.bytes_truncated += size - valid;
+            recovery.warnings.push(format!(
+                "{} is cut from {size} to {valid} bytes, offset {next_offset}: {reason}",
+                file.path().display()
+            ));
+        }
+        segment.cut_to(&cache, valid)?;
+        segment.write_indexes(&cache, !is_active)?;
+        Ok(Checked { next_offset, cut: true, only_zeroes })
+    }
+
+    /// Nothing that is there may be read: the log begins again at its start offset.
+    fn start_again(&mut self, start_offset: i64, now_ms: i64) -> Result<(), LogError> {
+        let cache = self.context.cache.clone();
+        self.drop_segments(0..self.segments.len(), now_ms)?;
+        self.segments.push(Segment::create(&cache, &self.dir, start_offset, &self.config, now_ms)?);
+        self.epochs.clear();
+        self.producers.truncate_fully(&cache, &self.dir, start_offset)?;
+        self.log_start_offset = start_offset;
+        self.log_end_offset = start_offset;
+        self.dir_dirty = true;
+        Ok(())
+    }
+
+    /// Brings back the producers as they were before `upto`: from a snapshot, and from the batches after it.
+    pub(super) fn load_producers(&mut self, upto: i64, now_ms: i64, recovery: &mut Recovery) -> Result<(), LogError> {
+        let cache = self.context.cache.clone();
+        let range = (self.log_start_offset, upto);
+        let expiration_ms = self.config.producer_id_expiration_ms;
+        let warnings = &mut recovery.warnings;
+        self.producers.truncate_and_reload(&cache, &self.dir, range, now_ms, expiration_ms, warnings)?;
+        let from = self.producers.map_end_offset().max(self.log_start_offset);
+        if from >= upto {
+            return Ok(());
+        }
+        for at in self.floor_segment(from)..self.segments.len() {
+            if self.segments[at].base_offset() >= upto {
+                break;
+            }
+            self.replay_segment(at, from, upto)?;
+        }
+        self.producers.set_map_end_offset(upto);
+        Ok(())
+    }
+
+    /// Replays the producers of one segment's batches in `[from, upto)`: the bodies of control batches only.
+    fn replay_segment(&mut self, at: usize, from: i64, upto: i64) -> Result<(), LogError> {
+        let cache = self.context.cache.clone();
+        let segment = &mut self.segments[at];
+        let Some(place) = segment.locate(&cache, from)? else { return Ok(()) };
+        let file = segment.open(&cache)?;
+        let mut headers = Headers::new(&file, place.position, segment.size(), segment.base_offset());
+        let (mut body, mut next_offset) = (Vec::new(), from);
+        // What lies at or behind `upto` may be no batch at all.
+        while next_offset < upto
+            && let Some(batch) = headers.next()?
+        {
+            let header = batch.header();
+            if header.base_offset() >= upto {
+                break;
+            }
+            next_offset = header.next_offset();
+            body.clear();
+            if header.is_control() {
+                body.resize(batch.size, 0);
+                file.read_at(&mut body, batch.position)?;
+            }
+            self.producers.replay(&body, &header);
+        }
+        Ok(())
+    }
+
+    /// Finds the epochs again, from every batch's header.
+    fn rebuild_epochs(&mut self) -> Result<(), LogError> {
+        for segment in &self.segments {
+            let file = segment.open(&self.context.cache)?;
+            let mut headers = Headers::new(&file, 0, segment.size(), segment.base_offset());
+            // Damage is for the check of the segments to judge.
+            while let Ok(Some(batch)) = headers.next() {
+                let header = batch.header();
+                if header.leader_epoch() >= 0
+                    && self.epochs.latest().is_none_or(|latest| header.leader_epoch() > latest)
+                {
+                    self.epochs.assign(header.leader_epoch(), header.base_offset());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Checked {
+    next_offset: i64,
+    cut: bool,
+    only_zeroes: bool,
+}
+
+/// Whether a batch may follow in a segment: after what was before, and within reach of its indexes.
+fn in_order(header: &Header<'_>, next_offset: i64, base_offset: i64) -> bool {
+    let delta = i64::from(header.last_offset_delta());
+    header.base_offset() >= next_offset
+        && delta >= 0
+        && header.base_offset().checked_add(delta).is_some_and(|last| last - base_offset <= i64::from(i32::MAX))
+}
+
+fn read_epochs(path: &Path, recovery: &mut Recovery) -> Option<EpochCache> {
+    match EpochCache::read(path) {
+        Ok(epochs) => Some(epochs),
+        Err(error) => {
+            recovery.warnings.push(format!("{error}; the epochs are read from the log instead"));
+            None
+        }
+    }
+}
+
+/// The names of the segment files in a directory.
+fn file_names(path: &Path) -> Result<Vec<FileName>, LogError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(LogError::io("cannot list", path))? {
+        let entry = entry.map_err(LogError::io("cannot list", path))?;
+        names.extend(entry.file_name().to_str().and_then(FileName::parse));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Removes what was being made or dropped when the process ended, and completes swaps that were whole (facts 3.1).
+fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<(), LogError> {
+    let names = file_names(path)?;
+    let at = |stage| names.iter().copied().filter(move |name| name.stage == stage);
+    let first_cleaned = at(Stage::Cleaned).map(|name| name.base_offset).min().unwrap_or(i64::MAX);
+    // A swap file at or above one that is still being made belongs to a split that did not finish.
+    let (swaps, unfinished): (Vec<_>, Vec<_>) = at(Stage::Swap).partition(|name| name.base_offset < first_cleaned);
+    for name in at(Stage::Deleted).chain(unfinished).chain(at(Stage::Cleaned)) {
+        cache.remove(&path.join(name.to_string()))?;
+    }
+    let (mut from, mut to) = (i64::MAX, i64::MIN);
+    for name in swaps.iter().filter(|name| name.kind == Kind::Log) {
+        from = from.min(name.base_offset);
+        to = to.max(next_offset_of(cache, path, *name)?);
+    }
+    for name in at(Stage::Live).filter(|name| (from..to).contains(&name.base_offset)) {
+        cache.remove(&path.join(name.to_string()))?;
+    }
+    for name in &swaps {
+        cache.rename(&path.join(name.to_string()), &path.join(name.at(Stage::Live).to_string()))?;
+    }
+    if swaps.is_empty() { Ok(()) } else { cache.sync_dir(path) }
+}
+
+/// The offset after the last batch of a log file that stands alone.
+fn next_offset_of(cache: &Arc<FileCache>, path: &Path, name: FileName) -> Result<i64, LogError> {
+    let file = super::files::LogFile::new(&PartitionDir::new(path), name).open(cache)?;
+    let mut headers = Headers::new(&file, 0, file.size()?, name.base_offset);
+    let mut next_offset = name.base_offset;
+    while let Some(batch) = headers.next()? {
+        next_offset = batch.header().next_offset();
+    }
+    Ok(next_offset)
+}
+
+fn list(path: &Path) -> Result<Listing, LogError> {
+    let mut listing = Listing::new();
+    for name in file_names(path)?.into_iter().filter(|name| name.stage == Stage::Live) {
+        let found = listing.entry(name.base_offset).or_default();
+        found.kinds.push(name.kind);
+        if name.kind == Kind::Log {
+            let file = path.join(name.to_string());
+            let metadata = fs::metadata(&file).map_err(LogError::io("cannot stat", &file))?;
+            found.log_bytes = Some(metadata.len());
+            found.modified_ms = metadata
+                .modified()
+                .ok()
+                .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+                .map_or(0, |since| since.as_millis() as i64);
+        }
+    }
+    Ok(listing)
+}
+
+fn snapshots_of(listing: &Listing) -> BTreeSet<i64> {
+    listing.iter().filter(|(_, found)| found.kinds.contains(&Kind::Snapshot)).map(|(&offset, _)| offset).collect()
+}
+
+/// The segments of a listing. Indexes without a log are removed; a log without its offset index gets new ones.
+fn load_segments(
+    cache: &Arc<FileCache>,
+    dir: &Arc<PartitionDir>,
+    config: &LogConfig,
+    listing: Listing,
+) -> Result<Vec<Segment>, LogError> {
+    let mut segments = Vec::new();
+    for (base_offset, found) in listing {
+        let Some(log_bytes) = found.log_bytes else {
+            for kind in found.kinds.iter().filter(|&&kind| kind != Kind::Snapshot) {
+                cache.remove(&dir.join(FileName::live(base_offset, *kind).to_string()))?;
+            }
+            continue;
+        };
+        if log_bytes > i32::MAX as u64 {
+            return Err(LogError::Corrupt {
+                path: dir.join(FileName::live(base_offset, Kind::Log).to_string()),
+                position: 0,
+                reason: format!("{log_bytes} bytes are more than a segment can have"),
+            });
+        }
+        segments.push(Segment::existing(dir, base_offset, log_bytes, &found.kinds, config, found.modified_ms));
+    }
+    Ok(segments)
+}

@@ -1,0 +1,167 @@
+//! What has to be done for the logs now and then, on one thread.
+
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::manager::{Event, LogManager};
+use super::owner::with_log;
+
+/// How often, in ms.
+#[derive(Clone, Debug)]
+pub struct Intervals {
+    /// `log.flush.offset.checkpoint.interval.ms`
+    pub recovery_point_checkpoint_ms: i64,
+    /// `log.flush.start.offset.checkpoint.interval.ms`
+    pub log_start_checkpoint_ms: i64,
+    /// `replica.high.watermark.checkpoint.interval.ms`
+    pub high_watermark_checkpoint_ms: i64,
+    /// `log.retention.check.interval.ms`
+    pub retention_check_ms: i64,
+    /// `producer.id.expiration.check.interval.ms`
+    pub producer_expiration_check_ms: i64,
+    /// `log.segment.delete.delay.ms`
+    pub file_delete_delay_ms: i64,
+    /// How long a log is idle before its prepared tail is cut (klamm's own).
+    pub idle_tail_ms: i64,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Self {
+            recovery_point_checkpoint_ms: 60_000,
+            log_start_checkpoint_ms: 60_000,
+            high_watermark_checkpoint_ms: 5_000,
+            retention_check_ms: 300_000,
+            producer_expiration_check_ms: 600_000,
+            file_delete_delay_ms: 60_000,
+            idle_tail_ms: 10_000,
+        }
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+type Task = fn(&LogManager);
+
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// The thread.
+pub(super) struct Tasks {
+    stop: Arc<Stop>,
+    thread: JoinHandle<()>,
+}
+
+impl Tasks {
+    pub(super) fn start(manager: &Arc<LogManager>, intervals: Intervals) -> Self {
+        let (stop, manager) = (Arc::new(Stop::default()), Arc::downgrade(manager));
+        let stopped = stop.clone();
+        let thread = thread::Builder::new().name("klamm-log-tasks".into());
+        let thread = thread.spawn(move || run(&manager, &intervals, &stopped));
+        Self { stop, thread: thread.expect("the system has a thread for the log's tasks") }
+    }
+
+    pub(super) fn stop(self) {
+        *self.stop.stopped.lock() = true;
+        self.stop.wake.notify_all();
+        if self.thread.thread().id() != thread::current().id() {
+            let _ = self.thread.join();
+        }
+    }
+}
+
+fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
+    let delete_ms = intervals.file_delete_delay_ms.clamp(100, 10_000);
+    let tasks: [(i64, Task); 7] = [
+        (intervals.recovery_point_checkpoint_ms, checkpoint_recovery_points),
+        (intervals.log_start_checkpoint_ms, checkpoint_log_starts),
+        (intervals.high_watermark_checkpoint_ms, checkpoint_high_watermarks),
+        (intervals.retention_check_ms, delete_expired),
+        (intervals.producer_expiration_check_ms, expire_producers),
+        (intervals.idle_tail_ms, cut_idle_tails),
+        (delete_ms, empty_trash),
+    ];
+    let every = |interval_ms: i64| Duration::from_millis(interval_ms.max(1) as u64);
+    let mut due = tasks.map(|(interval_ms, _)| Instant::now() + every(interval_ms));
+    loop {
+        let next = due.iter().min().copied().expect("there are tasks");
+        let mut stopped = stop.stopped.lock();
+        if !*stopped {
+            stop.wake.wait_until(&mut stopped, next);
+        }
+        if *stopped {
+            return;
+        }
+        drop(stopped);
+        for (at, (interval_ms, task)) in tasks.iter().enumerate() {
+            if due[at] <= Instant::now() {
+                let Some(manager) = manager.upgrade() else { return };
+                task(&manager);
+                due[at] = Instant::now() + every(*interval_ms);
+            }
+        }
+    }
+}
+
+fn checkpoint_recovery_points(manager: &LogManager) {
+    for (at, dir) in manager.online() {
+        let marked = dir.mark();
+        let _ = manager.judge(at, marked.and_then(|()| dir.checkpoint_recovery_points(&manager.context.cache)));
+    }
+}
+
+fn checkpoint_log_starts(manager: &LogManager) {
+    for (at, dir) in manager.online() {
+        let _ = manager.judge(at, dir.checkpoint_log_starts(&manager.context.cache));
+    }
+}
+
+fn checkpoint_high_watermarks(manager: &LogManager) {
+    for (at, dir) in manager.online() {
+        let _ = manager.judge(at, dir.checkpoint_high_watermarks(&manager.context.cache));
+    }
+}
+
+fn delete_expired(manager: &LogManager) {
+    for (at, dir) in manager.online() {
+        for (key, owner) in dir.owners() {
+            let high_watermark = owner.high_watermark();
+            let expired = with_log(&*owner, |log| log.delete_expired(high_watermark, now_ms()));
+            if let Err(error) = manager.judge(at, expired) {
+                let warning = format!("retention of {}-{}: {error}", key.0, key.1);
+                (manager.on_event)(Event::Warning(warning));
+            }
+        }
+    }
+}
+
+fn expire_producers(manager: &LogManager) {
+    for (_, dir) in manager.online() {
+        for (_, owner) in dir.owners() {
+            with_log(&*owner, |log| log.expire_producers(now_ms()));
+        }
+    }
+}
+
+fn cut_idle_tails(manager: &LogManager) {
+    for (at, dir) in manager.online() {
+        for (_, owner) in dir.owners() {
+            let _ = manager.judge(at, with_log(&*owner, super::Log::cut_idle_tail));
+        }
+    }
+}
+
+fn empty_trash(manager: &LogManager) {
+    for error in manager.context.trash.remove_due(&manager.context.cache, now_ms()) {
+        (manager.on_event)(Event::Warning(error.to_string()));
+    }
+}

@@ -1,0 +1,400 @@
+//! The log as its users see it.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use klamm_records::header::Header;
+use tempfile::tempdir;
+
+use super::testing::{BatchSpec, batch, config, create, open, read_all};
+use super::*;
+
+fn append(log: &mut Log, spec: &BatchSpec) -> Appended {
+    log.append_as_leader(&mut batch(spec), 0, 0, Origin::Client).expect("append")
+}
+
+fn fill(log: &mut Log, count: usize) {
+    for _ in 0..count {
+        append(log, &BatchSpec { records: 3, ..BatchSpec::default() });
+    }
+}
+
+#[test]
+fn records_are_read_as_they_were_appended() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), config());
+    let mut expected = Vec::new();
+    for at in 0..10 {
+        let mut bytes = batch(&BatchSpec { records: 2, timestamp: at, ..BatchSpec::default() });
+        let appended = log.append_as_leader(&mut bytes, 7, 0, Origin::Client).expect("append");
+        assert_eq!((appended.base_offset, appended.last_offset), (2 * at, 2 * at + 1));
+        expected.extend(bytes);
+    }
+    assert_eq!(log.log_end_offset(), 20);
+    assert_eq!(read_all(&mut log, 0), expected);
+    assert_eq!(log.latest_epoch(), Some(7));
+    let header = Header::at_start_of(&expected).expect("a batch");
+    assert_eq!((header.base_offset(), header.leader_epoch()), (0, 7));
+}
+
+#[test]
+fn a_read_begins_with_the_batch_that_holds_the_offset() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), config());
+    fill(&mut log, 200);
+    for offset in [0, 1, 2, 3, 298, 299, 597, 599] {
+        let slice = log.read(offset, 1 << 20, i64::MAX, true).expect("read");
+        assert_eq!(slice.first_batch_offset, offset / 3 * 3, "offset {offset}");
+    }
+    assert_eq!(log.read(600, 1 << 20, i64::MAX, true).expect("read").len, 0);
+    assert!(matches!(log.read(601, 1, i64::MAX, true), Err(LogError::OffsetOutOfRange { .. })));
+}
+
+#[test]
+fn a_read_ends_at_its_bounds() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), config());
+    fill(&mut log, 10);
+    let size = batch(&BatchSpec { records: 3, ..BatchSpec::default() }).len();
+    assert_eq!(log.read(0, 1 << 20, 9, true).expect("read").len, 3 * size);
+    assert_eq!(log.read(0, 1 << 20, 10, true).expect("read").len, 3 * size, "a batch is not split at the bound");
+    assert_eq!(log.read(9, 1 << 20, 9, true).expect("read").len, 0);
+    assert_eq!(log.read(0, 10, 30, true).expect("read").len, size);
+    assert_eq!(log.read(0, 10, 30, false).expect("read").len, 10);
+    assert!(log.read(0, 10, 30, false).expect("read").first_batch_cut);
+    assert_eq!(log.read(0, size + 1, 30, false).expect("read").len, size + 1);
+}
+
+#[test]
+fn a_log_survives_a_clean_and_an_unclean_end() {
+    for clean in [true, false] {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("t-0");
+        let settings = LogConfig { segment_bytes: 4000, index_interval_bytes: 100, ..config() };
+        let mut log = create(&path, settings.clone());
+        fill(&mut log, 200);
+        assert!(log.segment_count() > 3);
+        let expected = read_all(&mut log, 0);
+        if clean {
+            log.close().expect("close");
+        }
+        drop(log);
+        let (mut log, recovery) = open(&path, settings, clean, 0);
+        assert_eq!(log.log_end_offset(), 600);
+        assert_eq!(read_all(&mut log, 0), expected);
+        assert_eq!(recovery.segments_checked, if clean { 0 } else { log.segment_count() });
+        assert_eq!(recovery.warnings, Vec::<String>::new());
+        assert_eq!(append(&mut log, &BatchSpec::default()).base_offset, 600);
+    }
+}
+
+#[test]
+fn a_torn_end_is_cut_wherever_it_is_torn() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let mut log = create(&path, config());
+    fill(&mut log, 3);
+    let all = read_all(&mut log, 0);
+    log.flush().expect("flush");
+    drop(log);
+    let file = path.join("00000000000000000000.log");
+    let size = all.len() / 3;
+    for cut in 0..=all.len() {
+        fs::write(&file, &all[..cut]).expect("write");
+        let (mut log, recovery) = open(&path, config(), false, 0);
+        let whole = cut / size;
+        assert_eq!(log.log_end_offset(), 3 * whole as i64, "cut at {cut}");
+        assert_eq!(read_all(&mut log, 0), all[..whole * size]);
+        assert_eq!(recovery.bytes_truncated + recovery.zeroes_cut, (cut - whole * size) as u64);
+        assert_eq!(fs::metadata(&file).expect("stat").len(), (whole * size) as u64);
+    }
+}
+
+#[test]
+fn a_flipped_bit_ends_the_log() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let mut log = create(&path, config());
+    fill(&mut log, 3);
+    let all = read_all(&mut log, 0);
+    drop(log);
+    let file = path.join("00000000000000000000.log");
+    let size = all.len() / 3;
+    for bit in 8 * size..16 * size {
+        let mut bytes = all.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&file, &bytes).expect("write");
+        let (log, _) = open(&path, config(), false, 0);
+        // The base offset and the leader's epoch lie outside of the checksum, as in Apache Kafka.
+        let unchecked = bit / 8 - size < 8 || (12..16).contains(&(bit / 8 - size));
+        assert!(unchecked || log.log_end_offset() == 3, "bit {bit}: {}", log.log_end_offset());
+    }
+}
+
+#[test]
+fn prepared_zeroes_are_no_damage() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let mut log = create(&path, config());
+    fill(&mut log, 3);
+    let expected = read_all(&mut log, 0);
+    drop(log);
+    let file = OpenOptions::new().write(true).open(path.join("00000000000000000000.log")).expect("open");
+    file.set_len(100_000).expect("extend");
+    let (mut log, recovery) = open(&path, config(), false, 0);
+    assert_eq!(recovery.zeroes_cut, 100_000 - expected.len() as u64);
+    assert_eq!((recovery.bytes_truncated, recovery.warnings.len()), (0, 0));
+    assert_eq!(read_all(&mut log, 0), expected);
+}
+
+#[test]
+fn old_message_formats_are_refused_by_name() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    drop(create(&path, config()));
+    let mut message = vec![0u8; 80];
+    message[8..12].copy_from_slice(&68i32.to_be_bytes());
+    message[16] = 1;
+    // CRC-32 of magic 1 and 63 zeroes.
+    message[12..16].copy_from_slice(&0xfab84ea3u32.to_be_bytes());
+    fs::write(path.join("00000000000000000000.log"), message).expect("write");
+    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false };
+    let error = Log::open(&path, "t", 0, config().into(), &LogContext::new(64), at, 0).err().expect("refused");
+    assert!(matches!(error, LogError::OldFormat { magic: 1, .. }), "{error}");
+    assert!(error.to_string().contains("00000000000000000000.log"), "{error}");
+}
+
+#[test]
+fn flushing_prepares_the_tail_and_roll_and_close_cut_it() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let settings = LogConfig { segment_bytes: 2 << 20, prepare_bytes: 1 << 20, ..config() };
+    let mut log = create(&path, settings.clone());
+    let spec = BatchSpec { value_bytes: 100_000, ..BatchSpec::default() };
+    let first = path.join("00000000000000000000.log");
+    for _ in 0..10 {
+        append(&mut log, &spec);
+        log.flush().expect("flush");
+    }
+    assert_eq!(log.flushed_offset(), 10);
+    assert!(fs::metadata(&first).expect("stat").len() > log.size());
+    let expected = read_all(&mut log, 0);
+    while log.segment_count() == 1 {
+        append(&mut log, &spec);
+        log.flush().expect("flush");
+    }
+    assert!(read_all(&mut log, 0).starts_with(&expected));
+    assert_eq!(fs::metadata(&first).expect("stat").len() + log.segments_mut()[1].size(), log.size());
+    let expected = read_all(&mut log, 0);
+    log.close().expect("close");
+    let (mut log, recovery) = open(&path, settings, true, 0);
+    assert_eq!(recovery, Recovery::default());
+    assert_eq!(read_all(&mut log, 0), expected);
+}
+
+#[test]
+fn a_damaged_index_is_made_again() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let settings = LogConfig { index_interval_bytes: 100, ..config() };
+    let mut log = create(&path, settings.clone());
+    fill(&mut log, 100);
+    log.close().expect("close");
+    drop(log);
+    let index = path.join("00000000000000000000.index");
+    let good = fs::read(&index).expect("read");
+    assert!(good.len() > 100);
+    for damage in 0..4 {
+        let file = OpenOptions::new().write(true).open(&index).expect("open");
+        match damage {
+            0 => file.set_len(good.len() as u64 - 3).expect("cut"),
+            1 => file.set_len(good.len() as u64 + 80).expect("zeroes"),
+            2 => file.write_all_at(&[0x7f], good.len() as u64 - 4).expect("flip"),
+            _ => fs::remove_file(&index).expect("remove"),
+        }
+        let (mut log, _) = open(&path, settings.clone(), true, 300);
+        for offset in 0..300 {
+            let slice = log.read(offset, 1000, i64::MAX, true).expect("read");
+            assert_eq!(slice.first_batch_offset, offset / 3 * 3, "damage {damage}, offset {offset}");
+        }
+        log.close().expect("close");
+        assert_eq!(fs::read(&index).expect("read"), good, "damage {damage}");
+    }
+}
+
+#[test]
+fn offsets_are_found_by_time() {
+    let dir = tempdir().expect("temporary directory");
+    let settings = LogConfig { segment_bytes: 2000, index_interval_bytes: 100, ..config() };
+    let mut log = create(&dir.path().join("t-0"), settings);
+    assert_eq!(log.offset_of_max_timestamp().expect("search"), None);
+    for at in 0..100 {
+        append(&mut log, &BatchSpec { records: 3, timestamp: 1000 * at, ..BatchSpec::default() });
+    }
+    append(&mut log, &BatchSpec { records: 3, timestamp: 5000, ..BatchSpec::default() });
+    let mut find = |timestamp| log.offset_for_timestamp(timestamp).expect("search").map(|f| (f.timestamp, f.offset));
+    assert_eq!(find(0), Some((0, 0)));
+    assert_eq!(find(1), Some((1, 1)));
+    assert_eq!(find(3), Some((1000, 3)));
+    assert_eq!(find(50_002), Some((50_002, 152)));
+    assert_eq!(find(99_003), None);
+    let largest = log.offset_of_max_timestamp().expect("search").expect("there are records");
+    assert_eq!((largest.timestamp, largest.offset), (99_002, 299));
+    log.advance_log_start(200);
+    let found = log.offset_for_timestamp(0).expect("search").expect("found");
+    assert_eq!((found.timestamp, found.offset), (66_002, 200));
+}
+
+#[test]
+fn a_flush_that_failed_is_not_tried_again() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let mut log = create(&path, config());
+    fill(&mut log, 3);
+    // A directory where the epochs are to be written makes the flush fail.
+    fs::create_dir(path.join("leader-epoch-checkpoint.tmp")).expect("create");
+    assert!(log.flush().is_err());
+    fs::remove_dir(path.join("leader-epoch-checkpoint.tmp")).expect("remove");
+    fill(&mut log, 3);
+    assert!(log.begin_flush().is_none());
+    assert_eq!(log.flushed_offset(), 0);
+    assert!(log.close().is_err());
+}
+
+#[test]
+fn only_what_lies_behind_the_recovery_point_is_read() {
+    for (prepare_bytes, mark) in [(0, true), (1 << 20, true), (0, false)] {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("t-0");
+        let settings = LogConfig { index_interval_bytes: 1000, prepare_bytes, ..config() };
+        let mut log = create(&path, settings.clone());
+        let append = |log: &mut Log, sequence: i32| {
+            let spec = BatchSpec {
+                producer: Some((7, 0, sequence)),
+                value_bytes: 300,
+                timestamp: i64::from(sequence),
+                ..BatchSpec::default()
+            };
+            super::tests::append(log, &spec)
+        };
+        for sequence in 0..500 {
+            append(&mut log, sequence);
+        }
+        log.flush().expect("flush");
+        if mark {
+            let job = log.begin_mark().expect("mark").expect("something to mark");
+            job.sync().expect("sync");
+            log.complete_mark(job.end()).expect("mark");
+            assert!(log.begin_mark().expect("mark").is_none());
+        }
+        let (size, recovery_point) = (log.size(), log.recovery_point());
+        assert_eq!(recovery_point, 500);
+        for sequence in 500..520 {
+            append(&mut log, sequence);
+        }
+        let (expected, new) = (read_all(&mut log, 0), log.size() - size);
+        log.flush().expect("flush");
+        drop(log);
+        let (mut log, recovery) = open(&path, settings.clone(), false, recovery_point);
+        assert_eq!(recovery.warnings, Vec::<String>::new());
+        // Without a mark the indexes were only in memory: they are made again from all of the segment.
+        let checked = if mark { new } else { size + new };
+        assert_eq!(recovery.bytes_checked - recovery.zeroes_cut, checked, "prepared {prepare_bytes}, marked {mark}");
+        assert_eq!(read_all(&mut log, 0), expected);
+        assert_eq!(log.offset_for_timestamp(321).expect("search").expect("found").offset, 321);
+        assert_eq!(log.offset_of_max_timestamp().expect("search").expect("found").offset, 519);
+        assert_eq!(append(&mut log, 520).base_offset, 520);
+        log.close().expect("close");
+        let read = |name: &str| fs::read(path.join(name)).expect("read");
+        let (index, times) = (read("00000000000000000000.index"), read("00000000000000000000.timeindex"));
+        // As if there had been no crash.
+        let (mut log, _) = open(&path, settings, false, 0);
+        log.close().expect("close");
+        assert_eq!(read("00000000000000000000.index"), index);
+        assert_eq!(read("00000000000000000000.timeindex"), times);
+    }
+}
+
+#[test]
+fn a_log_that_nobody_waits_for_is_flushed_when_it_rolls() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let settings = LogConfig { flush_before_ack: false, segment_bytes: 10 << 20, ..config() };
+    let mut log = create(&path, settings);
+    // The new directory is made durable at once, the records in it are not.
+    let job = log.begin_flush().expect("a new directory");
+    job.run().expect("flush");
+    assert_eq!(log.complete_flush(job.end()), 0);
+    let spec = BatchSpec { value_bytes: 1 << 20, ..BatchSpec::default() };
+    for _ in 0..8 {
+        assert!(!log.wants_flush());
+        append(&mut log, &spec);
+    }
+    assert!(log.wants_flush(), "early write-back");
+    let job = log.begin_flush().expect("something to write back");
+    assert_eq!(job.file_count(), 0);
+    job.run().expect("flush");
+    assert_eq!(log.complete_flush(job.end()), 0);
+    assert!(!log.wants_flush());
+    append(&mut log, &spec);
+    append(&mut log, &spec);
+    assert_eq!(log.segment_count(), 2);
+    assert!(log.wants_flush());
+    let job = log.begin_flush().expect("a rolled segment");
+    job.run().expect("flush");
+    assert_eq!(log.complete_flush(job.end()), log.active_base_offset());
+    assert_eq!(log.recovery_point(), log.active_base_offset());
+    log.set_config(LogConfig { flush_messages: 1, ..(**log.config()).clone() }.into());
+    assert!(log.wants_flush());
+    let job = log.begin_flush().expect("too many messages");
+    job.run().expect("flush");
+    assert_eq!(log.complete_flush(job.end()), log.log_end_offset());
+}
+
+#[test]
+fn a_damaged_time_index_is_made_again() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let settings = LogConfig { index_interval_bytes: 100, ..config() };
+    let mut log = create(&path, settings.clone());
+    for at in 0..60 {
+        append(&mut log, &BatchSpec { records: 3, timestamp: 1000 * at, ..BatchSpec::default() });
+    }
+    log.close().expect("close");
+    drop(log);
+    let index = path.join("00000000000000000000.timeindex");
+    let good = fs::read(&index).expect("read");
+    for byte in 0..good.len() {
+        let mut damaged = good.clone();
+        damaged[byte] ^= 0x10;
+        fs::write(&index, &damaged).expect("write");
+        let (mut log, _) = open(&path, settings.clone(), true, 180);
+        for timestamp in (0..61_000).step_by(997) {
+            let found = log.offset_for_timestamp(timestamp).expect("search").map(|found| found.offset);
+            let wanted = (0..180).find(|offset| 1000 * (offset / 3) + offset % 3 >= timestamp);
+            assert_eq!(found, wanted, "byte {byte}, timestamp {timestamp}");
+        }
+        fs::write(&index, &damaged).expect("write");
+        let (mut log, _) = open(&path, settings.clone(), true, 180);
+        let largest = log.offset_of_max_timestamp().expect("search").expect("there are records");
+        assert_eq!(largest.timestamp, 59_002, "byte {byte}");
+    }
+}
+
+#[test]
+fn another_segments_file_is_refused() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let settings = LogConfig { segment_bytes: 2000, index_interval_bytes: 100, ..config() };
+    let mut log = create(&path, settings.clone());
+    fill(&mut log, 60);
+    let (first, second) = (log.segments_mut()[0].log_file().path(), log.segments_mut()[1].log_file().path());
+    let base_offset = log.segments_mut()[1].base_offset();
+    log.close().expect("close");
+    drop(log);
+    fs::copy(&first, &second).expect("copy");
+    let (mut log, _) = open(&path, settings, true, 180);
+    let error = log.read(base_offset, 1000, i64::MAX, true).err().expect("refused");
+    assert!(error.to_string().contains(&format!("{base_offset:020}.log")), "{error}");
+    assert_eq!(log.read(0, 1000, i64::MAX, true).expect("the others are served").first_batch_offset, 0);
+}

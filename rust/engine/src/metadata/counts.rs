@@ -1,0 +1,87 @@
+//! How many partitions each broker leads, follows in sync and could lead: kept up to date with every change, so that an
+//! election knows when it has seen all partitions of a broker and a heartbeat needs no search.
+use std::collections::BTreeMap;
+
+use crate::metadata::partition::Partition;
+use crate::metadata::records::NO_LEADER;
+
+/// Broker ids up to here are looked up by position.
+const SMALL_IDS: usize = 4096;
+
+/// The partitions of one broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BrokerCounts {
+    pub leaders: u32,
+    pub in_sync: u32,
+    /// Partitions with the broker among the eligible leader replicas.
+    pub eligible: u32,
+    pub replicas: u32,
+}
+
+/// The partitions of every broker, and of all.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionCounts {
+    /// All partitions.
+    pub partitions: u32,
+    /// Partitions without a leader.
+    pub leaderless: u32,
+    /// Partitions led by another broker than the first replica.
+    pub imbalanced: u32,
+    /// Partitions being reassigned.
+    pub reassigning: u32,
+    small: Vec<BrokerCounts>,
+    large: BTreeMap<i32, BrokerCounts>,
+}
+
+impl PartitionCounts {
+    /// The partitions of a broker.
+    pub fn of(&self, broker_id: i32) -> BrokerCounts {
+        match usize::try_from(broker_id) {
+            Ok(at) if at < SMALL_IDS => self.small.get(at).copied().unwrap_or_default(),
+            _ => self.large.get(&broker_id).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Counts a partition in.
+    pub(super) fn add(&mut self, partition: &Partition) {
+        self.tally(partition, 1);
+    }
+
+    /// Counts a partition out.
+    pub(super) fn subtract(&mut self, partition: &Partition) {
+        self.tally(partition, u32::MAX);
+    }
+
+    /// `step` is 1, or -1 in two's complement: what was counted in is counted out in the same way.
+    fn tally(&mut self, partition: &Partition, step: u32) {
+        let count = |counter: &mut u32| *counter = counter.wrapping_add(step);
+        count(&mut self.partitions);
+        if partition.leader() == NO_LEADER {
+            count(&mut self.leaderless);
+        } else {
+            count(&mut self.broker(partition.leader()).leaders);
+        }
+        if partition.leader() != partition.preferred_leader() {
+            count(&mut self.imbalanced);
+        }
+        if partition.is_reassigning() {
+            count(&mut self.reassigning);
+        }
+        partition.replicas().iter().for_each(|&id| count(&mut self.broker(id).replicas));
+        partition.isr().iter().for_each(|&id| count(&mut self.broker(id).in_sync));
+        partition.elr().iter().for_each(|&id| count(&mut self.broker(id).eligible));
+    }
+
+    #[inline]
+    fn broker(&mut self, broker_id: i32) -> &mut BrokerCounts {
+        match usize::try_from(broker_id) {
+            Ok(at) if at < SMALL_IDS => {
+                if at >= self.small.len() {
+                    self.small.resize(at + 1, BrokerCounts::default());
+                }
+                &mut self.small[at]
+            }
+            _ => self.large.entry(broker_id).or_default(),
+        }
+    }
+}

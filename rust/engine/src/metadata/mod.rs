@@ -1,0 +1,39 @@
+//! Metadata records, image, delta, snapshot files, bulk leader election.
+
+pub mod bootstrap;
+pub mod checkpoint;
+pub mod cluster;
+pub mod configs;
+pub mod counts;
+pub mod creation;
+pub mod delta;
+pub mod directories;
+pub mod election;
+pub mod elections;
+pub mod field;
+pub mod frame;
+#[cfg(test)]
+mod golden_tests;
+mod hash;
+mod hash_index;
+pub mod id_list;
+pub mod image;
+pub mod image_records;
+#[cfg(test)]
+mod image_tests;
+pub mod log_batches;
+pub mod partition;
+pub mod placement;
+mod record_macro;
+pub mod records;
+pub mod replay_error;
+pub mod schema;
+pub mod security;
+mod slots;
+#[cfg(test)]
+mod testing;
+pub mod topic;
+pub mod topics;
+pub mod version;
+
+pub use image::MetadataImage;

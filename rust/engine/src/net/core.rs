@@ -1,0 +1,120 @@
+//! What all connections of a server share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::backend::Backend;
+use super::buffers::Buffers;
+use super::config::NetConfig;
+use super::counters::Counters;
+use super::events::EventQueue;
+use super::limits::ConnectionLimits;
+use super::link::{Link, Reply};
+use super::sessions::Sessions;
+use crate::metadata::version::KRAFT_VERSION;
+use crate::wire::api_versions::Features;
+
+/// What a node says about features that its image does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SupportedFeatures {
+    /// Name, lowest and highest level that this node supports.
+    pub ranges: Vec<(String, i16, i16)>,
+    /// Finalized kraft.version: it is in the quorum's control records and not in the image.
+    pub kraft_version: i16,
+}
+
+pub struct Core {
+    pub config: Arc<NetConfig>,
+    pub cluster_id: String,
+    pub backend: Arc<dyn Backend>,
+    pub supported_features: ArcSwap<SupportedFeatures>,
+    pub events: EventQueue,
+    pub sessions: Sessions,
+    pub buffers: Buffers,
+    pub limits: Arc<ConnectionLimits>,
+    pub counters: Counters,
+    links: Mutex<HashMap<u64, Arc<Link>>>,
+    /// Which connection waits for the answer to which handle.
+    handles: Mutex<HashMap<u64, Arc<Link>>>,
+    next_id: AtomicU64,
+}
+
+/// Bytes of receive buffers that lie ready when nobody uses them.
+const IDLE_BUFFER_BYTES: usize = 8 << 20;
+
+impl Core {
+    pub fn new(config: NetConfig, cluster_id: String, backend: Arc<dyn Backend>) -> std::io::Result<Self> {
+        let config = Arc::new(config);
+        Ok(Self {
+            cluster_id,
+            backend,
+            supported_features: ArcSwap::default(),
+            events: EventQueue::new(config.queued_requests_max)?,
+            sessions: Sessions::new(config.fetch_session_slots),
+            buffers: Buffers::new(IDLE_BUFFER_BYTES, usize::try_from(config.queued_bytes_max).unwrap_or(usize::MAX)),
+            limits: ConnectionLimits::new(config.clone()),
+            counters: Counters::default(),
+            links: Mutex::default(),
+            handles: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            config,
+        })
+    }
+
+    /// The features as ApiVersions tells them.
+    pub fn features(&self) -> Features {
+        let image = self.backend.image();
+        let supported = self.supported_features.load();
+        let mut finalized: Vec<_> = image.features().iter().map(|(name, level)| (name.clone(), *level)).collect();
+        finalized.push((KRAFT_VERSION.to_owned(), supported.kraft_version));
+        Features { supported: supported.ranges.clone(), finalized, finalized_epoch: image.provenance().last_offset }
+    }
+
+    /// A number that was not given before: connections and handles.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn add_link(&self, link: &Arc<Link>) {
+        self.links.lock().insert(link.id, link.clone());
+    }
+
+    pub fn remove_link(&self, id: u64) {
+        self.links.lock().remove(&id);
+    }
+
+    pub fn link(&self, id: u64) -> Option<Arc<Link>> {
+        self.links.lock().get(&id).cloned()
+    }
+
+    /// Every connection there is now.
+    pub fn links(&self) -> Vec<Arc<Link>> {
+        self.links.lock().values().cloned().collect()
+    }
+
+    /// Remembers that the connection waits for the answer to `handle`.
+    pub fn expect_reply(&self, handle: u64, link: &Arc<Link>) {
+        self.handles.lock().insert(handle, link.clone());
+    }
+
+    pub fn forget_handle(&self, handle: u64) {
+        self.handles.lock().remove(&handle);
+    }
+
+    /// Hands an answer to the connection that waits for it; `false` when it is gone or was answered before.
+    pub fn reply(&self, handle: u64, reply: Reply) -> bool {
+        let link = self.handles.lock().remove(&handle);
+        link.map(|link| link.set_reply(handle, reply)).is_some()
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,214 @@
+//! Produce: batches appended where they lie in the frame, the answer kept until what it promises is true.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use klamm_records::header::Header;
+
+use super::leaders::Leaders;
+use super::{Call, Outcome};
+use crate::ErrorCode;
+use crate::metadata::MetadataImage;
+use crate::metadata::topic::Topic;
+use crate::net::acks::AckWait;
+use crate::net::answer::Frame;
+use crate::net::backend::{Appended, Partition};
+use crate::net::core::now_ms;
+use crate::net::lookup::{id_with_partition, topic_named, topic_with_id};
+use crate::net::produced::only_batch_len;
+use crate::net::topic_name::is_internal;
+use crate::wire::Writer;
+use crate::wire::produce::{ProduceItem, ProduceRequest, ProduceResponseWriter, ProduceResult};
+use crate::wire::topic::TopicRef;
+
+/// acks of a produce that waits for all in-sync replicas.
+const ALL: i16 = -1;
+/// The one client that may write to internal topics.
+const ADMIN_CLIENT: &str = "__admin_client";
+
+/// A produce whose answer is written but for the codes of the partitions that are not acknowledged yet.
+pub struct WaitingProduce {
+    pub wait: Arc<AckWait>,
+    /// Where each waiting partition's code stands in the answer.
+    code_positions: Vec<usize>,
+    pub deadline: Instant,
+}
+
+impl WaitingProduce {
+    /// Sets the codes in the answer's frame.
+    pub fn settle(&self, frame: &mut Frame) {
+        set_codes(&mut frame.bytes, &self.code_positions, &self.wait);
+    }
+}
+
+fn set_codes(bytes: &mut [u8], positions: &[usize], wait: &AckWait) {
+    for (&position, code) in positions.iter().zip(wait.codes()) {
+        bytes[position..position + 2].copy_from_slice(&code.0.to_be_bytes());
+    }
+}
+
+/// A partition that took its batch, until its end offset is committed.
+struct Unacknowledged {
+    partition: Arc<dyn Partition>,
+    end_offset: i64,
+    /// Where its error code stands in the answer.
+    code_position: usize,
+}
+
+/// The partition that took a batch, and the end offset that has to be committed.
+type Appending = (Arc<dyn Partition>, i64);
+
+/// What a request's partitions have in common.
+struct Produce<'a> {
+    call: &'a Call<'a>,
+    image: &'a MetadataImage,
+    acks: i16,
+    now_ms: i64,
+    /// What is wrong with the request as a whole.
+    refusal: Option<ErrorCode>,
+}
+
+pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
+    let request = match ProduceRequest::parse(body, call.version) {
+        Ok(request) => request,
+        Err(error) => return call.malformed(error),
+    };
+    let image = call.core.backend.image();
+    let mut writer = std::mem::take(&mut call.answer.writer);
+    let refusal = refusal_of_all(&request, body);
+    let produce = Produce { call: &call, image: &image, acks: request.acks, now_ms: now_ms(), refusal };
+    let (unacknowledged, first_error) = produce.append_all(&request, body, &mut writer);
+    call.answer.writer = writer;
+    match first_error {
+        None if request.acks == 0 => Outcome::Silent,
+        // A producer that wants no answer notices an error by the connection being closed.
+        Some(error) if request.acks == 0 => Outcome::Close(format!("a produce with acks=0 failed: {error}")),
+        _ if request.acks != ALL || unacknowledged.is_empty() => Outcome::Answered,
+        _ => wait_for_acks(call, request.timeout_ms, unacknowledged),
+    }
+}
+
+/// What is wrong with the request as a whole.
+fn refusal_of_all(request: &ProduceRequest, body: &[u8]) -> Option<ErrorCode> {
+    let mut walk = request.walk();
+    let mut is_transactional = false;
+    while let Some(item) = walk.next(body) {
+        if let ProduceItem::Partition { records: Some(records), .. } = item {
+            is_transactional |= Header::at_start_of(&body[records]).is_some_and(|header| header.is_transactional());
+        }
+    }
+    if is_transactional {
+        // No transaction coordinator knows any transactional id yet, so none can have begun a transaction.
+        return Some(match request.is_with_transactional_id {
+            false => ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            true => ErrorCode::INVALID_PRODUCER_ID_MAPPING,
+        });
+    }
+    (!(-1..=1).contains(&request.acks)).then_some(ErrorCode::INVALID_REQUIRED_ACKS)
+}
+
+impl Produce<'_> {
+    /// Appends everything and writes the answer. Returns who is not acknowledged yet, and the first error.
+    fn append_all(
+        &self,
+        request: &ProduceRequest,
+        body: &mut [u8],
+        writer: &mut Writer,
+    ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
+        let mut unacknowledged = Vec::new();
+        let mut first_error = None;
+        let mut leaders = Leaders::new(self.image, &self.call.listener.name);
+        let mut out = ProduceResponseWriter::begin(writer, self.call.version, request.topic_count);
+        let mut topic = Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        let mut walk = request.walk();
+        while let Some(item) = walk.next(body) {
+            match item {
+                ProduceItem::Topic { topic: named, partition_count } => {
+                    out.begin_topic(&named, partition_count);
+                    topic = match &named {
+                        TopicRef::Name(name) => topic_named(self.image, name),
+                        TopicRef::Id(id) => topic_with_id(self.image, *id),
+                    };
+                }
+                ProduceItem::Partition { index, records } => {
+                    let records = records.map_or(&mut [][..], |range| &mut body[range]);
+                    let (mut result, appended) = self.append(topic, index, records);
+                    if result.error == ErrorCode::NOT_LEADER_OR_FOLLOWER {
+                        result.current_leader = Some(leaders.name(topic.ok(), index));
+                    }
+                    first_error = first_error.or(Some(result.error).filter(|error| error.is_error()));
+                    let code_position = out.partition(index, &result);
+                    if let Some((partition, end_offset)) = appended {
+                        unacknowledged.push(Unacknowledged { partition, end_offset, code_position });
+                    }
+                }
+                ProduceItem::TopicEnd => out.end_topic(),
+            }
+        }
+        out.end(&leaders.into_endpoints());
+        (unacknowledged, first_error)
+    }
+
+    /// Appends one partition's batch. Returns what to answer, and what to wait for with acks=all.
+    fn append(
+        &self,
+        topic: Result<&Topic, ErrorCode>,
+        index: i32,
+        records: &mut [u8],
+    ) -> (ProduceResult, Option<Appending>) {
+        let (partition, len) = match self.check(topic, index, records) {
+            Ok(checked) => checked,
+            Err(code) => return (ProduceResult::refused(code), None),
+        };
+        match partition.append(&mut records[..len], self.acks, self.now_ms) {
+            Ok(Appended { base_offset, log_append_time_ms, log_start_offset, end_offset }) => {
+                let appended = ProduceResult::refused(ErrorCode::NONE);
+                let result = ProduceResult { base_offset, log_append_time_ms, log_start_offset, ..appended };
+                (result, (self.acks == ALL).then_some((partition, end_offset)))
+            }
+            Err(refused) => {
+                let result = ProduceResult {
+                    log_start_offset: refused.log_start_offset,
+                    record_errors: refused.record_errors,
+                    message: refused.message,
+                    ..ProduceResult::refused(refused.code)
+                };
+                (result, None)
+            }
+        }
+    }
+
+    /// The partition, and the length of the batch in `records` that it shall append.
+    fn check(
+        &self,
+        topic: Result<&Topic, ErrorCode>,
+        index: i32,
+        records: &[u8],
+    ) -> Result<(Arc<dyn Partition>, usize), ErrorCode> {
+        let topic = topic?;
+        let id = id_with_partition(topic, index)?;
+        if let Some(refusal) = self.refusal {
+            return Err(refusal);
+        }
+        if is_internal(topic.name()) && self.call.client_id != ADMIN_CLIENT {
+            return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+        }
+        let len = only_batch_len(records, self.call.version)?;
+        Ok((self.call.core.backend.partition(id, index)?, len))
+    }
+}
+
+fn wait_for_acks(call: Call<'_>, timeout_ms: i32, waiting: Vec<Unacknowledged>) -> Outcome {
+    let wait = AckWait::new(call.link.clone(), waiting.len());
+    let mut code_positions: Vec<_> = waiting.iter().map(|entry| entry.code_position).collect();
+    for (at, entry) in waiting.into_iter().enumerate() {
+        entry.partition.when_acked(entry.end_offset, wait.callback(at));
+    }
+    if wait.is_done_after_setup() {
+        set_codes(call.answer.writer.as_mut_slice(), &code_positions, &wait);
+        return Outcome::Answered;
+    }
+    code_positions.iter_mut().for_each(|position| *position -= call.answer.start());
+    let timeout = Duration::from_millis(timeout_ms.max(0) as u64);
+    Outcome::Acks(WaitingProduce { wait, code_positions, deadline: Instant::now() + timeout })
+}

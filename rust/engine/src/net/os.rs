@@ -1,0 +1,170 @@
+//! What the network needs of Linux, each with a portable twin.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// A descriptor that is readable while it is raised.
+pub struct WakeUp {
+    read: OwnedFd,
+    #[cfg(not(target_os = "linux"))]
+    write: OwnedFd,
+}
+
+#[cfg(target_os = "linux")]
+impl WakeUp {
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: the call takes no pointer.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made and nobody else has it.
+        Ok(Self { read: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    fn write_end(&self) -> RawFd {
+        self.read.as_raw_fd()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl WakeUp {
+    pub fn new() -> io::Result<Self> {
+        let mut ends = [0; 2];
+        // SAFETY: `ends` has room for the two descriptors.
+        if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptors were just made and nobody else has them.
+        let (read, write) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        for fd in ends {
+            // SAFETY: the descriptor is open; the calls take no pointer.
+            unsafe {
+                libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK);
+                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
+        Ok(Self { read, write })
+    }
+
+    fn write_end(&self) -> RawFd {
+        self.write.as_raw_fd()
+    }
+}
+
+impl WakeUp {
+    /// Makes the descriptor readable.
+    pub fn raise(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the buffer is eight bytes long. A full counter or pipe is readable already, so failure changes nothing.
+        unsafe { libc::write(self.write_end(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Makes the descriptor unreadable until it is raised again.
+    pub fn lower(&self) {
+        let mut buffer = [0u8; 64];
+        // SAFETY: the buffer is as long as is said; the descriptor does not block.
+        unsafe { libc::read(self.read.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    }
+}
+
+impl AsRawFd for WakeUp {
+    fn as_raw_fd(&self) -> RawFd {
+        self.read.as_raw_fd()
+    }
+}
+
+/// Sends up to `len` bytes of `file` from `position` on to a socket, without copying them; returns how many.
+#[cfg(target_os = "linux")]
+pub fn send_file(socket: RawFd, file: &File, position: u64, len: usize) -> io::Result<usize> {
+    let mut offset = position as libc::off_t;
+    // SAFETY: both descriptors are open for the length of the call and `offset` is a valid place to write to.
+    let sent = unsafe { libc::sendfile(socket, file.as_raw_fd(), &mut offset, len) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
+/// Sends up to `len` bytes of `file` from `position` on to a socket through a buffer; returns how many.
+#[cfg(not(target_os = "linux"))]
+pub fn send_file(socket: RawFd, file: &File, position: u64, len: usize) -> io::Result<usize> {
+    use std::os::unix::fs::FileExt;
+    let mut buffer = vec![0; len.min(64 << 10)];
+    let read = file.read_at(&mut buffer, position)?;
+    // SAFETY: the buffer holds `read` bytes.
+    let sent = unsafe { libc::send(socket, buffer.as_ptr().cast(), read, 0) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
+/// Whether all of `[position, position + len)` is in the page cache; `None` when the system does not tell.
+#[cfg(target_os = "linux")]
+pub fn is_cached(file: &File, position: u64, len: usize) -> Option<bool> {
+    /// Since Linux 6.5; the same number on every architecture.
+    const CACHESTAT: libc::c_long = 451;
+    #[repr(C)]
+    struct Range {
+        position: u64,
+        len: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Pages {
+        cached: u64,
+        dirty: u64,
+        writeback: u64,
+        evicted: u64,
+        recently_evicted: u64,
+    }
+    let range = Range { position, len: len as u64 };
+    let mut pages = Pages::default();
+    // SAFETY: the descriptor is open for as long as `file` is borrowed; both structures are laid out as the system call
+    // has them and live across it.
+    let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &range, &mut pages, 0) };
+    // SAFETY: the call takes no pointer.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    let last = position + (len as u64).saturating_sub(1);
+    (result == 0).then(|| pages.cached > last / page_bytes - position / page_bytes)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn is_cached(_file: &File, _position: u64, _len: usize) -> Option<bool> {
+    None
+}
+
+/// Keeps SIGPIPE from the calling thread: `sendfile` to a peer that is gone raises it, and has no flag against that. The
+/// process keeps whatever handler its owner wants.
+pub fn block_broken_pipe_signal() {
+    // SAFETY: the set is initialized by the first call and lives across the others; nothing else is touched.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGPIPE);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+}
+
+/// Sends bytes to a socket without blocking; `more` tells that others follow at once, so that a small piece may wait.
+pub fn send(socket: RawFd, bytes: &[u8], more: bool) -> io::Result<usize> {
+    #[cfg(target_os = "linux")]
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | if more { libc::MSG_MORE } else { 0 };
+    #[cfg(not(target_os = "linux"))]
+    let flags = libc::MSG_DONTWAIT | i32::from(more) * 0;
+    // SAFETY: the buffer is as long as is said.
+    let sent = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn the_page_cache_is_asked_page_by_page() {
+        let mut file = tempfile::tempfile().expect("a temporary file");
+        file.write_all(&[7; 100_000]).expect("room on the disk");
+        // Just written, so all of it is there, and nothing behind its end. An old kernel does not tell.
+        for (position, len, cached) in [(0, 100_000, true), (50_000, 1, true), (4095, 2, true), (0, 200_000, false)] {
+            assert!(is_cached(&file, position, len).is_none_or(|told| told == cached), "{position} {len}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The server: listeners, the connections they accept, and the door for answers from elsewhere.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::backend::Backend;
+use super::config::NetConfig;
+use super::connection::Connection;
+use super::core::{Core, SupportedFeatures};
+use super::counters::Counters;
+use super::events::{Event, EventQueue, LogLevel};
+use super::link::{Link, Reply};
+use super::listener::Listener;
+use crate::wire::api::ListenerKind;
+use crate::wire::api_versions::ApiRange;
+
+/// Where and for whom to listen.
+#[derive(Clone, Debug)]
+pub struct ListenerOptions {
+    pub name: String,
+    pub kind: ListenerKind,
+    /// Empty: every address of the host.
+    pub host: String,
+    /// 0: a free one.
+    pub port: u16,
+    /// What is served outside of the engine, by key. Versions that Kafka 4.3 does not have are left out.
+    pub outside: Vec<ApiRange>,
+}
+
+/// The network of one node. Dropping it closes everything.
+pub struct Server {
+    core: Arc<Core>,
+    runtime: Handle,
+    listeners: Mutex<Vec<Accepting>>,
+}
+
+struct Accepting {
+    listener: Arc<Listener>,
+    task: JoinHandle<()>,
+}
+
+/// Pause after an accept that failed, mostly for want of descriptors: others get time to close.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl Server {
+    /// A server without listeners, whose tasks run on `runtime`.
+    pub fn new(runtime: Handle, config: NetConfig, cluster_id: String, backend: Arc<dyn Backend>) -> io::Result<Self> {
+        Ok(Self { core: Arc::new(Core::new(config, cluster_id, backend)?), runtime, listeners: Mutex::default() })
+    }
+
+    /// Binds and accepts; requests wait until [`Server::open`]. Returns where it listens.
+    pub fn listen(&self, options: &ListenerOptions) -> io::Result<SocketAddr> {
+        let _in_runtime = self.runtime.enter();
+        let socket = bind(&self.core.config, &options.host, options.port)?;
+        let address = socket.local_addr()?;
+        let listener = Arc::new(Listener::new(&options.name, options.kind, &options.outside));
+        let task = self.runtime.spawn(accept(self.core.clone(), listener.clone(), socket));
+        self.listeners.lock().push(Accepting { listener, task });
+        Ok(address)
+    }
+
+    /// Answers requests on the listener of this name from now on; `false` when there is none.
+    pub fn open(&self, name: &str) -> bool {
+        let listeners = self.listeners.lock();
+        let named = listeners.iter().filter(|accepting| &*accepting.listener.name == name);
+        named.map(|accepting| accepting.listener.open()).count() > 0
+    }
+
+    /// What ApiVersions tells about features beside what the image says.
+    pub fn set_supported_features(&self, features: SupportedFeatures) {
+        self.core.supported_features.store(Arc::new(features));
+    }
+
+    /// Readable while [`Server::drain`] has something to give.
+    pub fn event_fd(&self) -> RawFd {
+        self.core.events.fd()
+    }
+
+    /// Takes at most `max` events.
+    pub fn drain(&self, max: usize) -> Vec<Event> {
+        self.core.events.drain(max)
+    }
+
+    /// Answers the request with this handle, without blocking; `false` when its connection is gone or it was answered.
+    pub fn answer(&self, handle: u64, reply: Reply) -> bool {
+        self.core.reply(handle, reply)
+    }
+
+    /// Closes a connection, whatever it is doing; `false` when it is gone.
+    pub fn close_connection(&self, id: u64) -> bool {
+        self.core.link(id).map(|link| link.ask_to_close()).is_some()
+    }
+
+    pub fn connection_count(&self) -> usize {
+        self.core.limits.count()
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
+
+    /// Whether a connection could begin to receive a large frame now.
+    pub fn has_room_for_large_frames(&self) -> bool {
+        self.core.buffers.has_room()
+    }
+
+    pub fn events(&self) -> &EventQueue {
+        &self.core.events
+    }
+
+    /// Accepts nothing more; connections go on.
+    pub fn stop_accepting(&self) {
+        self.listeners.lock().iter().for_each(|accepting| accepting.task.abort());
+    }
+
+    /// Accepts nothing more, takes no further request, and closes each connection when what it has taken is answered;
+    /// fetches that wait are answered at once. [`Server::connection_count`] tells when all are gone.
+    pub fn finish(&self) {
+        self.stop_accepting();
+        self.core.links().iter().for_each(|link| link.ask_to_finish());
+    }
+
+    /// Accepts nothing more and closes every connection.
+    pub fn close(&self) {
+        self.stop_accepting();
+        self.core.links().iter().for_each(|link| link.ask_to_close());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn bind(config: &NetConfig, host: &str, port: u16) -> io::Result<TcpListener> {
+    let addresses: Vec<SocketAddr> = match host {
+        "" => vec![([0u16; 8], port).into(), ([0u8; 4], port).into()],
+        host => {
+            // IPv4 first, as Java does: a name like `localhost` has both, and clients try both.
+            let mut addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
+            addresses.sort_by_key(SocketAddr::is_ipv6);
+            addresses
+        }
+    };
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        match bind_to(config, address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn bind_to(config: &NetConfig, address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        // The address that stands for all of a host's stands for its IPv4 ones too.
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_reuse_address(true)?;
+    // The window is agreed on with the connection, so its size has to be known before.
+    if let Some(size) = config.receive_buffer() {
+        socket.set_recv_buffer_size(size)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(config.listen_backlog)?;
+    TcpListener::from_std(socket.into())
+}
+
+async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {
+    let mut has_failed = false;
+    loop {
+        core.limits.wait_for_room().await;
+        match socket.accept().await {
+            Ok((stream, peer)) => {
+                has_failed = false;
+                start(&core, &listener, stream, peer);
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut has_failed, true) {
+                    let message = format!("listener {} cannot accept a connection: {error}", listener.name);
+                    core.events.log(LogLevel::Error, message);
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    let Some(place) = core.limits.take(peer.ip()) else {
+        core.counters.refused.add(1);
+        let most = core.config.connections_max_of(peer.ip());
+        core.events.log(LogLevel::Info, format!("connection from {peer} closed: its address has {most} already"));
+        return;
+    };
+    if configure(core, &stream).is_err() {
+        // The peer is gone already.
+        return;
+    }
+    core.counters.accepted.add(1);
+    let link = Arc::new(Link::new(core.new_id(), peer));
+    core.add_link(&link);
+    tokio::spawn(Connection::new(core.clone(), listener.clone(), link, stream, place).serve());
+}
+
+fn configure(core: &Core, stream: &TcpStream) -> io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new())?;
+    if let Ok(size) = usize::try_from(core.config.send_buffer_bytes) {
+        socket.set_send_buffer_size(size)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! The network over real sockets, in front of a backend of files.
+
+mod bad_input;
+mod fetching;
+mod limits;
+mod metadata;
+mod offsets;
+mod order;
+mod outside;
+mod producing;

@@ -1,0 +1,75 @@
+//! The metadata log's own flusher: one thread, one flush at a time, so that it never waits behind a partition's bytes.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::log::{Log, LogError};
+
+/// Called on the flusher's thread with the flushed offset, or with what went wrong: then nothing more can be trusted.
+pub type OnFlushed = Box<dyn FnOnce(Result<i64, LogError>) + Send>;
+
+/// The thread; it ends when this is dropped.
+pub struct QuorumFlusher {
+    orders: Option<Sender<OnFlushed>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl QuorumFlusher {
+    /// Starts the thread for a log.
+    pub fn start(log: Arc<Mutex<Log>>) -> std::io::Result<Self> {
+        let (orders, taken) = channel::<OnFlushed>();
+        let thread = std::thread::Builder::new().name("klamm-raft-flush".to_owned()).spawn(move || {
+            let mut failed = None;
+            while let Ok(done) = taken.recv() {
+                match failed.take() {
+                    Some(error) => done(Err(error)),
+                    None => failed = flush(&log, done).err(),
+                }
+            }
+        })?;
+        Ok(Self { orders: Some(orders), thread: Some(thread) })
+    }
+
+    /// Makes durable what the log holds now; `done` is called once.
+    pub fn flush(&self, done: OnFlushed) {
+        let orders = self.orders.as_ref().expect("taken only by drop");
+        if let Err(refused) = orders.send(done) {
+            (refused.0)(Err(LogError::io("cannot flush", std::path::Path::new("the metadata log"))(
+                std::io::Error::other("the flusher's thread has ended"),
+            )));
+        }
+    }
+}
+
+/// An error is one that `done` did not hear of: whoever asks next has to, since a sync that failed is never tried again.
+fn flush(log: &Mutex<Log>, done: OnFlushed) -> Result<(), LogError> {
+    let job = log.lock().begin_flush();
+    let Some(job) = job else {
+        done(Ok(log.lock().flushed_offset()));
+        return Ok(());
+    };
+    match job.run() {
+        Ok(()) => {
+            let flushed = log.lock().complete_flush(job.end());
+            done(Ok(flushed));
+            job.prepare()
+        }
+        Err(error) => {
+            done(Err(error));
+            Ok(())
+        }
+    }
+}
+
+impl Drop for QuorumFlusher {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The metadata log: batches of record values appended by the leader, read back, cut, and cleaned behind snapshots.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use klamm_records::{BatchBuilder, BatchFields, Compression, batches, records};
+use parking_lot::Mutex;
+
+use super::flusher::{OnFlushed, QuorumFlusher};
+use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
+use crate::log::{AppendError, Log, LogConfig, LogContext, LogError, OpenAt, Origin, Recovery};
+use crate::metadata::MetadataImage;
+use crate::metadata::image::ApplyError;
+
+/// The largest batch of the metadata log (facts 1.1).
+pub const BATCH_BYTES_MAX: usize = 8 << 20;
+
+const TOPIC: &str = "__cluster_metadata";
+
+/// Settings of the metadata log (facts 3.6): sizes in bytes, times in ms.
+#[derive(Clone, Debug)]
+pub struct QuorumLogConfig {
+    pub segment_bytes: u32,
+    pub segment_ms: i64,
+}
+
+/// Why committed records did not make an image.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayFailed {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+/// A control record with its place; offset -1 when it comes from a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlEntry {
+    pub offset: i64,
+    pub kind: i16,
+    pub value: Vec<u8>,
+}
+
+/// The log, its snapshots and its flusher.
+pub struct QuorumLog {
+    dir: PathBuf,
+    log: Arc<Mutex<Log>>,
+    snapshots: Mutex<Snapshots>,
+    flusher: QuorumFlusher,
+}
+
+impl QuorumLog {
+    /// Opens `dir` (`<metadata.log.dir>/__cluster_metadata-0`), made when it is not there, and checks all of it: a
+    /// metadata log is small, and nothing in it may be taken on trust.
+    pub fn open(
+        dir: &Path,
+        config: &QuorumLogConfig,
+        context: &LogContext,
+        now_ms: i64,
+    ) -> Result<(Self, Recovery), LogError> {
+        std::fs::create_dir_all(dir).map_err(LogError::io("cannot make", dir))?;
+        let mut snapshots = Snapshots::open(dir)?;
+        let config = Arc::new(LogConfig {
+            segment_bytes: config.segment_bytes,
+            segment_ms: config.segment_ms,
+            retention_ms: -1,
+            retention_bytes: -1,
+            max_message_bytes: BATCH_BYTES_MAX as u32,
+            ..LogConfig::default()
+        });
+        let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false };
+        let (mut log, recovery) = Log::open(dir, TOPIC, 0, config, context, at, now_ms)?;
+        let start = log.log_start_offset();
+        snapshots.remove_before(start)?;
+        let latest = snapshots.list().last().map(|info| info.id);
+        match latest {
+            None if start > 0 => {
+                let reason = format!("the log begins at offset {start} and there is no snapshot of what came before");
+                return Err(LogError::Directory { path: dir.to_owned(), reason });
+            }
+            Some(id) if id.end_offset > log.log_end_offset() => {
+                log.truncate_fully_and_start_at(id.end_offset, now_ms)?;
+            }
+            _ => {}
+        }
+        log.flush()?;
+        let log = Arc::new(Mutex::new(log));
+        let flusher = QuorumFlusher::start(log.clone()).map_err(LogError::io("cannot start a thread for", dir))?;
+        Ok((Self { dir: dir.to_owned(), log, snapshots: Mutex::new(snapshots), flusher }, recovery))
+    }
+
+    /// Where the log is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// First offset that is still there.
+    pub fn start_offset(&self) -> i64 {
+        self.log.lock().log_start_offset()
+    }
+
+    /// Offset that the next record gets.
+    pub fn end_offset(&self) -> i64 {
+        self.log.lock().log_end_offset()
+    }
+
+    /// Everything below is durable.
+    pub fn flushed_offset(&self) -> i64 {
+        self.log.lock().flushed_offset()
+    }
+
+    /// Bytes of all segments.
+    pub fn size_bytes(&self) -> u64 {
+        self.log.lock().size()
+    }
+
+    /// The epoch of the last record, of the latest snapshot when the log is empty, 0 when there is neither.
+    pub fn last_epoch(&self) -> i32 {
+        let epoch = self.log.lock().latest_epoch();
+        epoch.or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0)
+    }
+
+    fn latest_snapshot(&self) -> Option<SnapshotId> {
+        self.snapshots.lock().list().last().map(|info| info.id)
+    }
+
+    /// Where `epoch` ends here: (end offset, epoch). Larger than the last: the log's end with the last epoch.
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> (i64, i32) {
+        let earliest = self.snapshots.lock().list().first().map(|info| info.id);
+        let last = self.last_epoch();
+        let log = self.log.lock();
+        if epoch > last {
+            return (log.log_end_offset(), last);
+        }
+        match log.end_offset_for_epoch(epoch) {
+            Some((found, end)) => match earliest {
+                // The epoch cache begins behind the snapshot: what lies before it has the snapshot's epoch.
+                Some(snapshot) if end == snapshot.end_offset && found == epoch && !has_epoch(&log, epoch) => {
+                    (end, snapshot.epoch)
+                }
+                _ => (end, found),
+            },
+            None => (log.log_end_offset(), last),
+        }
+    }
+
+    /// The epoch of the record at `offset`, or of the snapshot that holds it.
+    pub fn epoch_at(&self, offset: i64) -> Option<i32> {
+        if let Some(epoch) = self.log.lock().epoch_for_offset(offset) {
+            return Some(epoch);
+        }
+        let snapshots = self.snapshots.lock();
+        snapshots.list().iter().find(|info| info.id.end_offset > offset).map(|info| info.id.epoch)
+    }
+
+    /// Appends record values as one batch and gives its last offset.
+    pub fn append<V: AsRef<[u8]>>(&self, values: &[V], epoch: i32, timestamp_ms: i64) -> Result<i64, AppendError> {
+        let mut builder = BatchBuilder::new(BatchFields::default(), Compression::NONE);
+        for value in values {
+            builder.append(timestamp_ms, None, Some(value.as_ref()), &[]).map_err(|_| too_large(values.len()))?;
+        }
+        self.append_batch(builder.finish().map_err(|_| too_large(values.len()))?, epoch, timestamp_ms)
+    }
+
+    /// Appends control records, each (type, value), as one control batch and gives its last offset.
+    pub fn append_control(
+        &self,
+        entries: &[(i16, Vec<u8>)],
+        epoch: i32,
+        timestamp_ms: i64,
+    ) -> Result<i64, AppendError> {
+        let fields = BatchFields { control: true, ..BatchFields::default() };
+        let mut builder = BatchBuilder::new(fields, Compression::NONE);
+        for (kind, value) in entries {
+            let mut key = [0; 4];
+            key[2..].copy_from_slice(&kind.to_be_bytes());
+            builder.append(timestamp_ms, Some(&key), Some(value), &[]).map_err(|_| too_large(entries.len()))?;
+        }
+        self.append_batch(builder.finish().map_err(|_| too_large(entries.len()))?, epoch, timestamp_ms)
+    }
+
+    fn append_batch(&self, mut batch: Vec<u8>, epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
+        if batch.len() > BATCH_BYTES_MAX {
+            return Err(AppendError::LargerThanSegment { size: batch.len(), segment_bytes: BATCH_BYTES_MAX as u32 });
+        }
+        let appended = self.log.lock().append_as_leader(&mut batch, epoch, now_ms, Origin::RaftLeader)?;
+        Ok(appended.last_offset)
+    }
+
+    /// Appends whole batches from the leader as they are and gives the new end offset.
+    pub fn append_fetched(&self, batches: &[u8], max_epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
+        let mut log = self.log.lock();
+        log.append_as_follower(batches, max_epoch, now_ms)?;
+        Ok(log.log_end_offset())
+    }
+
+    /// Makes durable what is appended by now, on the flusher's thread.
+    pub fn start_flush(&self, done: OnFlushed) {
+        self.flusher.flush(done);
+    }
+
+    /// Whole batches from the one that holds `offset` on: at least one, then as many as fit.
+    pub fn read(&self, offset: i64, max_bytes: usize) -> Result<Vec<u8>, LogError> {
+        self.read_below(offset, max_bytes, i64::MAX)
+    }
+
+    fn read_below(&self, offset: i64, max_bytes: usize, upto: i64) -> Result<Vec<u8>, LogError> {
+        let slice = self.log.lock().read(offset, max_bytes, upto, true)?;
+        let mut bytes = slice.read()?;
+        let whole = whole_batches(&bytes);
+        bytes.truncate(whole);
+        Ok(bytes)
+    }
+
+    /// Calls `each` with the bytes of `[from, to)` in pieces of whole batches.
+    pub fn for_each_batches<E: From<LogError>>(
+        &self,
+        mut from: i64,
+        to: i64,
+        mut each: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        const PIECE_BYTES: usize = 4 << 20;
+        while from < to {
+            let bytes = self.read_below(from, PIECE_BYTES, to)?;
+            let next = batches(&bytes).filter_map(Result::ok).map(|batch| batch.header().next_offset()).last();
+            let Some(next) = next.filter(|next| *next > from) else {
+                let reason = format!("nothing whole at offset {from} although the log ends at {to}");
+                return Err(LogError::Directory { path: self.dir.clone(), reason }.into());
+            };
+            each(&bytes)?;
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// `image`, which holds the log below `from`, with the records of `[from, to)`; control records are not for it.
+    pub fn replay(&self, image: &MetadataImage, from: i64, to: i64) -> Result<MetadataImage, ReplayFailed> {
+        let mut image = image.clone();
+        self.for_each_batches(from, to, |bytes| {
+            let mut values = Vec::new();
+            let mut provenance = image.provenance();
+            for batch in batches(bytes) {
+                let batch = batch.map_err(|error| self.damaged(error.to_string()))?;
+                let header = batch.header();
+                (provenance.last_offset, provenance.last_epoch) = (header.last_offset(), header.leader_epoch());
+                provenance.last_timestamp_ms = header.max_timestamp();
+                if header.is_control() {
+                    continue;
+                }
+                // The metadata log is never compressed: records are read where they lie.
+                let mut unused = Vec::new();
+                let list = records(batch, &mut unused, BATCH_BYTES_MAX);
+                for record in list.map_err(|error| self.damaged(error.to_string()))? {
+                    let record = record.map_err(|error| self.damaged(error.to_string()))?;
+                    values.push(record.value.unwrap_or_default().to_vec());
+                }
+            }
+            image = image.apply(values.iter().map(Vec::as_slice))?.with_provenance(provenance);
+            Ok::<(), ReplayFailed>(())
+        })?;
+        Ok(image)
+    }
+
+    fn damaged(&self, reason: String) -> LogError {
+        LogError::Corrupt { path: self.dir.clone(), position: 0, reason }
+    }
+
+    /// The control records of the latest snapshot, then those of the log, ascending.
+    pub fn control_entries(&self) -> Result<Vec<ControlEntry>, LogError> {
+        let mut found = Vec::new();
+        let latest = self.latest_snapshot();
+        if let Some(id) = latest {
+            let path = self.snapshots.lock().path(id);
+            let bytes = std::fs::read(&path).map_err(LogError::io("cannot read", &path))?;
+            collect_control(&bytes, true, &mut found);
+        }
+        let (start, end) = (self.start_offset(), self.end_offset());
+        self.for_each_batches(start, end, |bytes| {
+            collect_control(bytes, false, &mut found);
+            Ok::<(), LogError>(())
+        })?;
+        Ok(found)
+    }
+
+    /// Drops every record at or above `offset`, durably.
+    pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<(), LogError> {
+        let mut log = self.log.lock();
+        log.truncate_to(offset, now_ms)?;
+        log.flush()?;
+        Ok(())
+    }
+
+    /// How many bytes the batches at or above `offset` take.
+    pub fn bytes_from(&self, offset: i64) -> Result<u64, LogError> {
+        self.log.lock().bytes_from(offset)
+    }
+
+    /// The finished snapshots, oldest first.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.snapshots.lock().list().to_vec()
+    }
+
+    /// Where the snapshot of that id is, or is to be written.
+    pub fn snapshot_path(&self, id: SnapshotId) -> PathBuf {
+        self.snapshots.lock().path(id)
+    }
+
+    /// A snapshot was written to [`QuorumLog::snapshot_path`].
+    pub fn snapshot_finished(&self, id: SnapshotId) -> Result<(), LogError> {
+        self.snapshots.lock().add(id)
+    }
+
+    /// Lets the log begin at a snapshot: whole segments below it and older snapshots go. False if nothing went.
+    pub fn delete_before(&self, id: SnapshotId, now_ms: i64) -> Result<bool, LogError> {
+        let moved = {
+            let mut log = self.log.lock();
+            if id.end_offset > log.log_end_offset() {
+                return Ok(false);
+            }
+            let moved = log.advance_log_start(id.end_offset);
+            log.delete_expired(id.end_offset, now_ms)?;
+            moved
+        };
+        Ok(self.snapshots.lock().remove_before(id.end_offset)? || moved)
+    }
+
+    /// Closes cleanly, when the flushes that were asked for are done.
+    pub fn close(&self) -> Result<(), LogError> {
+        let (flushed, told) = std::sync::mpsc::channel();
+        self.flusher.flush(Box::new(move |result| drop(flushed.send(result))));
+        told.recv().expect("the flusher tells everyone")?;
+        self.log.lock().close()
+    }
+}
+
+fn has_epoch(log: &Log, epoch: i32) -> bool {
+    log.epochs().iter().any(|entry| entry.0 == epoch)
+}
+
+fn too_large(count: usize) -> AppendError {
+    AppendError::LargerThanSegment { size: count, segment_bytes: BATCH_BYTES_MAX as u32 }
+}
+
+fn whole_batches(bytes: &[u8]) -> usize {
+    let mut whole = batches(bytes);
+    while let Some(Ok(_)) = whole.next() {}
+    whole.position()
+}
+
+fn collect_control(bytes: &[u8], from_snapshot: bool, found: &mut Vec<ControlEntry>) {
+    let mut buffer = Vec::new();
+    for batch in batches(bytes).map_while(Result::ok).filter(|batch| batch.header().is_control()) {
+        let Ok(list) = records(batch, &mut buffer, BATCH_BYTES_MAX) else { continue };
+        for record in list.map_while(Result::ok) {
+            let Some(&[_, _, high, low]) = record.key.and_then(|key| key.first_chunk()) else { continue };
+            let offset = if from_snapshot { -1 } else { record.offset };
+            let value = record.value.unwrap_or_default().to_vec();
+            found.push(ControlEntry { offset, kind: i16::from_be_bytes([high, low]), value });
+        }
+    }
+}

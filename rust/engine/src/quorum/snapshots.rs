@@ -1,0 +1,140 @@
+//! The snapshot files beside the metadata log: which are there, what is swept at start, how old ones go.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use klamm_records::control::ControlRecord;
+use klamm_records::{batches, records};
+
+use crate::log::LogError;
+
+const SUFFIX: &str = ".checkpoint";
+const PART_SUFFIX: &str = ".checkpoint.part";
+const DELETED_SUFFIX: &str = ".checkpoint.deleted";
+/// A control batch of a snapshot holds a few small records.
+const CONTROL_BYTES_MAX: usize = 1 << 20;
+
+/// The end offset (exclusive) of what a snapshot contains, and the epoch of its last record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SnapshotId {
+    pub end_offset: i64,
+    pub epoch: i32,
+}
+
+impl SnapshotId {
+    /// The file's name.
+    pub fn file_name(self) -> String {
+        format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch)
+    }
+
+    fn parse(name: &str, suffix: &str) -> Option<Self> {
+        let (offset, epoch) = name.strip_suffix(suffix)?.split_once('-')?;
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if offset.len() != 20 || epoch.len() != 10 || !digits(offset) || !digits(epoch) {
+            return None;
+        }
+        Some(Self { end_offset: offset.parse().ok()?, epoch: epoch.parse().ok()? })
+    }
+}
+
+/// A finished snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    pub id: SnapshotId,
+    pub size_bytes: u64,
+    pub last_contained_log_timestamp_ms: i64,
+}
+
+/// The snapshots of a directory, oldest first.
+#[derive(Debug)]
+pub struct Snapshots {
+    dir: PathBuf,
+    list: Vec<SnapshotInfo>,
+}
+
+impl Snapshots {
+    /// Lists the directory and removes what an earlier run left unfinished or marked for deletion.
+    pub fn open(dir: &Path) -> Result<Self, LogError> {
+        let mut snapshots = Self { dir: dir.to_owned(), list: Vec::new() };
+        for entry in fs::read_dir(dir).map_err(LogError::io("cannot list", dir))? {
+            let path = entry.map_err(LogError::io("cannot list", dir))?.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            if name.ends_with(PART_SUFFIX) || name.ends_with(DELETED_SUFFIX) {
+                fs::remove_file(&path).map_err(LogError::io("cannot remove", &path))?;
+            } else if let Some(id) = SnapshotId::parse(name, SUFFIX) {
+                snapshots.add(id)?;
+            }
+        }
+        Ok(snapshots)
+    }
+
+    /// Where the snapshot of that id is, or is to be.
+    pub fn path(&self, id: SnapshotId) -> PathBuf {
+        self.dir.join(id.file_name())
+    }
+
+    /// A snapshot was finished: lists it.
+    pub fn add(&mut self, id: SnapshotId) -> Result<(), LogError> {
+        let path = self.path(id);
+        let size_bytes = fs::metadata(&path).map_err(LogError::io("cannot look at", &path))?.len();
+        let last_contained_log_timestamp_ms = header_timestamp(&path)?;
+        let info = SnapshotInfo { id, size_bytes, last_contained_log_timestamp_ms };
+        match self.list.binary_search_by_key(&id, |info| info.id) {
+            Ok(at) => self.list[at] = info,
+            Err(at) => self.list.insert(at, info),
+        }
+        Ok(())
+    }
+
+    /// The finished ones, oldest first.
+    pub fn list(&self) -> &[SnapshotInfo] {
+        &self.list
+    }
+
+    /// Removes the snapshots that end before `offset`; true when there were any.
+    pub fn remove_before(&mut self, offset: i64) -> Result<bool, LogError> {
+        let count = self.list.partition_point(|info| info.id.end_offset < offset);
+        for info in self.list.drain(..count) {
+            let path = self.dir.join(info.id.file_name());
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(LogError::io("cannot remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(count > 0)
+    }
+}
+
+/// The append time of the last record that a snapshot contains, from its header.
+fn header_timestamp(path: &Path) -> Result<i64, LogError> {
+    let damaged = |reason: &str| LogError::Corrupt { path: path.to_owned(), position: 0, reason: reason.to_owned() };
+    let bytes = fs::read(path).map_err(LogError::io("cannot read", path))?;
+    let batch = batches(&bytes).next().ok_or_else(|| damaged("it is empty"))?;
+    let batch = batch.map_err(|error| damaged(&error.to_string()))?;
+    let mut buffer = Vec::new();
+    let mut found = records(batch, &mut buffer, CONTROL_BYTES_MAX).map_err(|error| damaged(&error.to_string()))?;
+    let record = found.next().ok_or_else(|| damaged("its first batch holds no record"))?;
+    let record = record.map_err(|error| damaged(&error.to_string()))?;
+    match ControlRecord::parse(record.key, record.value) {
+        Ok(ControlRecord::SnapshotHeader { last_contained_log_timestamp }) => Ok(last_contained_log_timestamp),
+        _ => Err(damaged("it does not begin with a snapshot header")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kafkas() {
+        let id = SnapshotId { end_offset: 179, epoch: 2 };
+        assert_eq!(id.file_name(), "00000000000000000179-0000000002.checkpoint");
+        assert_eq!(SnapshotId::parse(&id.file_name(), SUFFIX), Some(id));
+        for other in ["bootstrap.checkpoint", "-1.checkpoint", "0000000000000000017x-0000000002.checkpoint"] {
+            assert_eq!(SnapshotId::parse(other, SUFFIX), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! One partition: role, ISR, high watermark, leader epochs, waiting produces and fetches; and all of a broker's.
+
+mod acks;
+mod config;
+mod partition;
+mod reading;
+mod replicas;
+mod waiter;
+mod watermark;
+
+pub use acks::OnAck;
+pub use config::PartitionConfig;
+pub use partition::{Durability, Leadership, Partition, PartitionId};
+pub use reading::{
+    EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, UP_TO_HIGH_WATERMARK,
+};
+pub use replicas::{Replicas, ReplicasOptions};
+pub use watermark::Watermark;

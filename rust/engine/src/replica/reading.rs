@@ -1,0 +1,173 @@
+//! What a leader answers to those who read: fetches, offsets by time, ends of epochs, and the removal of records.
+
+use std::sync::Arc;
+
+use super::acks::OnAck;
+use super::partition::{Leader, Partition};
+use crate::ErrorCode;
+use crate::log::{Log, LogError, Origin, Slice};
+use crate::net::backend::{self, Appended, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
+use crate::net::{FetchWaiter, FileSlice};
+
+/// ListOffsets' special timestamps (facts 6.9).
+pub const LATEST: i64 = -1;
+pub const EARLIEST: i64 = -2;
+pub const MAX_TIMESTAMP: i64 = -3;
+pub const EARLIEST_LOCAL: i64 = -4;
+pub const LATEST_TIERED: i64 = -5;
+pub const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+/// DeleteRecords' offset for "up to the high watermark".
+pub const UP_TO_HIGH_WATERMARK: i64 = -1;
+
+fn check_epoch(leader: &Leader, asked: i32) -> Result<(), ErrorCode> {
+    match asked {
+        -1 => Ok(()),
+        epoch if epoch < leader.leadership.leader_epoch => Err(ErrorCode::FENCED_LEADER_EPOCH),
+        epoch if epoch > leader.leadership.leader_epoch => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+        _ => Ok(()),
+    }
+}
+
+impl backend::Partition for Partition {
+    fn append(&self, batch: &mut [u8], acks: i16, now_ms: i64) -> Result<Appended, Refused> {
+        Partition::append(self, batch, acks, Origin::Client, now_ms)
+    }
+
+    fn when_acked(&self, end_offset: i64, done: OnAck) {
+        Partition::when_acked(self, end_offset, done);
+    }
+
+    fn fetch(&self, fetch: &PartitionFetch) -> Fetched {
+        let mut state = self.state.lock();
+        let (log, leader) = match state.leading() {
+            Ok(parts) => parts,
+            Err(code) => return Fetched::error(code),
+        };
+        if let Err(code) = check_epoch(leader, fetch.current_leader_epoch) {
+            return Fetched::error(code);
+        }
+        let result = read(log, leader.watermark.get(), fetch);
+        drop(state);
+        result.unwrap_or_else(|error| {
+            self.report(&error);
+            Fetched::error(error.code())
+        })
+    }
+
+    fn watch(&self, waiter: Arc<FetchWaiter>) {
+        Partition::watch(self, waiter);
+    }
+
+    fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
+        let mut state = self.state.lock();
+        let (log, leader) = state.leading()?;
+        check_epoch(leader, query.current_leader_epoch)?;
+        if query.read_committed.is_some() && leader.watermark.get() < leader.epoch_start_offset {
+            // A consumer must not be told an end that lies behind what it may have read before (facts 6.5).
+            return Err(ErrorCode::OFFSET_NOT_AVAILABLE);
+        }
+        let result = find(log, leader, query);
+        drop(state);
+        result.map_err(|error| {
+            self.report(&error);
+            error.code()
+        })
+    }
+
+    fn end_of_epoch(&self, current_leader_epoch: i32, epoch: i32) -> Result<(i32, i64), ErrorCode> {
+        let mut state = self.state.lock();
+        let (log, leader) = state.leading()?;
+        check_epoch(leader, current_leader_epoch)?;
+        Ok(log.end_offset_for_epoch(epoch).unwrap_or((-1, -1)))
+    }
+}
+
+impl Partition {
+    /// Moves the log start up to `offset` (-1: the high watermark) and gives the new log start.
+    pub fn delete_records(&self, offset: i64) -> Result<i64, ErrorCode> {
+        let mut state = self.state.lock();
+        let (log, leader) = state.leading()?;
+        if !log.config().delete {
+            return Err(ErrorCode::POLICY_VIOLATION);
+        }
+        let high_watermark = leader.watermark.get();
+        let offset = if offset == UP_TO_HIGH_WATERMARK { high_watermark } else { offset };
+        if offset < 0 || offset > high_watermark {
+            return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+        }
+        log.advance_log_start(offset);
+        Ok(log.log_start_offset())
+    }
+}
+
+fn read(log: &mut Log, high_watermark: i64, fetch: &PartitionFetch) -> Result<Fetched, LogError> {
+    let last_stable_offset = log.last_stable_offset(high_watermark);
+    let mut answer = Fetched {
+        error: ErrorCode::NONE,
+        high_watermark,
+        last_stable_offset,
+        log_start_offset: log.log_start_offset(),
+        aborted: None,
+        diverging: None,
+        records: None,
+    };
+    if fetch.last_fetched_epoch >= 0
+        && let Some(diverging) = divergence(log, fetch)
+    {
+        answer.diverging = Some(diverging);
+        return Ok(answer);
+    }
+    let upto = if fetch.read_committed { last_stable_offset } else { high_watermark };
+    let slice = log.read(fetch.fetch_offset, fetch.max_bytes, upto, fetch.at_least_one)?;
+    if fetch.read_committed {
+        answer.aborted = Some(aborted(log, fetch.fetch_offset, &slice)?);
+    }
+    answer.records = file_slice(slice);
+    Ok(answer)
+}
+
+fn file_slice(slice: Slice) -> Option<FileSlice> {
+    let Slice { file, position, len, .. } = slice;
+    file.map(|file| FileSlice { file, position, len })
+}
+
+fn aborted(log: &mut Log, offset: i64, slice: &Slice) -> Result<Vec<(i64, i64)>, LogError> {
+    let found = log.aborted_transactions(offset, slice)?;
+    Ok(found.iter().map(|txn| (txn.producer_id, txn.first_offset)).collect())
+}
+
+/// Where the client's log leaves ours, if it does (KIP-595 for partitions, Fetch v12).
+fn divergence(log: &Log, fetch: &PartitionFetch) -> Option<(i32, i64)> {
+    let (epoch, end_offset) = log.end_offset_for_epoch(fetch.last_fetched_epoch).unwrap_or((-1, -1));
+    (epoch < fetch.last_fetched_epoch || end_offset < fetch.fetch_offset).then_some((epoch, end_offset))
+}
+
+fn find(log: &mut Log, leader: &Leader, query: &OffsetQuery) -> Result<FoundOffset, LogError> {
+    const NONE: FoundOffset = FoundOffset { timestamp: -1, offset: -1, leader_epoch: -1 };
+    let high_watermark = leader.watermark.get();
+    let end = match query.read_committed {
+        Some(true) => log.last_stable_offset(high_watermark),
+        Some(false) => high_watermark,
+        None => log.log_end_offset(),
+    };
+    let found = match query.timestamp {
+        LATEST => {
+            let leader_epoch = leader.leadership.leader_epoch;
+            return Ok(FoundOffset { timestamp: -1, offset: end, leader_epoch });
+        }
+        EARLIEST | EARLIEST_LOCAL => {
+            let offset = log.log_start_offset();
+            let leader_epoch = log.epoch_for_offset(offset).unwrap_or(-1);
+            return Ok(FoundOffset { timestamp: -1, offset, leader_epoch });
+        }
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => None,
+        MAX_TIMESTAMP => log.offset_of_max_timestamp()?,
+        timestamp => log.offset_for_timestamp(timestamp)?.filter(|found| found.offset < end),
+    };
+    Ok(found.map_or(NONE, |found| FoundOffset {
+        timestamp: found.timestamp,
+        offset: found.offset,
+        leader_epoch: log.epoch_for_offset(found.offset).unwrap_or(-1),
+    }))
+}

@@ -1,0 +1,288 @@
+//! All partitions that a broker leads: opened when they are used, following the metadata image.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+
+use super::partition::{Durability, Leadership, Partition, PartitionId, Place};
+use crate::log::{Found, LogError, LogManager, LogOwner};
+use crate::metadata::MetadataImage;
+use crate::metadata::partition::Partition as PartitionRecord;
+use crate::metadata::topic::Topic;
+use crate::settings::Settings;
+use crate::{ErrorCode, Uuid};
+
+/// Type of a topic's resource among the image's configs.
+const TOPIC_RESOURCE: i8 = 2;
+/// Partitions that open at the same time do so under different locks.
+const OPENING_LOCKS: usize = 16;
+
+type Key = (Uuid, i32);
+
+/// What a broker's replicas are made of.
+pub struct ReplicasOptions {
+    pub node_id: i32,
+    pub durability: Durability,
+    pub settings: Settings,
+    pub logs: Arc<LogManager>,
+    /// Gives the time in ms since 1970.
+    pub clock: fn() -> i64,
+}
+
+/// The partitions of one broker.
+pub struct Replicas {
+    node_id: i32,
+    durability: Durability,
+    clock: fn() -> i64,
+    logs: Arc<LogManager>,
+    settings: ArcSwap<Settings>,
+    image: ArcSwap<MetadataImage>,
+    open: RwLock<HashMap<Key, Arc<Partition>>>,
+    opening: [Mutex<()>; OPENING_LOCKS],
+    hasher: RandomState,
+    /// Directories on disk whose logs were not opened yet, by name.
+    on_disk: Mutex<HashMap<(String, i32), Found>>,
+}
+
+impl Replicas {
+    /// Knows what is on disk; leads nothing until an image comes.
+    pub fn new(options: ReplicasOptions) -> Self {
+        let found = options.logs.found().into_iter();
+        let on_disk = found.map(|found| ((found.topic.clone(), found.partition), found)).collect();
+        Self {
+            node_id: options.node_id,
+            durability: options.durability,
+            clock: options.clock,
+            logs: options.logs,
+            settings: ArcSwap::from_pointee(options.settings),
+            image: ArcSwap::default(),
+            open: RwLock::default(),
+            opening: Default::default(),
+            hasher: RandomState::new(),
+            on_disk: Mutex::new(on_disk),
+        }
+    }
+
+    /// The committed image, as it is now.
+    pub fn image(&self) -> Arc<MetadataImage> {
+        self.image.load_full()
+    }
+
+    /// The logs and their directories.
+    pub fn logs(&self) -> &Arc<LogManager> {
+        &self.logs
+    }
+
+    /// The partition, opened when it was not.
+    pub fn get(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        if let Some(partition) = self.open.read().get(&(topic_id, index)) {
+            return Ok(partition.clone());
+        }
+        self.open_one(topic_id, index)
+    }
+
+    /// The partitions that are open.
+    pub fn opened(&self) -> Vec<Arc<Partition>> {
+        self.open.read().values().cloned().collect()
+    }
+
+    fn open_one(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        let key = (topic_id, index);
+        let lock = self.hasher.hash_one(key) as usize % OPENING_LOCKS;
+        let _opening = self.opening[lock].lock();
+        if let Some(partition) = self.open.read().get(&key) {
+            return Ok(partition.clone());
+        }
+        let image = self.image();
+        let topic = image.topics().by_id(topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
+        let record = topic.partition(index).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        if record.leader() != self.node_id {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        let partition = self.open_log(&image, topic, index, record).map_err(|error| error.code())?;
+        self.open.write().insert(key, partition.clone());
+        // The image may have moved on while the log was opened: that change did not find the partition open.
+        let latest = self.image();
+        if !Arc::ptr_eq(&latest, &image) {
+            self.follow(&latest, &partition);
+        }
+        Ok(partition)
+    }
+
+    fn open_log(
+        &self,
+        image: &MetadataImage,
+        topic: &Topic,
+        index: i32,
+        record: &PartitionRecord,
+    ) -> Result<Arc<Partition>, LogError> {
+        let now_ms = (self.clock)();
+        let config = Arc::new(self.config_of(image, topic.name()));
+        let name = topic.name().to_string();
+        let found = self.on_disk.lock().remove(&(name.clone(), index));
+        let found = match found {
+            Some(found) if found.topic_id.is_some_and(|id| id != topic.id()) => {
+                // Left by an earlier topic of that name: kept beside, as Apache Kafka does.
+                self.logs.set_aside(&name, index)?;
+                None
+            }
+            found => found,
+        };
+        let (log, dir, high_watermark) = match found {
+            Some(found) => {
+                let (mut log, _) = self.logs.open(&found, config.log.clone(), now_ms)?;
+                if self.durability == Durability::Flushed {
+                    // What a crash left unflushed was acknowledged to nobody, or is durable by now: either way it may be
+                    // read as soon as it is on the disk, and a reader must not meet a watermark that fell back.
+                    log.flush()?;
+                }
+                (log, found.dir, self.logs.checkpointed_high_watermark(&found))
+            }
+            None => {
+                let dir = self.dir_for(image, record)?;
+                (self.logs.create(dir, &name, index, topic.id(), config.log.clone(), now_ms)?, dir, 0)
+            }
+        };
+        let id = PartitionId { topic: topic.name().clone(), topic_id: topic.id(), index };
+        let leadership = leadership(record, self.node_id);
+        let place = Place { logs: self.logs.clone(), dir };
+        let partition = Partition::lead(id, log, leadership, high_watermark, config, self.durability, place);
+        self.logs.adopt(dir, &name, index, partition.clone());
+        Ok(partition)
+    }
+
+    /// The directory that the image assigned, else the emptiest.
+    fn dir_for(&self, image: &MetadataImage, record: &PartitionRecord) -> Result<usize, LogError> {
+        let mut assigned = record.replicas().iter().zip(image.topics().directories_of(record));
+        let assigned = assigned.find(|(replica, _)| **replica == self.node_id);
+        let wanted = assigned.and_then(|(_, id)| self.logs.dir_by_id(id));
+        wanted.or_else(|| self.logs.dir_for_new()).ok_or_else(|| LogError::Offline {
+            path: self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default(),
+            cause: "every log directory has failed".to_owned(),
+        })
+    }
+
+    fn config_of(&self, image: &MetadataImage, topic: &str) -> super::PartitionConfig {
+        let own = |key: &str| image.configs().value(TOPIC_RESOURCE, topic, key).map(str::to_owned);
+        self.settings.load().of_topic(&own)
+    }
+
+    /// Opens what is on disk and not open yet, and sets aside what no topic of the image owns. For a thread of its own.
+    pub fn open_the_rest(&self) -> Vec<LogError> {
+        let waiting: Vec<Found> = self.on_disk.lock().values().cloned().collect();
+        let mut errors = Vec::new();
+        for found in waiting {
+            let image = self.image();
+            let topic = image.topics().by_name(&found.topic).filter(|topic| topic.partition(found.partition).is_some());
+            let ours = topic.filter(|topic| found.topic_id.is_none_or(|id| id == topic.id()));
+            match ours {
+                // A partition that this broker does not lead stays as it is, and an error was told to the directory.
+                Some(topic) => drop(self.get(topic.id(), found.partition)),
+                None => {
+                    if self.on_disk.lock().remove(&(found.topic.clone(), found.partition)).is_some()
+                        && let Err(error) = self.logs.set_aside(&found.topic, found.partition)
+                    {
+                        errors.push(error);
+                    }
+                }
+            }
+        }
+        errors
+    }
+
+    /// Takes a newly committed image: what is led, configured or deleted differently follows at once.
+    pub fn publish(&self, image: Arc<MetadataImage>) -> Vec<LogError> {
+        let before = self.image.swap(image.clone());
+        let mut deleted = Vec::new();
+        let mut changed = HashSet::new();
+        before.topics().for_each_difference(
+            image.topics(),
+            &mut |was: Option<&Arc<Topic>>, is: Option<&Arc<Topic>>| {
+                // A slot may be taken by another topic in one step.
+                deleted.extend(was.filter(|was| is.is_none_or(|is| is.id() != was.id())).cloned());
+                changed.extend(is.map(|is| is.id()));
+            },
+        );
+        let reconfigured = before.configs().changed_in(image.configs());
+        let topics = reconfigured.iter().filter(|resource| resource.resource_type == TOPIC_RESOURCE);
+        let reconfigured: HashSet<&str> = topics.map(|resource| &*resource.name).collect();
+        if !(changed.is_empty() && reconfigured.is_empty()) {
+            for partition in self.opened() {
+                if changed.contains(&partition.id.topic_id) {
+                    self.follow(&image, &partition);
+                }
+                if reconfigured.contains(&*partition.id.topic) {
+                    self.reconfigure(&image, &partition);
+                }
+            }
+        }
+        deleted.iter().flat_map(|topic| self.delete(topic)).collect()
+    }
+
+    fn follow(&self, image: &MetadataImage, partition: &Partition) {
+        let record = image.topics().by_id(partition.id.topic_id).and_then(|topic| topic.partition(partition.id.index));
+        match record {
+            None => partition.stop_leading(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            Some(record) if record.leader() == self.node_id => {
+                partition.on_leadership(leadership(record, self.node_id));
+            }
+            Some(_) => partition.stop_leading(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+        }
+    }
+
+    fn reconfigure(&self, image: &MetadataImage, partition: &Partition) {
+        partition.set_config(Arc::new(self.config_of(image, &partition.id.topic)));
+    }
+
+    fn delete(&self, topic: &Topic) -> Vec<LogError> {
+        let now_ms = (self.clock)();
+        let mut errors = Vec::new();
+        for (index, _) in topic.partitions() {
+            let open = self.open.write().remove(&(topic.id(), index));
+            let on_disk = self.on_disk.lock().remove(&(topic.name().to_string(), index)).is_some();
+            if let Some(partition) = &open {
+                partition.stop_leading(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            }
+            if (open.is_some() || on_disk)
+                && let Err(error) = self.logs.delete(topic.name(), index, now_ms)
+            {
+                errors.push(error);
+            }
+        }
+        errors
+    }
+
+    /// New settings of the node: every open partition works its own out again.
+    pub fn set_settings(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
+        let image = self.image();
+        self.opened().iter().for_each(|partition| self.reconfigure(&image, partition));
+    }
+
+    /// Leads nothing any more and closes the logs; `broker_epoch` marks the shutdown as clean.
+    pub fn shutdown(&self, broker_epoch: i64) {
+        for partition in self.opened() {
+            partition.stop_leading(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        self.logs.shutdown(broker_epoch);
+        self.open.write().clear();
+    }
+
+    /// (topic, partition, bytes, high watermark lag, open) of each log in directory number `dir`.
+    pub fn sizes(&self, dir: usize) -> Vec<(String, i32, u64)> {
+        let open = self.logs.dirs()[dir].owners();
+        let size = |owner: &Arc<dyn LogOwner>| crate::log::with_log(&**owner, |log| log.size());
+        open.iter().map(|((topic, index), owner)| (topic.clone(), *index, size(owner))).collect()
+    }
+}
+
+fn leadership(record: &PartitionRecord, node_id: i32) -> Leadership {
+    Leadership {
+        leader_epoch: record.leader_epoch(),
+        isr_followers: record.isr().iter().copied().filter(|&id| id != node_id).collect(),
+        replica_count: record.replicas().len(),
+    }
+}

@@ -1,0 +1,19 @@
+//! Kafka wire primitives and the messages of the fast path.
+pub mod api;
+pub mod api_versions;
+pub mod describe_topic_partitions;
+pub mod elements;
+pub mod fetch;
+pub mod frame;
+#[cfg(test)]
+mod golden_test;
+pub mod header;
+pub mod list_offsets;
+pub mod metadata;
+pub mod offset_for_leader_epoch;
+pub mod primitives;
+pub mod produce;
+pub mod topic;
+pub mod versioned;
+
+pub use primitives::{Reader, WireError, Writer};

@@ -1,0 +1,300 @@
+//! `Engine`: one node's log directories, partitions and network.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use klamm_engine::engine::{Engine as NodeEngine, EngineError, EngineOptions};
+use klamm_engine::net::{
+    Event, ListenerOptions, LogLevel, Reply, Request, SupportedFeatures, block_broken_pipe_signal,
+};
+use klamm_engine::settings::Settings;
+use klamm_engine::wire::api::ListenerKind;
+use klamm_engine::wire::api_versions::ApiRange;
+use klamm_engine::{ErrorCode, Uuid};
+use klamm_records::control::control_kind;
+use klamm_records::{BatchBuilder, BatchFields, Compression, batches, records};
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+use tokio::runtime::Runtime;
+
+use crate::config::ConfigError;
+use crate::errors::{StorageError, storage_error};
+use crate::image::Image;
+use crate::metadata_records::extract_uuid;
+
+/// Most bytes that the records of a batch in a log of this node take.
+const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
+
+/// The tokio runtime of the process, shared by every node in it.
+fn runtime() -> PyResult<&'static Runtime> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.thread_name("klamm-net").on_thread_start(block_broken_pipe_signal).enable_all().build()?;
+    Ok(RUNTIME.get_or_init(|| runtime))
+}
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine")]
+pub struct Engine {
+    engine: NodeEngine,
+}
+
+fn refused(py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
+    let raise = || -> PyResult<PyErr> {
+        let errors = py.import("klamm.protocol.errors")?;
+        let code = errors.getattr("ErrorCode")?.call1((code.0,))?;
+        Ok(PyErr::from_value(errors.getattr("KafkaError")?.call1((code, message))?))
+    };
+    raise().unwrap_or_else(|error| error)
+}
+
+fn request_event<'py>(py: Python<'py>, request: Request) -> PyResult<Bound<'py, PyTuple>> {
+    let Request { handle, connection_id, listener, peer, api_key, api_version, client_id, body, .. } = request;
+    let (peer, body) = (peer.ip().to_string(), PyBytes::new(py, &body));
+    let fields = (handle, connection_id, api_key, api_version, client_id, &*listener, peer, body);
+    ("request", fields).into_pyobject(py)
+}
+
+fn event<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
+    match event {
+        Event::Request(request) => request_event(py, *request),
+        Event::AutoCreate { topics } => ("auto_create", topics).into_pyobject(py),
+        Event::Closed { connection_id } => ("closed", connection_id).into_pyobject(py),
+        Event::Acked { token, code } => ("acked", (token, code.0)).into_pyobject(py),
+        Event::DirFailed { id } => ("dir_failed", PyBytes::new(py, &id.0)).into_pyobject(py),
+        Event::Log { level, message } => {
+            let level = match level {
+                LogLevel::Info => "info",
+                LogLevel::Warn => "warning",
+                LogLevel::Error => "error",
+            };
+            ("log", (level, message)).into_pyobject(py)
+        }
+    }
+}
+
+type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
+type ProducerRow = (i64, i32, i32, i64, i32, i64);
+/// Path, directory id, why it is out of use, and the sizes of its open logs.
+type DirRow = (PathBuf, Option<Vec<u8>>, Option<String>, Vec<(String, i32, u64)>);
+type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
+
+#[pymethods]
+impl Engine {
+    #[new]
+    #[pyo3(signature = (*, node_id, cluster_id, log_dirs, settings))]
+    fn new(
+        py: Python<'_>,
+        node_id: i32,
+        cluster_id: String,
+        log_dirs: Vec<PathBuf>,
+        settings: HashMap<String, String>,
+    ) -> PyResult<Self> {
+        let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
+        let runtime = runtime()?.handle().clone();
+        let options = EngineOptions { node_id, cluster_id, log_dirs, settings };
+        let engine = py.detach(|| NodeEngine::start(options, runtime)).map_err(|error| match error {
+            EngineError::Log(error) => storage_error(&error),
+            EngineError::Net(_) => StorageError::new_err(error.to_string()),
+        })?;
+        Ok(Self { engine })
+    }
+
+    #[getter]
+    fn event_fd(&self) -> i32 {
+        self.engine.server().event_fd()
+    }
+
+    fn drain<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
+        let events = self.engine.server().drain(most);
+        let rows: PyResult<Vec<_>> = events.into_iter().map(|it| event(py, it)).collect();
+        PyList::new(py, rows?)
+    }
+
+    #[pyo3(signature = (name, host, port, *, controller, apis))]
+    fn listen(
+        &self,
+        name: String,
+        host: String,
+        port: u16,
+        controller: bool,
+        apis: Vec<(i16, i16, i16)>,
+    ) -> PyResult<(String, u16)> {
+        let outside =
+            apis.into_iter().map(|(key, version_min, version_max)| ApiRange { key, version_min, version_max });
+        let kind = if controller { ListenerKind::Controller } else { ListenerKind::Broker };
+        let options = ListenerOptions { name, kind, host, port, outside: outside.collect() };
+        let address = self.engine.server().listen(&options).map_err(|error| {
+            PyOSError::new_err((error.raw_os_error(), format!("cannot listen on {}:{port}: {error}", options.host)))
+        })?;
+        Ok((address.ip().to_string(), address.port()))
+    }
+
+    fn open(&self, listener: &str) -> bool {
+        self.engine.server().open(listener)
+    }
+
+    #[pyo3(signature = (ranges, kraft_version))]
+    fn set_supported_features(&self, ranges: Vec<(String, i16, i16)>, kraft_version: i16) {
+        self.engine.server().set_supported_features(SupportedFeatures { ranges, kraft_version });
+    }
+
+    #[pyo3(signature = (handle, body))]
+    fn answer(&self, handle: u64, body: Option<&[u8]>) -> bool {
+        let reply = body.map_or(Reply::Close, |body| Reply::Body(Bytes::copy_from_slice(body)));
+        self.engine.server().answer(handle, reply)
+    }
+
+    fn publish(&self, py: Python<'_>, image: &Image) {
+        let image = image.0.clone();
+        py.detach(|| self.engine.publish(image));
+    }
+
+    fn open_the_rest(&self) -> PyResult<()> {
+        Ok(self.engine.open_the_rest()?)
+    }
+
+    fn set_settings(&self, py: Python<'_>, settings: HashMap<String, String>) -> PyResult<()> {
+        let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
+        py.detach(|| self.engine.replicas().set_settings(settings));
+        Ok(())
+    }
+
+    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, token))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        topic_id: &Bound<'_, PyAny>,
+        partition: i32,
+        records: Vec<(NullableBytes<'_>, NullableBytes<'_>)>,
+        timestamp_ms: i64,
+        token: u64,
+    ) -> PyResult<i64> {
+        let mut builder = BatchBuilder::new(BatchFields::default(), Compression::NONE);
+        for (key, value) in &records {
+            let (key, value) = (key.as_ref().map(|key| key.as_bytes()), value.as_ref().map(|value| value.as_bytes()));
+            let added = builder.append(timestamp_ms, key, value, &[]);
+            added.map_err(|error| refused(py, ErrorCode(error.error_code()), Some(error.to_string())))?;
+        }
+        let built = builder.finish();
+        let mut batch = built.map_err(|error| refused(py, ErrorCode(error.error_code()), Some(error.to_string())))?;
+        let topic = extract_uuid(topic_id)?;
+        let appended = self.engine.append(topic, partition, &mut batch, token);
+        appended.map_err(|error| refused(py, error.code, error.message))
+    }
+
+    fn read_records<'py>(
+        &self,
+        py: Python<'py>,
+        topic_id: &Bound<'_, PyAny>,
+        partition: i32,
+        offset: i64,
+        max_bytes: usize,
+    ) -> PyResult<(i64, Bound<'py, PyList>)> {
+        let topic = extract_uuid(topic_id)?;
+        let bytes = py.detach(|| self.engine.read(topic, partition, offset, max_bytes));
+        let bytes = bytes.map_err(|code| refused(py, code, None))?;
+        let (mut next, mut rows, mut buffer) = (offset, Vec::<RecordRow<'py>>::new(), Vec::new());
+        for batch in batches(&bytes).map_while(Result::ok) {
+            let header = batch.header();
+            next = header.next_offset();
+            let producer_id = if header.is_transactional() { header.producer_id() } else { -1 };
+            let damaged = |error: klamm_records::RecordsError| {
+                refused(py, ErrorCode::CORRUPT_MESSAGE, Some(format!("offset {}: {error}", header.base_offset())))
+            };
+            for record in records(batch, &mut buffer, DECOMPRESSED_BYTES_MAX).map_err(damaged)? {
+                let record = record.map_err(damaged)?;
+                if record.offset < offset {
+                    continue;
+                }
+                let key = match header.is_control() {
+                    true => Some(PyBytes::new(py, &control_kind(record.key).map_err(damaged)?.to_be_bytes())),
+                    false => record.key.map(|key| PyBytes::new(py, key)),
+                };
+                let value = record.value.map(|value| PyBytes::new(py, value));
+                rows.push((record.offset, key, value, producer_id, header.is_control()));
+            }
+        }
+        Ok((next, PyList::new(py, rows)?))
+    }
+
+    fn delete_records(
+        &self,
+        py: Python<'_>,
+        topic_id: &Bound<'_, PyAny>,
+        partition: i32,
+        offset: i64,
+    ) -> PyResult<i64> {
+        let partition = self.partition(py, topic_id, partition)?;
+        partition.delete_records(offset).map_err(|code| refused(py, code, None))
+    }
+
+    fn high_watermark(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<i64> {
+        use klamm_engine::log::LogOwner;
+        Ok(self.partition(py, topic_id, partition)?.high_watermark())
+    }
+
+    fn producers(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<Vec<ProducerRow>> {
+        let partition = self.partition(py, topic_id, partition)?;
+        Ok(partition.with(|log| {
+            let row = |(id, entry): (i64, &klamm_engine::log::producers::Entry)| {
+                let last_sequence = entry.last_batch().map_or(-1, |batch| batch.last_sequence);
+                let (epoch, coordinator_epoch) = (i32::from(entry.producer_epoch), entry.coordinator_epoch);
+                (id, epoch, last_sequence, entry.last_timestamp, coordinator_epoch, entry.txn_first_offset)
+            };
+            log.producers().map(row).collect()
+        }))
+    }
+
+    fn log_dirs(&self, py: Python<'_>) -> Vec<DirRow> {
+        let replicas = self.engine.replicas();
+        let row = |(at, dir): (usize, &Arc<klamm_engine::log::LogDir>)| {
+            let id = dir.id().map(|id| id.0.to_vec());
+            let cause = dir.offline_cause().map(str::to_owned);
+            let sizes = if cause.is_some() { Vec::new() } else { replicas.sizes(at) };
+            (dir.path().to_owned(), id, cause, sizes)
+        };
+        py.detach(|| replicas.logs().dirs().iter().enumerate().map(row).collect())
+    }
+
+    #[getter]
+    fn previous_broker_epoch(&self) -> i64 {
+        self.engine.replicas().logs().previous_broker_epoch()
+    }
+
+    #[getter]
+    fn connection_count(&self) -> usize {
+        self.engine.server().connection_count()
+    }
+
+    fn stop_accepting(&self) {
+        self.engine.server().stop_accepting();
+    }
+
+    fn shutdown(&self, py: Python<'_>, broker_epoch: i64) {
+        py.detach(|| self.engine.shutdown(broker_epoch));
+    }
+}
+
+impl Engine {
+    fn partition(
+        &self,
+        py: Python<'_>,
+        topic_id: &Bound<'_, PyAny>,
+        index: i32,
+    ) -> PyResult<Arc<klamm_engine::replica::Partition>> {
+        let topic: Uuid = extract_uuid(topic_id)?;
+        self.engine.replicas().get(topic, index).map_err(|code| refused(py, code, None))
+    }
+}
+
+/// Adds what this file defines to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Engine>()
+}

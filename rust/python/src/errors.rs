@@ -1,0 +1,13 @@
+//! The engine's errors as Python's exceptions.
+
+use klamm_engine::log::LogError;
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+create_exception!(klamm._engine, StorageError, PyException, "A file or folder that cannot be used; the text names it.");
+
+/// Any error of the disk.
+pub fn storage_error(error: &LogError) -> PyErr {
+    StorageError::new_err(error.to_string())
+}

@@ -1,0 +1,33 @@
+//! `klamm._engine`: the native seam. One file a class, no decisions here.
+
+mod bootstrap;
+mod checkpoint;
+mod config;
+mod delta;
+mod elections;
+mod engine;
+mod errors;
+mod image;
+mod message_schema;
+mod metadata_log;
+mod metadata_records;
+mod records;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    bootstrap::register(module)?;
+    config::register(module)?;
+    engine::register(module)?;
+    module.add("StorageError", module.py().get_type::<errors::StorageError>())?;
+    module.add_class::<message_schema::MessageSchema>()?;
+    image::register(module)?;
+    elections::register(module)?;
+    checkpoint::register(module)?;
+    metadata_records::register(module)?;
+    module.add_class::<metadata_log::MetadataLog>()?;
+    records::register(module)?;
+    Ok(())
+}

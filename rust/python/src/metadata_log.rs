@@ -1,0 +1,155 @@
+//! `MetadataLog`: the log of the quorum, with its snapshots.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use klamm_engine::log::{AppendError, LogContext};
+use klamm_engine::quorum::{QuorumLog, QuorumLogConfig, ReplayFailed, SnapshotId};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::errors::storage_error;
+use crate::image::{Image, MetadataReplayError};
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine")]
+pub struct MetadataLog {
+    pub log: Arc<QuorumLog>,
+}
+
+fn append_error(error: AppendError) -> PyErr {
+    match error {
+        AppendError::Log(error) => storage_error(&error),
+        other => PyValueError::new_err(other.to_string()),
+    }
+}
+
+type Entry<'py> = (i64, i16, Bound<'py, PyBytes>);
+
+#[pymethods]
+impl MetadataLog {
+    #[new]
+    #[pyo3(signature = (directory, *, segment_bytes, segment_ms, now_ms))]
+    fn new(py: Python<'_>, directory: PathBuf, segment_bytes: u32, segment_ms: i64, now_ms: i64) -> PyResult<Self> {
+        const OPEN_FILES_MAX: usize = 64;
+        let config = QuorumLogConfig { segment_bytes, segment_ms };
+        let context = LogContext::new(OPEN_FILES_MAX);
+        let opened = py.detach(|| QuorumLog::open(&directory, &config, &context, now_ms));
+        let (log, _) = opened.map_err(|error| storage_error(&error))?;
+        Ok(Self { log: Arc::new(log) })
+    }
+
+    #[getter]
+    fn start_offset(&self) -> i64 {
+        self.log.start_offset()
+    }
+
+    #[getter]
+    fn end_offset(&self) -> i64 {
+        self.log.end_offset()
+    }
+
+    #[getter]
+    fn flushed_offset(&self) -> i64 {
+        self.log.flushed_offset()
+    }
+
+    #[getter]
+    fn last_epoch(&self) -> i32 {
+        self.log.last_epoch()
+    }
+
+    #[getter]
+    fn size_bytes(&self) -> u64 {
+        self.log.size_bytes()
+    }
+
+    fn end_offset_for_epoch(&self, epoch: i32) -> (i64, i32) {
+        self.log.end_offset_for_epoch(epoch)
+    }
+
+    fn epoch_at(&self, offset: i64) -> PyResult<i32> {
+        self.log.epoch_at(offset).ok_or_else(|| PyValueError::new_err(format!("no epoch is known at offset {offset}")))
+    }
+
+    fn append(&self, records: Vec<Bound<'_, PyBytes>>, epoch: i32, timestamp_ms: i64) -> PyResult<i64> {
+        let values: Vec<&[u8]> = records.iter().map(|record| record.as_bytes()).collect();
+        self.log.append(&values, epoch, timestamp_ms).map_err(append_error)
+    }
+
+    fn append_control(&self, records: Vec<(i16, Vec<u8>)>, epoch: i32, timestamp_ms: i64) -> PyResult<i64> {
+        self.log.append_control(&records, epoch, timestamp_ms).map_err(append_error)
+    }
+
+    fn append_fetched(&self, batches: &[u8], max_epoch: i32, now_ms: i64) -> PyResult<i64> {
+        self.log.append_fetched(batches, max_epoch, now_ms).map_err(append_error)
+    }
+
+    fn start_flush(&self, on_done: Py<PyAny>) {
+        self.log.start_flush(Box::new(move |result| {
+            Python::attach(|py| {
+                let (offset, error) = match result {
+                    Ok(offset) => (offset, None),
+                    Err(error) => (-1, Some(error.to_string())),
+                };
+                if let Err(error) = on_done.call1(py, (offset, error)) {
+                    error.write_unraisable(py, None);
+                }
+            });
+        }));
+    }
+
+    fn read<'py>(&self, py: Python<'py>, offset: i64, max_bytes: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| self.log.read(offset, max_bytes)).map_err(|error| storage_error(&error))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    fn replay(&self, py: Python<'_>, image: &Image, start: i64, end: i64) -> PyResult<Image> {
+        let image = image.0.clone();
+        let replayed = py.detach(|| self.log.replay(&image, start, end));
+        replayed.map(|image| Image(Arc::new(image))).map_err(|error| match error {
+            ReplayFailed::Log(error) => storage_error(&error),
+            ReplayFailed::Apply(error) => MetadataReplayError::new_err(error.to_string()),
+        })
+    }
+
+    fn control_records<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let entries = py.detach(|| self.log.control_entries()).map_err(|error| storage_error(&error))?;
+        let rows: Vec<Entry<'py>> =
+            entries.iter().map(|entry| (entry.offset, entry.kind, PyBytes::new(py, &entry.value))).collect();
+        PyList::new(py, rows)
+    }
+
+    fn truncate_to(&self, py: Python<'_>, offset: i64, now_ms: i64) -> PyResult<()> {
+        py.detach(|| self.log.truncate_to(offset, now_ms)).map_err(|error| storage_error(&error))
+    }
+
+    fn bytes_from(&self, offset: i64) -> PyResult<u64> {
+        self.log.bytes_from(offset).map_err(|error| storage_error(&error))
+    }
+
+    fn snapshots(&self) -> Vec<(i64, i32, u64, i64)> {
+        let row = |info: klamm_engine::quorum::SnapshotInfo| {
+            (info.id.end_offset, info.id.epoch, info.size_bytes, info.last_contained_log_timestamp_ms)
+        };
+        self.log.snapshots().into_iter().map(row).collect()
+    }
+
+    fn snapshot_path(&self, end_offset: i64, epoch: i32) -> PathBuf {
+        self.log.snapshot_path(SnapshotId { end_offset, epoch })
+    }
+
+    fn snapshot_finished(&self, end_offset: i64, epoch: i32) -> PyResult<()> {
+        self.log.snapshot_finished(SnapshotId { end_offset, epoch }).map_err(|error| storage_error(&error))
+    }
+
+    fn delete_before(&self, py: Python<'_>, end_offset: i64, epoch: i32, now_ms: i64) -> PyResult<bool> {
+        let id = SnapshotId { end_offset, epoch };
+        py.detach(|| self.log.delete_before(id, now_ms)).map_err(|error| storage_error(&error))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.log.close()).map_err(|error| storage_error(&error))
+    }
+}

@@ -1,0 +1,270 @@
+//! Records as columns: a few contiguous buffers in Arrow's layout, whatever the number of records.
+
+use std::ffi::c_void;
+
+use klamm_records::{Batch, Headers, RecordsError, records};
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use super::batch::whole_batches;
+use super::{DecodeOptions, damaged};
+
+/// What a buffer holds. The element type gives the alignment that readers of columns count on.
+enum Elements {
+    Bytes(Vec<u8>),
+    Int32(Vec<i32>),
+    Int64(Vec<i64>),
+}
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine")]
+pub struct Buffer {
+    elements: Elements,
+}
+
+impl Buffer {
+    fn address_and_size(&self) -> (*const c_void, usize) {
+        match &self.elements {
+            Elements::Bytes(bytes) => (bytes.as_ptr().cast(), size_of_val(bytes.as_slice())),
+            Elements::Int32(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
+            Elements::Int64(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
+        }
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    fn __len__(&self) -> usize {
+        self.address_and_size().1
+    }
+
+    /// # Safety
+    ///
+    /// `view` is one that Python made for this call.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: i32) -> PyResult<()> {
+        let (address, size) = slf.get().address_and_size();
+        let size = ffi::Py_ssize_t::try_from(size).expect("a vector is no larger");
+        // SAFETY: the class is frozen, so the elements neither move nor change while the view, which holds a
+        // reference to the object, is there; Python writes to no read-only view.
+        let failed = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address.cast_mut(), size, 1, flags) } != 0;
+        if failed { Err(PyErr::fetch(slf.py())) } else { Ok(()) }
+    }
+}
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine", get_all)]
+pub struct BytesColumn {
+    offsets: Py<Buffer>,
+    data: Py<Buffer>,
+    validity: Option<Py<Buffer>>,
+    null_count: usize,
+}
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine", get_all)]
+pub struct RecordColumns {
+    count: usize,
+    offsets: Py<Buffer>,
+    timestamps: Py<Buffer>,
+    keys: Py<BytesColumn>,
+    values: Py<BytesColumn>,
+    header_offsets: Py<Buffer>,
+    header_keys: Py<BytesColumn>,
+    header_values: Py<BytesColumn>,
+}
+
+#[pymethods]
+impl BytesColumn {
+    fn __len__(&self) -> usize {
+        self.offsets.get().address_and_size().1 / size_of::<i32>() - 1
+    }
+}
+
+#[pymethods]
+impl RecordColumns {
+    fn __len__(&self) -> usize {
+        self.count
+    }
+}
+
+/// A column of byte strings or nulls while it grows.
+struct GrowingBytes {
+    offsets: Vec<i32>,
+    data: Vec<u8>,
+    /// One bit a value, lowest first; empty as long as none is null.
+    validity: Vec<u8>,
+    null_count: usize,
+}
+
+impl GrowingBytes {
+    fn new() -> Self {
+        Self { offsets: vec![0], data: Vec::new(), validity: Vec::new(), null_count: 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    #[inline(always)]
+    fn push(&mut self, value: Option<&[u8]>) {
+        if let Some(bytes) = value {
+            self.data.extend_from_slice(bytes);
+        }
+        if value.is_none() || self.null_count > 0 {
+            self.mark(value.is_some());
+        }
+        self.offsets.push(self.data.len() as i32);
+    }
+
+    fn mark(&mut self, valid: bool) {
+        let place = self.len();
+        if self.null_count == 0 {
+            self.validity = vec![0xff; place / 8];
+            self.validity.push(!(0xff << (place % 8)));
+        } else if place / 8 == self.validity.len() {
+            self.validity.push(0);
+        }
+        self.null_count += usize::from(!valid);
+        self.validity[place / 8] |= u8::from(valid) << (place % 8);
+    }
+
+    fn finish(self, py: Python<'_>) -> PyResult<Py<BytesColumn>> {
+        let validity = (self.null_count > 0).then(|| buffer(py, Elements::Bytes(self.validity))).transpose()?;
+        let offsets = buffer(py, Elements::Int32(self.offsets))?;
+        let data = buffer(py, Elements::Bytes(self.data))?;
+        Py::new(py, BytesColumn { offsets, data, validity, null_count: self.null_count })
+    }
+}
+
+fn buffer(py: Python<'_>, elements: Elements) -> PyResult<Py<Buffer>> {
+    Py::new(py, Buffer { elements })
+}
+
+/// All columns while they grow.
+struct GrowingColumns {
+    offsets: Vec<i64>,
+    timestamps: Vec<i64>,
+    keys: GrowingBytes,
+    values: GrowingBytes,
+    /// Empty as long as no record has headers.
+    header_offsets: Vec<i32>,
+    header_keys: GrowingBytes,
+    header_values: GrowingBytes,
+}
+
+impl GrowingColumns {
+    fn new() -> Self {
+        Self {
+            offsets: Vec::new(),
+            timestamps: Vec::new(),
+            keys: GrowingBytes::new(),
+            values: GrowingBytes::new(),
+            header_offsets: Vec::new(),
+            header_keys: GrowingBytes::new(),
+            header_values: GrowingBytes::new(),
+        }
+    }
+
+    /// Makes room for a batch of at most so many records and bytes. No column may outgrow int32 offsets.
+    fn reserve(&mut self, records: usize, bytes: usize) -> Result<(), RecordsError> {
+        for column in [&self.keys, &self.values, &self.header_keys, &self.header_values] {
+            let size = column.data.len() + bytes;
+            if size > i32::MAX as usize {
+                return Err(RecordsError::TooLargeToBuild { what: "a column", size });
+            }
+        }
+        self.offsets.reserve(records);
+        self.timestamps.reserve(records);
+        self.keys.offsets.reserve(records);
+        self.values.offsets.reserve(records);
+        self.values.data.reserve(bytes);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn push(&mut self, record: &klamm_records::Record<'_>) {
+        if record.headers.len() > 0 || !self.header_offsets.is_empty() {
+            self.push_headers(record.headers);
+        }
+        self.offsets.push(record.offset);
+        self.timestamps.push(record.timestamp);
+        self.keys.push(record.key);
+        self.values.push(record.value);
+    }
+
+    #[inline(never)]
+    fn push_headers(&mut self, headers: Headers<'_>) {
+        if self.header_offsets.is_empty() {
+            self.header_offsets = vec![0; self.offsets.len() + 1];
+        }
+        for header in headers {
+            self.header_keys.push(Some(header.key));
+            self.header_values.push(header.value);
+        }
+        self.header_offsets.push(self.header_keys.len() as i32);
+    }
+
+    fn finish(mut self, py: Python<'_>) -> PyResult<RecordColumns> {
+        let count = self.offsets.len();
+        if self.header_offsets.is_empty() {
+            self.header_offsets = vec![0; count + 1];
+        }
+        Ok(RecordColumns {
+            count,
+            offsets: buffer(py, Elements::Int64(self.offsets))?,
+            timestamps: buffer(py, Elements::Int64(self.timestamps))?,
+            keys: self.keys.finish(py)?,
+            values: self.values.finish(py)?,
+            header_offsets: buffer(py, Elements::Int32(self.header_offsets))?,
+            header_keys: self.header_keys.finish(py)?,
+            header_values: self.header_values.finish(py)?,
+        })
+    }
+}
+
+fn grow<'a>(
+    batches: impl Iterator<Item = Result<Batch<'a>, RecordsError>>,
+    options: DecodeOptions,
+) -> Result<GrowingColumns, RecordsError> {
+    let mut columns = GrowingColumns::new();
+    let mut window = Vec::new();
+    for batch in batches {
+        let batch = batch?;
+        if options.check_crc {
+            batch.check()?;
+        }
+        let records = records(batch, &mut window, options.decompressed_bytes_max)?;
+        columns.reserve(records.size_hint().1.unwrap_or(0), records.remaining_bytes())?;
+        for record in records {
+            let record = record?;
+            if record.offset >= options.first_offset {
+                columns.push(&record);
+            }
+        }
+    }
+    Ok(columns)
+}
+
+/// The columns of batches, made without the GIL.
+pub fn columns_of<'a, B: Iterator<Item = Result<Batch<'a>, RecordsError>>>(
+    py: Python<'_>,
+    batches: impl FnOnce() -> B + Send,
+    options: DecodeOptions,
+) -> PyResult<RecordColumns> {
+    let columns = py.detach(|| grow(batches(), options));
+    columns.map_err(|error| damaged(py, &error))?.finish(py)
+}
+
+#[pyfunction]
+#[pyo3(signature = (data, *, first_offset = i64::MIN, check_crc = true, decompressed_bytes_max))]
+pub fn decode_columns(
+    py: Python<'_>,
+    data: &[u8],
+    first_offset: i64,
+    check_crc: bool,
+    decompressed_bytes_max: usize,
+) -> PyResult<RecordColumns> {
+    let is_data = |batch: &Result<Batch<'_>, _>| batch.as_ref().map_or(true, |batch| !batch.header().is_control());
+    let options = DecodeOptions { first_offset, check_crc, decompressed_bytes_max };
+    columns_of(py, || whole_batches(data).filter(is_data), options)
+}

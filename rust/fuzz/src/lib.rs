@@ -1,0 +1,32 @@
+//! The fuzz targets of klamm as plain functions, so that they run with and without libFuzzer.
+
+mod batch;
+mod frame;
+pub mod heap;
+mod log_files;
+mod log_open;
+mod metadata;
+
+pub use batch::batch;
+pub use frame::frame;
+pub use log_files::log_files;
+pub use log_open::log_open;
+pub use metadata::metadata;
+
+/// A target, by the name of its bin.
+pub struct Target {
+    pub name: &'static str,
+    /// Panics when the invariant of the target does not hold for these bytes.
+    pub run: fn(&[u8]),
+    /// Folders of seeds, from the root of the repository.
+    pub seeds: &'static [&'static str],
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "batch", run: batch, seeds: &["tests/golden/records", "tests/golden/records/clients"] },
+    Target { name: "metadata", run: metadata, seeds: &["tests/golden/metadata"] },
+    Target { name: "frame", run: frame, seeds: &["rust/engine/src/wire/golden/seeds"] },
+    Target { name: "log_files", run: log_files, seeds: &["rust/engine/src/log/golden/files"] },
+    Target { name: "log_open", run: log_open, seeds: &["rust/engine/src/log/golden/open"] },
+];

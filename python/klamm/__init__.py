@@ -1,0 +1,25 @@
+"""klamm: a Kafka-compatible durable log and its KRaft metadata quorum, in a Python package."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from klamm.node.cluster import Cluster, StoredRecord
+
+__all__ = ["Cluster", "StoredRecord", "__version__"]
+
+_FROM_CLUSTER = frozenset({"Cluster", "StoredRecord"})
+
+
+def __getattr__(name: str) -> Any:
+    """What takes time to import is imported when it is asked for: `import klamm` stays light."""
+    if name == "__version__":
+        from klamm._engine import __version__
+
+        return __version__
+    if name in _FROM_CLUSTER:
+        from klamm.node import cluster
+
+        return getattr(cluster, name)
+    raise AttributeError(f"module 'klamm' has no attribute '{name}'")

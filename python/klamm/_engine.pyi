@@ -1,0 +1,803 @@
+"""The native seam: everything that Python asks of Rust. Ids are 16 raw bytes; times are ms; offsets are int64."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self, final
+
+__version__: str
+
+# ---- configuration keys ----
+
+ConfigScope = Literal["node", "topic", "group", "client-metrics"]  # in the stub only
+
+class ConfigError(ValueError):
+    """A configuration key or value that is refused; the text names key, value and what is allowed."""
+
+@final
+class ConfigKey:
+    """One configuration key (facts 12)."""
+
+    @property
+    def scope(self) -> ConfigScope: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str:
+        """BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS or PASSWORD."""
+    @property
+    def type_id(self) -> int:
+        """The type as DescribeConfigs sends it."""
+    @property
+    def default(self) -> str | None:
+        """The default as it is printed; None when the value is null, or required."""
+    @property
+    def is_required(self) -> bool: ...
+    @property
+    def allowed(self) -> str:
+        """What values are allowed, as Kafka prints it; empty when the type says it all."""
+    @property
+    def importance(self) -> Literal["high", "medium", "low"]: ...
+    @property
+    def update_mode(self) -> Literal["read-only", "per-broker", "cluster-wide"]:
+        """Whether a node's key can be changed while it runs."""
+    @property
+    def documentation(self) -> str:
+        """What the key does, in our words; empty while klamm does not honour the key."""
+    @property
+    def is_internal(self) -> bool: ...
+    @property
+    def is_dynamic_only(self) -> bool:
+        """Settable through the Admin API, not in server.properties."""
+    @property
+    def is_sensitive(self) -> bool:
+        """A password: never logged, described or sent."""
+    @property
+    def synonyms(self) -> list[tuple[str, int]]:
+        """Node keys that give the default, first wins; each with the factor that turns its unit into this key's."""
+
+def config_keys(scope: ConfigScope) -> list[ConfigKey]:
+    """Every key of a scope; for a node klamm's own after Kafka's."""
+
+def find_config_key(scope: ConfigScope, name: str) -> ConfigKey | None:
+    """The key of that name."""
+
+def parse_config(scope: ConfigScope, name: str, value: str) -> bool | int | float | str | list[str]:
+    """The value as the key's type. ConfigError: unknown key, wrong type, or not allowed."""
+
+def format_config(scope: ConfigScope, name: str, value: str) -> str:
+    """The value as Kafka prints it after parsing: trimmed, numbers and lists in their plain form."""
+
+# ---- records ----
+
+Headers = Sequence[tuple[str, bytes | None]]  # in the stub only
+Row = tuple[int, bytes | None, bytes | None] | tuple[int, bytes | None, bytes | None, Headers]  # in the stub only
+
+class RecordsDamagedError(ValueError):
+    """Bytes that are no record batches, or that decompress to more than was allowed."""
+
+    error_code: int
+    """The protocol's code for a produce of such bytes (facts 12)."""
+
+@final
+class Record:
+    """One record of a batch, its bytes copied out of it."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp_ms(self) -> int:
+        """-1 for none."""
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None:
+        """None is a tombstone."""
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+@final
+class RecordBatch:
+    """A batch: what its header says, and its records on demand. Keeps the bytes it was found in."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def compression(self) -> str:
+        """RecordsDamagedError for an id that is not assigned."""
+    @property
+    def is_log_append_time(self) -> bool: ...
+    @property
+    def is_transactional(self) -> bool: ...
+    @property
+    def is_control(self) -> bool: ...
+    @property
+    def base_timestamp_ms(self) -> int: ...
+    @property
+    def max_timestamp_ms(self) -> int: ...
+    @property
+    def delete_horizon_ms(self) -> int | None: ...
+    @property
+    def producer_id(self) -> int:
+        """-1 for none, as epoch and sequence."""
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def record_count(self) -> int:
+        """As the header says: may be 0 after compaction."""
+    @property
+    def size_bytes(self) -> int: ...
+    def check(self) -> None:
+        """RecordsDamagedError: wrong checksum, codec, offsets or count."""
+
+    def records(self, *, decompressed_bytes_max: int = ...) -> list[Record]:
+        """All records, control records too. RecordsDamagedError."""
+
+    def columns(self, *, decompressed_bytes_max: int = ...) -> RecordColumns:
+        """All records. RecordsDamagedError."""
+
+    def __bytes__(self) -> bytes: ...
+
+@final
+class Buffer:
+    """Read-only memory with the buffer protocol, for memoryview(), numpy or pyarrow. Numbers in native order."""
+
+    def __len__(self) -> int:
+        """Its size in bytes."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class BytesColumn:
+    """Byte strings or nulls as Arrow's `binary`: value i is data[offsets[i]:offsets[i + 1]]."""
+
+    @property
+    def offsets(self) -> Buffer:
+        """int32, one more than values."""
+    @property
+    def data(self) -> Buffer: ...
+    @property
+    def validity(self) -> Buffer | None:
+        """A bit a value, lowest first, 0 for null; None when there is no null."""
+    @property
+    def null_count(self) -> int: ...
+    def __len__(self) -> int: ...
+
+@final
+class RecordColumns:
+    """Records as columns; row i is the record at offsets[i]."""
+
+    @property
+    def count(self) -> int:
+        """Rows; also len()."""
+    @property
+    def offsets(self) -> Buffer:
+        """int64."""
+    @property
+    def timestamps(self) -> Buffer:
+        """int64, ms; -1 for none."""
+    @property
+    def keys(self) -> BytesColumn: ...
+    @property
+    def values(self) -> BytesColumn: ...
+    @property
+    def header_offsets(self) -> Buffer:
+        """int32, one more than rows: row i has the headers [header_offsets[i], header_offsets[i + 1])."""
+    @property
+    def header_keys(self) -> BytesColumn: ...
+    @property
+    def header_values(self) -> BytesColumn: ...
+    def __len__(self) -> int: ...
+
+def decode_records(
+    data: bytes, *, first_offset: int = ..., check_crc: bool = ..., decompressed_bytes_max: int
+) -> list[Record]:
+    """The records of whole batches from an offset on, control batches left out. RecordsDamagedError."""
+
+def decode_columns(
+    data: bytes, *, first_offset: int = ..., check_crc: bool = ..., decompressed_bytes_max: int
+) -> RecordColumns:
+    """The same as columns. Releases the GIL. RecordsDamagedError, also for more than 2 GiB in a column."""
+
+def record_batches(data: bytes) -> list[RecordBatch]:
+    """The whole batches, control batches too. RecordsDamagedError where bytes can be no batch."""
+
+def next_offset(data: bytes) -> int | None:
+    """Behind the last whole batch, whatever it holds. RecordsDamagedError."""
+
+def encode_batch(
+    records: Iterable[object],
+    *,
+    compression: str = ...,
+    level: int | None = ...,
+    base_offset: int = ...,
+    leader_epoch: int = ...,
+    producer_id: int = ...,
+    producer_epoch: int = ...,
+    base_sequence: int = ...,
+    transactional: bool = ...,
+    log_append_time_ms: int | None = ...,
+) -> bytes:
+    """One batch of rows: tuples (timestamp in ms, key, value[, headers]), or objects with those attributes.
+
+    ValueError: no rows, no such codec or level. TypeError: a row of another kind. RecordsDamagedError: too large.
+    """
+
+def encode_end_transaction_marker(
+    producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp_ms: int
+) -> bytes:
+    """A control batch with one COMMIT or ABORT."""
+
+# ---- what formatting a directory writes ----
+
+def bootstrap_checkpoint(records: Sequence[bytes], now_ms: int) -> bytes:
+    """The content of `bootstrap.checkpoint`: framed records between a snapshot header and footer (facts 1.6)."""
+
+def voters_checkpoint(kraft_version: int, voters: Sequence[tuple[int, bytes, str, str, int]], now_ms: int) -> bytes:
+    """The content of the snapshot 0-0 of a dynamic quorum; a voter is id, directory id, listener, host, port."""
+
+# ---- messages ----
+
+@final
+class MessageSchema:
+    """A structure of a Kafka message at one version, and the class whose objects carry it.
+
+    A field is (attribute or None, kind, is_array, is_nullable, tag or None, default, from_wire, to_wire); kind is the
+    name of a primitive, or the schema of a structure; the last two, where given, convert a value from and to the wire's
+    own form (int, str, bytes; an id is 16 bytes). `absent` lists attributes without a field, with their value.
+    """
+
+    def __new__(
+        cls,
+        class_: type,
+        is_flexible: bool,
+        fields: Sequence[
+            tuple[
+                str | None,
+                str | MessageSchema,
+                bool,
+                bool,
+                int | None,
+                object,
+                Callable[[Any], object] | None,
+                Callable[[Any], object] | None,
+            ]
+        ],
+        absent: Sequence[tuple[str, object]],
+    ) -> MessageSchema: ...
+    def read(self, body: bytes) -> Any:
+        """The object in `body`; its attributes are set past `__init__`. ValueError when the bytes are wrong."""
+
+    def write(self, value: object) -> bytes:
+        """The bytes of an object. TypeError names the attribute whose value does not fit."""
+
+# ---- metadata records and the image ----
+
+class MetadataRecordError(ValueError):
+    """Bytes that are no metadata record this version knows, or a record that cannot be written in a version."""
+
+def encode_metadata_record(record_type: int, version: int, record: object) -> bytes:
+    """The framed record; fields are read as attributes. klamm.protocol.generated.metadata_records is the typed door."""
+
+def decode_metadata_record(data: bytes) -> tuple[int, int, dict[str, Any]]:
+    """Type, version and fields of the record that is all of `data`. MetadataRecordError."""
+
+def metadata_record_version(record_type: int, metadata_version: int) -> int:
+    """The highest version of a record that may be written at a level of metadata.version (facts 1.3)."""
+
+def metadata_record_schemas() -> list[dict[str, Any]]:
+    """The description of every record: what tools/generate_metadata_records.py reads."""
+
+class MetadataReplayError(ValueError):
+    """A record does not fit the image it is applied to; the text names the record. The image is as it was."""
+
+@final
+class Image:
+    """The metadata of a cluster: immutable, cheap to keep. Unknown names and ids give None or nothing, not an error."""
+
+    def __new__(cls) -> Self: ...
+    def apply(self, records: Sequence[bytes]) -> Image:
+        """The image with more records, all or none. MetadataReplayError."""
+    def apply_batches(self, batches: bytes) -> Image:
+        """The image with whole batches of the metadata log, which set its provenance. Batches that it holds already and
+        control batches are passed over. MetadataReplayError."""
+    def delta_since(self, older: Image) -> Delta:
+        """What is different here; cheap when the two share most. Compare `stable` images: a transaction may be open."""
+    def with_provenance(self, last_offset: int, last_epoch: int, last_timestamp_ms: int) -> Image:
+        """The same image, said to hold the log up to a record: its offset, epoch and append time."""
+    @property
+    def last_offset(self) -> int:
+        """-1 when never said; so are the next two."""
+    @property
+    def last_epoch(self) -> int: ...
+    @property
+    def last_timestamp_ms(self) -> int: ...
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a metadata transaction is open. AbortTransactionRecord brings back the image before it."""
+    @property
+    def stable(self) -> Image:
+        """The image without what an open transaction wrote: what may be published."""
+    @property
+    def metadata_version(self) -> int | None: ...
+    @property
+    def is_elr_enabled(self) -> bool: ...
+    def features(self) -> dict[str, int]:
+        """Finalized levels by name, metadata.version among them; never kraft.version."""
+    @property
+    def topic_count(self) -> int: ...
+    @property
+    def partition_count(self) -> int: ...
+    @property
+    def leaderless_partition_count(self) -> int: ...
+    @property
+    def imbalanced_partition_count(self) -> int:
+        """Partitions led by another broker than the first replica."""
+    @property
+    def reassigning_partition_count(self) -> int: ...
+    def topic_id(self, name: str) -> bytes | None: ...
+    def topic_name(self, topic_id: bytes) -> str | None: ...
+    def topic_names(self) -> list[str]:
+        """In ascending order; sorted anew only after a topic came or went."""
+    def partition(self, topic_id: bytes, index: int) -> PartitionInfo | None: ...
+    def partitions(self, topic_id: bytes) -> list[PartitionInfo]:
+        """By ascending number."""
+    def topic_partition_count(self, topic_id: bytes) -> int: ...
+    def reassigning_partitions(self) -> list[tuple[bytes, int]]: ...
+    def broker(self, broker_id: int) -> BrokerInfo | None: ...
+    def broker_ids(self) -> list[int]: ...
+    def broker_partition_counts(self, broker_id: int) -> BrokerPartitionCounts: ...
+    def controller(self, controller_id: int) -> ControllerInfo | None: ...
+    def controller_ids(self) -> list[int]: ...
+    def configs(self, resource_type: int, name: str) -> dict[str, str]:
+        """What is set for exactly this resource: 2 topic, 4 broker ("" is the default of all), 16 metrics, 32 group."""
+    def config(self, resource_type: int, name: str, key: str) -> str | None: ...
+    def config_resources(self, resource_type: int) -> list[str]:
+        """Names of the resources of a type that have anything set."""
+    def quotas(self) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+        """Entity (type to name, None is the default entity) and its quotas by key."""
+    def quota(self, entity: dict[str, str | None]) -> dict[str, float]: ...
+    @property
+    def next_producer_id(self) -> int | None:
+        """First id that no block has; None when no block was given out."""
+    def acls(self) -> list[AclInfo]: ...
+    def acl(self, acl_id: bytes) -> AclInfo | None: ...
+    def scram_credential(self, mechanism: int, user: str) -> ScramInfo | None:
+        """Mechanism 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
+    def scram_users(self) -> list[tuple[int, str]]:
+        """Mechanism and user of every credential."""
+    def delegation_token(self, token_id: str) -> DelegationTokenInfo | None: ...
+    def delegation_token_ids(self) -> list[str]: ...
+
+@final
+class Delta:
+    """What differs between two images. Topics are (id, name)."""
+
+    @property
+    def is_empty(self) -> bool: ...
+    @property
+    def created_topics(self) -> list[tuple[bytes, str]]: ...
+    @property
+    def deleted_topics(self) -> list[tuple[bytes, str]]: ...
+    @property
+    def changed_topics(self) -> list[tuple[bytes, str, list[int]]]:
+        """Topics that were there before, with their partitions that are new or changed."""
+    @property
+    def changed_configs(self) -> list[tuple[int, str]]:
+        """Type and name of resources with a value set, changed or gone; a broker's also when set to what it was."""
+    @property
+    def changed_brokers(self) -> list[int]:
+        """Registered, changed or gone; so are the next ones."""
+    @property
+    def changed_controllers(self) -> list[int]: ...
+    @property
+    def changed_features(self) -> list[str]: ...
+    @property
+    def changed_quotas(self) -> list[dict[str, str | None]]: ...
+    @property
+    def changed_acls(self) -> list[bytes]: ...
+    @property
+    def changed_scram(self) -> list[tuple[int, str]]:
+        """Mechanism and user."""
+    @property
+    def changed_delegation_tokens(self) -> list[str]: ...
+    @property
+    def producer_ids_changed(self) -> bool: ...
+
+@final
+class PartitionInfo:
+    """One partition. Directories are parallel to the replicas."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def replicas(self) -> list[int]: ...
+    @property
+    def isr(self) -> list[int]: ...
+    @property
+    def leader(self) -> int:
+        """-1 for none."""
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def partition_epoch(self) -> int: ...
+    @property
+    def leader_recovery_state(self) -> int:
+        """0 recovered, 1 recovering from an unclean election."""
+    @property
+    def elr(self) -> list[int]: ...
+    @property
+    def last_known_elr(self) -> list[int]: ...
+    @property
+    def adding_replicas(self) -> list[int]: ...
+    @property
+    def removing_replicas(self) -> list[int]: ...
+    @property
+    def directories(self) -> list[bytes]: ...
+
+@final
+class EndpointInfo:
+    """Where a node listens; the protocol's id: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def security_protocol(self) -> int: ...
+
+@final
+class SupportedFeatureInfo:
+    """The levels of a feature that a node supports."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def level_min(self) -> int: ...
+    @property
+    def level_max(self) -> int: ...
+
+@final
+class BrokerPartitionCounts:
+    """How many partitions a broker leads, is in the ISR of, in the ELR of, and a replica of."""
+
+    @property
+    def leaders(self) -> int: ...
+    @property
+    def in_sync(self) -> int: ...
+    @property
+    def eligible(self) -> int: ...
+    @property
+    def replicas(self) -> int: ...
+
+@final
+class BrokerInfo:
+    """A registered broker."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def incarnation_id(self) -> bytes: ...
+    @property
+    def endpoints(self) -> list[EndpointInfo]: ...
+    @property
+    def features(self) -> list[SupportedFeatureInfo]: ...
+    @property
+    def rack(self) -> str | None: ...
+    @property
+    def fenced(self) -> bool: ...
+    @property
+    def in_controlled_shutdown(self) -> bool: ...
+    @property
+    def is_active(self) -> bool:
+        """Neither fenced nor in controlled shutdown."""
+    @property
+    def log_dirs(self) -> list[bytes]: ...
+    @property
+    def cordoned_log_dirs(self) -> list[bytes] | None:
+        """None until the broker reported them."""
+    @property
+    def has_uncordoned_dir(self) -> bool: ...
+    @property
+    def default_dir(self) -> bytes:
+        """What a new replica is recorded with: the only directory, or UNASSIGNED, or of an old broker zero."""
+    def has_online_dir(self, directory_id: bytes) -> bool: ...
+
+@final
+class ControllerInfo:
+    """A registered controller (KIP-919)."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def incarnation_id(self) -> bytes: ...
+    @property
+    def zk_migration_ready(self) -> bool: ...
+    @property
+    def endpoints(self) -> list[EndpointInfo]: ...
+    @property
+    def features(self) -> list[SupportedFeatureInfo]: ...
+
+@final
+class AclInfo:
+    """One ACL; the numbers are the protocol's."""
+
+    @property
+    def id(self) -> bytes: ...
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+    @property
+    def pattern_type(self) -> int: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def operation(self) -> int: ...
+    @property
+    def permission_type(self) -> int: ...
+
+@final
+class ScramInfo:
+    """A SCRAM credential."""
+
+    @property
+    def salt(self) -> bytes: ...
+    @property
+    def stored_key(self) -> bytes: ...
+    @property
+    def server_key(self) -> bytes: ...
+    @property
+    def iterations(self) -> int: ...
+
+@final
+class DelegationTokenInfo:
+    """A delegation token; timestamps in ms."""
+
+    @property
+    def token_id(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def requester(self) -> str: ...
+    @property
+    def renewers(self) -> list[str]: ...
+    @property
+    def issue_timestamp(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def expiration_timestamp(self) -> int: ...
+
+# ---- storage ----
+
+class StorageError(Exception):
+    """A file or folder that cannot be used; the text names it, what went wrong, and the way out."""
+
+@final
+class MetadataLog:
+    """The log of `__cluster_metadata-0` with its snapshots (facts 3.6, 3.7). Every method may raise StorageError.
+
+    Nothing blocks but the constructor, `truncate_to`, `delete_before` and `close`: appends go to the page cache.
+    """
+
+    def __new__(cls, directory: str | PathLike[str], *, segment_bytes: int, segment_ms: int, now_ms: int) -> Self:
+        """Open the folder (made when absent) and check every batch in it."""
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def flushed_offset(self) -> int: ...
+    @property
+    def last_epoch(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(end offset, epoch) of the largest epoch that is not above `epoch`."""
+    def epoch_at(self, offset: int) -> int: ...
+    def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
+        """One batch of record values; its last offset. ValueError: larger than 8 MiB, nothing appended."""
+    def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
+        """One control batch of (type, value); its last offset."""
+    def append_fetched(self, batches: bytes, max_epoch: int, now_ms: int) -> int:
+        """Whole batches of the leader; the new end offset. ValueError: they do not fit behind what is here."""
+    def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
+        """Make durable what is appended; `on_done(flushed offset, error)` is called on a thread of the engine."""
+    def read(self, offset: int, max_bytes: int) -> bytes: ...
+    def replay(self, image: Image, start: int, end: int) -> Image:
+        """`image` with the records of `[start, end)`. MetadataReplayError: a record does not fit."""
+    def control_records(self) -> list[tuple[int, int, bytes]]:
+        """(offset, type, value), those of the latest snapshot with offset -1."""
+    def truncate_to(self, offset: int, now_ms: int) -> None: ...
+    def bytes_from(self, offset: int) -> int: ...
+    def snapshots(self) -> list[tuple[int, int, int, int]]:
+        """(end offset, epoch, bytes, last contained log timestamp in ms), oldest first."""
+    def snapshot_path(self, end_offset: int, epoch: int) -> str: ...
+    def snapshot_finished(self, end_offset: int, epoch: int) -> None: ...
+    def delete_before(self, end_offset: int, epoch: int, now_ms: int) -> bool: ...
+    def close(self) -> None: ...
+
+# ---- elections, placement, new partitions ----
+
+BrokerEvent = Literal[
+    "fenced", "unfenced", "controlled_shutdown", "unregistered", "unclean_shutdown"
+]  # in the stub only
+ElectionType = Literal["preferred", "online", "unclean"]  # in the stub only
+
+@final
+class Elections:
+    """Leader elections as an image says (facts 5.3, KIP-966); what comes back are encoded PartitionChangeRecords.
+
+    The keywords are the controller's own id and static configuration: a topic's value, the dynamic one of the node and
+    the cluster's dynamic default come first, and those are in the image.
+    """
+
+    def __new__(
+        cls, image: Image, *, node_id: int, min_insync_replicas: int, unclean_leader_election_enable: bool
+    ) -> Self: ...
+    def for_broker(self, event: BrokerEvent, broker_id: int) -> list[bytes]:
+        """What follows for all partitions from what happened to a broker; its registration's record is not among them.
+
+        A broker that registers again was "fenced" when it had shut down cleanly, else it had an "unclean_shutdown".
+        """
+    def for_offline_dirs(self, broker_id: int, directories: Sequence[bytes]) -> list[bytes]:
+        """What follows from directories of a broker going offline."""
+    def preferred_leaders(self, limit: int) -> list[bytes]:
+        """At most `limit` records that bring leadership back to first replicas."""
+    def unclean_leaders(self, limit: int) -> list[bytes]:
+        """At most `limit` records that give leaderless partitions a leader, where the topic allows an unclean one."""
+    def elect_leaders(
+        self, election: Literal["preferred", "unclean"], partitions: Sequence[tuple[bytes, int]] | None = None
+    ) -> list[tuple[bytes, int, int, bytes | None]]:
+        """ElectLeaders: topic id, partition, error code and record of the partitions, or without any of all in need."""
+    def change(
+        self,
+        topic_id: bytes,
+        index: int,
+        *,
+        isr: Sequence[int] | None = None,
+        replicas: Sequence[int] | None = None,
+        removing_replicas: Sequence[int] | None = None,
+        adding_replicas: Sequence[int] | None = None,
+        leader_recovery_state: int | None = None,
+        directory: tuple[int, bytes] | None = None,
+        election: ElectionType | None = None,
+    ) -> bytes | None:
+        """The record that makes one partition as wanted; None when nothing changes or there is no such partition.
+
+        Completes a reassignment that can be completed. `directory` is a broker and its replica's directory. Without an
+        election the leader is sought online, or unclean where the topic allows it; Kafka passes "online" when it starts
+        a reassignment or assigns directories.
+        """
+
+class PlacementError(ValueError):
+    """Replicas cannot be placed, or a partition would have no replica on an active broker."""
+
+@final
+class Placer:
+    """Striped, rack-aware placement (facts 5.6) on the brokers of an image that can take replicas. The seed decides."""
+
+    def __new__(cls, image: Image, seed: int) -> Self: ...
+    def place(self, partition_count: int, replication_factor: int) -> list[list[int]]:
+        """The replicas of each partition, its preferred leader first. PlacementError."""
+
+def topic_records(
+    image: Image,
+    name: str,
+    topic_id: bytes,
+    config: Sequence[tuple[str, str]],
+    assignments: Sequence[Sequence[int]],
+) -> list[bytes]:
+    """TopicRecord, ConfigRecords and PartitionRecords of a new topic. PlacementError."""
+
+def partition_records(
+    image: Image, topic_id: bytes, first_index: int, assignments: Sequence[Sequence[int]]
+) -> list[bytes]:
+    """PartitionRecords from `first_index` on; in sync are the replicas on active brokers. PlacementError."""
+
+# ---- the engine of a node ----
+
+EngineEvent = tuple[str, Any]  # in the stub only
+# ("request", (handle, connection id, API key, API version, client id, listener, peer, body))
+# ("acked", (token, error code))   ("auto_create", [topic, ...])   ("closed", connection id)
+# ("dir_failed", directory id)     ("log", ("info" | "warning" | "error", text))
+
+@final
+class Engine:
+    """One node's log directories, partitions and network. Partitions open when they are used.
+
+    Topics go by id. What concerns one partition raises klamm.protocol.errors.KafkaError.
+    """
+
+    def __new__(
+        cls, *, node_id: int, cluster_id: str, log_dirs: Sequence[str | PathLike[str]], settings: Mapping[str, str]
+    ) -> Self:
+        """Lock the directories and read what they hold. StorageError, ConfigError."""
+    @property
+    def event_fd(self) -> int:
+        """Readable while `drain` has something to give."""
+    def drain(self, most: int) -> list[EngineEvent]: ...
+    def listen(
+        self, name: str, host: str, port: int, *, controller: bool, apis: Sequence[tuple[int, int, int]]
+    ) -> tuple[str, int]:
+        """Accept connections; their requests wait for `open`. `apis`: key and versions of what Python answers.
+
+        The address and port it listens on. OSError.
+        """
+    def open(self, listener: str) -> bool:
+        """Answer requests on that listener from now on."""
+    def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...
+    def answer(self, handle: int, body: bytes | None) -> bool:
+        """A response's body without header; None closes the connection. False when nobody waits for it any more."""
+    def publish(self, image: Image) -> None:
+        """Serve this committed image: open partitions follow it, deleted ones are removed."""
+    def open_the_rest(self) -> None:
+        """Open the logs that are on disk and not open yet, in the background; set strays aside."""
+    def set_settings(self, settings: Mapping[str, str]) -> None: ...
+    def append(
+        self,
+        topic_id: bytes,
+        partition: int,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+        timestamp_ms: int,
+        token: int,
+    ) -> int:
+        """Append (key, value) records as one batch with acks=all; an "acked" event follows. The base offset."""
+    def read_records(
+        self, topic_id: bytes, partition: int, offset: int, max_bytes: int
+    ) -> tuple[int, list[tuple[int, bytes | None, bytes | None, int, bool]]]:
+        """Next offset, and (offset, key, value, producer id, is control) of records up to the log's end.
+
+        Of a control record the key is its type as two bytes; the producer id is -1 outside transactions.
+        """
+    def delete_records(self, topic_id: bytes, partition: int, offset: int) -> int:
+        """Move the log start; -1 means the high watermark. The new log start."""
+    def high_watermark(self, topic_id: bytes, partition: int) -> int: ...
+    def producers(self, topic_id: bytes, partition: int) -> list[tuple[int, int, int, int, int, int]]:
+        """Producer id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
+    def log_dirs(self) -> list[tuple[Path, bytes | None, str | None, list[tuple[str, int, int]]]]:
+        """Path, directory id, why it is out of use, and (topic, partition, bytes) of the open logs."""
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch of the last clean shutdown, else -1."""
+    @property
+    def connection_count(self) -> int: ...
+    def stop_accepting(self) -> None: ...
+    def shutdown(self, broker_epoch: int) -> None:
+        """Close the network, then the logs, marked as cleanly shut down with that broker epoch."""
+
+# ---- snapshot files ----
+
+def write_snapshot(
+    path: str | PathLike[str],
+    image: Image,
+    *,
+    epoch: int,
+    last_contained_log_timestamp_ms: int,
+    now_ms: int,
+    control_records: Sequence[tuple[int, bytes]] = ...,
+) -> int:
+    """Write a snapshot (facts 3.7) and give its size: durable, read-only, and not there before it is whole.
+
+    `control_records` (type, value) are raft's, for the head of the file. Blocks, without the GIL: call it on a thread.
+    StorageError; MetadataRecordError when the image's metadata.version is missing or too old for what it holds.
+    """
+
+def load_snapshot(path: str | PathLike[str], end_offset: int, epoch: int) -> Image:
+    """The image in a snapshot file, up to the record before `end_offset`. Blocks. StorageError: absent or damaged."""
+
+def read_checkpoint(path: str | PathLike[str]) -> list[bytes]:
+    """The metadata records of a file: what bootstrap.checkpoint holds. Blocks. StorageError."""

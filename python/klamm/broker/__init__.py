@@ -1,0 +1,1 @@
+"""The broker's life cycle, metadata publishing and request handlers, a file per API family."""

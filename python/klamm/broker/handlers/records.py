@@ -1,0 +1,101 @@
+"""DeleteRecords (21), InitProducerId (22) and DescribeProducers (61)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from klamm.broker.producer_ids import ProducerIds
+from klamm.broker.request import RequestContext
+from klamm.protocol.codec import build, decode_request, encode_response, response_class
+from klamm.protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger("klamm.broker.records")
+
+DELETE_RECORDS: Final = 21
+INIT_PRODUCER_ID: Final = 22
+DESCRIBE_PRODUCERS: Final = 61
+HIGH_WATERMARK: Final = -1
+"""The offset in a DeleteRecords that means: everything up to the high watermark."""
+
+
+class Partitions(Protocol):
+    """What these handlers need of the local partitions. Topics go by name; every method raises KafkaError."""
+
+    async def delete_records(self, topic: str, partition: int, offset: int) -> int:
+        """Move the log start to `offset` (-1: to the high watermark); the new log start."""
+        ...
+
+    def producers(self, topic: str, partition: int) -> Sequence[tuple[int, int, int, int, int, int]]:
+        """Active ones: id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
+        ...
+
+
+class RecordHandlers:
+    """Serves the APIs of this file."""
+
+    def __init__(self, partitions: Partitions, producer_ids: ProducerIds) -> None:
+        self._partitions = partitions
+        self._producer_ids = producer_ids
+
+    async def delete_records(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """KIP-107: each partition's new log start, or its error."""
+        request = decode_request(DELETE_RECORDS, version, body)
+        topics = []
+        for topic in request.topics:
+            work = (self._delete(topic.name, item.partition_index, item.offset) for item in topic.partitions)
+            topics.append({"name": topic.name, "partitions": await asyncio.gather(*work)})
+        return encode_response(build(response_class(DELETE_RECORDS, version), topics=topics))
+
+    async def _delete(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
+        try:
+            low_watermark = await self._partitions.delete_records(topic, partition, offset)
+        except KafkaError as error:
+            return {"partition_index": partition, "low_watermark": -1, "error_code": error.code}
+        return {"partition_index": partition, "low_watermark": low_watermark, "error_code": ErrorCode.NONE}
+
+    async def init_producer_id(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """A fresh producer id with epoch 0. Transactions are refused while klamm has none."""
+        request = decode_request(INIT_PRODUCER_ID, version, body)
+        answer = response_class(INIT_PRODUCER_ID, version)
+        if request.transactional_id is not None:
+            log.info("refused transactional id %r of %s: no transactions yet", request.transactional_id, context.peer)
+            refused = build(answer, error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
+            return encode_response(refused)
+        try:
+            producer_id = await self._producer_ids.take()
+        except KafkaError as error:
+            log.warning("no block of producer ids from the controller: %s", error)
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return encode_response(build(answer, error_code=code, producer_id=-1, producer_epoch=-1))
+        return encode_response(build(answer, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0))
+
+    async def describe_producers(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """KIP-664: the producers whose state each partition remembers."""
+        request = decode_request(DESCRIBE_PRODUCERS, version, body)
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [self._producers(topic.name, index) for index in topic.partition_indexes],
+            }
+            for topic in request.topics
+        ]
+        return encode_response(build(response_class(DESCRIBE_PRODUCERS, version), topics=topics))
+
+    def _producers(self, topic: str, partition: int) -> dict[str, Any]:
+        try:
+            found = self._partitions.producers(topic, partition)
+        except KafkaError as error:
+            return {"partition_index": partition, "error_code": error.code, "error_message": error.message}
+        names = (
+            "producer_id",
+            "producer_epoch",
+            "last_sequence",
+            "last_timestamp",
+            "coordinator_epoch",
+            "current_txn_start_offset",
+        )
+        producers = [dict(zip(names, producer, strict=True)) for producer in found]
+        return {"partition_index": partition, "error_code": ErrorCode.NONE, "active_producers": producers}

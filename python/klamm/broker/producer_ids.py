@@ -1,0 +1,62 @@
+"""Producer ids handed out from blocks that the controller allocates (facts 5, AllocateProducerIds)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+PREFETCH_SHARE: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The ids `[first, end)`."""
+
+    first: int
+    end: int
+
+
+class ProducerIds:
+    """Hands out each id once. The next block is asked for when nine tenths of the current one are gone."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
+        """`allocate` asks the controller; it may raise `KafkaError`."""
+        self._allocate = allocate
+        self._next = 0
+        self._end = 0
+        self._prefetch_at = 0
+        self._ahead: asyncio.Task[Block] | None = None
+
+    async def take(self) -> int:
+        """A fresh id. Raises what the allocation raised; the next call asks again."""
+        while self._next >= self._end:
+            await self._use_next_block()
+        taken = self._next
+        self._next += 1
+        if self._next >= self._prefetch_at and self._ahead is None:
+            self._ahead = asyncio.ensure_future(self._allocate())
+        return taken
+
+    async def _use_next_block(self) -> None:
+        if self._ahead is None:
+            self._ahead = asyncio.ensure_future(self._allocate())
+        asked = self._ahead
+        try:
+            block = await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            if self._ahead is asked:
+                self._ahead = None
+            raise
+        if self._ahead is asked:
+            self._ahead = None
+            self._next, self._end = block.first, block.end
+            self._prefetch_at = block.first + int((block.end - block.first) * PREFETCH_SHARE)
+
+    def close(self) -> None:
+        """Forget a request for a block that is under way."""
+        if self._ahead is not None:
+            self._ahead.cancel()

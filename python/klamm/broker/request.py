@@ -1,0 +1,30 @@
+"""A request as the engine hands it over, and what answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks, and how: what a handler may know besides the body.
+
+    `listener` is the listener's name, `peer` the client's address without port; `on_controller` tells whether the
+    request came by a controller listener.
+    """
+
+    connection_id: int
+    api_key: int
+    api_version: int
+    client_id: str | None
+    listener: str
+    peer: str
+    on_controller: bool
+
+
+Handler = Callable[[RequestContext, int, bytes], Awaitable[bytes]]
+"""Takes the context, the API version and the body without header; gives the response's body without header.
+
+Raises `klamm.protocol.codec.MalformedRequest` for a body that does not follow its schema: the connection is closed.
+"""

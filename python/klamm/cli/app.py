@@ -1,0 +1,91 @@
+"""The commands of `klamm`, put together."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from klamm import _engine
+from klamm.cli import config_commands, consume, group_commands, produce, storage_commands, topic_commands
+from klamm.cli.connection import ClientError
+from klamm.cli.output import errors
+
+app = typer.Typer(
+    name="klamm",
+    help="A Kafka-compatible log in a Python package: run a node, and work with any Kafka cluster.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run_app(arguments: list[str]) -> int:
+    """Run a command line without the program's name. The exit code; errors are one line, never a traceback."""
+    try:
+        app(arguments, prog_name="klamm")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else 0
+    except ClientError as error:
+        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        return 1
+    return 0
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"klamm {_engine.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A Kafka-compatible log in a Python package: run a node, and work with any Kafka cluster."""
+
+
+@app.command()
+def start(
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SERVER.PROPERTIES]", help="Apache Kafka's own keys and rules."),
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--override", "-o", metavar="KEY=VALUE", help="Set a key. May be repeated.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The data folder, ./klamm-data without a file.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="The port of a node without a file, 9092.")] = None,
+) -> None:
+    """Run a node until Ctrl-C or SIGTERM.
+
+    Without a file: one node for this machine alone, which formats its folder by itself. Variables named KAFKA_* are
+    read as in Apache Kafka's container image.
+
+    \b
+    [bold]Examples[/bold]
+      klamm start
+      klamm start --port 19092 --data /tmp/klamm
+      klamm start server.properties --override log.retention.hours=24
+    """
+    from klamm.cli.start import StartOptions, start_with
+
+    sys.exit(start_with(StartOptions(file, override or [], data, port)))
+
+
+app.add_typer(topic_commands.app, name="topics")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(group_commands.app, name="groups")
+app.add_typer(config_commands.app, name="configs")
+app.add_typer(storage_commands.app, name="storage")

@@ -1,0 +1,138 @@
+"""A small client for everyday work: it finds the brokers, asks the right one, and turns error codes into words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from klamm.cli.connection import ClientError, Connection, Entity, parse_bootstrap
+from klamm.protocol.errors import ErrorCode
+
+METADATA: Final = 3
+FIND_COORDINATOR: Final = 10
+GROUP: Final = 0
+
+_HINTS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic; `klamm topics list` shows what there is",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `klamm groups list` shows what there is",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop its consumers first",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "it exists already",
+}
+
+
+class Client:
+    """Connections to the brokers of one cluster, opened when they are needed."""
+
+    def __init__(self, bootstrap: str, timeout_s: float = 30) -> None:
+        """`bootstrap`: `host:port,...`; the first that answers is asked. Raises ClientError."""
+        self._timeout_s = timeout_s
+        self._first = self._connect_first(parse_bootstrap(bootstrap))
+        self._brokers: dict[int, Connection] = {}
+        self._addresses: Mapping[int, tuple[str, int]] = {}
+
+    @property
+    def any(self) -> Connection:
+        """The bootstrap broker: good for what every broker answers."""
+        return self._first
+
+    def metadata(self, topics: Sequence[str] | None = (), *, create: bool = False) -> Entity:
+        """Brokers, controller, and the given topics; None means every topic. `create`: where the broker does so."""
+        wanted = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
+        answer = self._first.request(METADATA, 12, topics=wanted, allow_auto_topic_creation=create)
+        self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        return answer
+
+    def broker(self, node_id: int) -> Connection:
+        """A connection to the broker of that id, which the last metadata named. Raises ClientError."""
+        known = self._brokers.get(node_id)
+        if known is None:
+            if node_id not in self._addresses:
+                self.metadata()
+            if node_id not in self._addresses:
+                raise ClientError(f"there is no broker {node_id}")
+            host, port = self._addresses[node_id]
+            known = self._brokers[node_id] = Connection(host, port, self._timeout_s)
+        return known
+
+    def brokers(self) -> list[Connection]:
+        """A connection to every broker."""
+        self.metadata()
+        return [self.broker(node_id) for node_id in sorted(self._addresses)]
+
+    def coordinator(self, group: str) -> Connection:
+        """A connection to the group's coordinator. Raises ClientError."""
+
+        def find() -> Entity:
+            answer = self._first.request(FIND_COORDINATOR, 3, key=group, key_type=GROUP)
+            check(answer.error_code, f"coordinator of group {group}", answer.error_message)
+            return answer
+
+        answer = retried(find)
+        self._addresses = {**self._addresses, answer.node_id: (answer.host, answer.port)}
+        return self.broker(answer.node_id)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in (self._first, *self._brokers.values()):
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connect_first(self, addresses: Iterable[tuple[str, int]]) -> Connection:
+        errors: list[str] = []
+        for host, port in addresses:
+            try:
+                return Connection(host, port, self._timeout_s)
+            except ClientError as error:
+                errors.append(str(error))
+        raise ClientError("\n".join(errors))
+
+
+class RefusedError(ClientError):
+    """A broker answered with an error code."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        """`code` is what the broker said."""
+        super().__init__(text)
+        self.code = code
+
+
+def check(code: int, what: str, message: str | None = None) -> None:
+    """Raises RefusedError when an answer about `what` carries an error."""
+    if code != ErrorCode.NONE:
+        known = ErrorCode(code)
+        text = _HINTS.get(known) or message or known.name.lower().replace("_", " ")
+        raise RefusedError(known, f"{what}: {text} ({known.name})")
+
+
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def retried(
+    ask: Callable[[], Any], *, attempts: int = 50, pause_s: float = 0.1, passing: ErrorCode | None = None
+) -> Any:
+    """What `ask` gives, asked again while the broker says that it is still getting ready, or answers `passing`."""
+    import time
+
+    for _ in range(attempts - 1):
+        try:
+            return ask()
+        except RefusedError as error:
+            if error.code not in _PASSING and error.code != passing:
+                raise
+            time.sleep(pause_s)
+    return ask()

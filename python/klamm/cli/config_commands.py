@@ -1,0 +1,109 @@
+"""`klamm configs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klamm.cli import config_admin
+from klamm.cli.client import Client
+from klamm.cli.config_admin import Entry
+from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, print_json, print_table, say
+
+app = typer.Typer(no_args_is_help=True, help="Describe, set and unset configs of topics, brokers and groups.")
+
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="topic, broker, group or client-metrics.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A topic, a broker's number, a group; * for all brokers.")]
+
+
+@app.command()
+def describe(
+    kind: Kind,
+    name: Name,
+    *,
+    all_keys: Annotated[bool, typer.Option("--all", "-a", help="With the keys that nobody set.")] = False,
+    documentation: Annotated[bool, typer.Option("--doc", "-d", help="With what each key does.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Show configs, and where each value comes from.
+
+    \b
+    [bold]Examples[/bold]
+      klamm configs describe topic orders
+      klamm configs describe topic orders --all --doc
+      klamm configs describe broker 1
+    """
+    with Client(bootstrap) as client:
+        found = config_admin.describe(client, kind, _resource(kind, name), with_documentation=documentation)
+    shown = [entry for entry in found if all_keys or not entry.is_default]
+    if as_json:
+        print_json([_as_json(entry) for entry in shown])
+    elif shown:
+        columns = ("KEY", "VALUE", "SOURCE", *(["WHAT IT DOES"] if documentation else []))
+        print_table(columns, (_row(entry, documentation) for entry in shown))
+    else:
+        say(f"nothing is set on {kind} {name}; --all shows the defaults")
+
+
+@app.command("set")
+def set_configs(
+    kind: Kind,
+    name: Name,
+    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check, and change nothing.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Set configs; the others stay as they are.
+
+    \b
+    [bold]Examples[/bold]
+      klamm configs set topic orders retention.ms=604800000
+      klamm configs set topic prices cleanup.policy=compact,delete
+      klamm configs set broker '*' log.cleaner.threads=2
+    """
+    changes = config_admin.parse_changes(pairs)
+    with Client(bootstrap) as client:
+        config_admin.alter(client, kind, _resource(kind, name), changes, validate_only=dry_run)
+    say(f"{'could be set' if dry_run else 'set'} on {kind} {name}: {', '.join(changes)}")
+
+
+@app.command()
+def unset(
+    kind: Kind,
+    name: Name,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="What to give back to its default.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Give configs back to their defaults.
+
+    \b
+    [bold]Examples[/bold]
+      klamm configs unset topic orders retention.ms
+    """
+    with Client(bootstrap) as client:
+        config_admin.alter(client, kind, _resource(kind, name), dict.fromkeys(keys))
+    say(f"unset on {kind} {name}: {', '.join(keys)}")
+
+
+def _resource(kind: str, name: str) -> str:
+    """The resource's name on the wire: the default of all brokers has none."""
+    return "" if kind == "broker" and name == "*" else name
+
+
+def _row(entry: Entry, documentation: bool) -> list[object]:
+    value = "(hidden)" if entry.is_sensitive else entry.value
+    row: list[object] = [entry.name, value, entry.source]
+    return [*row, entry.documentation or ""] if documentation else row
+
+
+def _as_json(entry: Entry) -> dict[str, object]:
+    return {
+        "key": entry.name,
+        "value": entry.value,
+        "source": entry.source,
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        **({"documentation": entry.documentation} if entry.documentation else {}),
+    }

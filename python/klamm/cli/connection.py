@@ -1,0 +1,143 @@
+"""One connection to a broker, as a client: a request goes out, its answer comes back. Blocking, one thing at a time."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from klamm.protocol import codec
+
+API_VERSIONS: Final = 18
+CLIENT_ID: Final = "klamm-cli"
+ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
+
+Entity = Any
+"""An answer: one of kio's message classes, which share no base class."""
+
+
+class ClientError(Exception):
+    """What a person at the command line is told. Says what went wrong and, where there is, the way out."""
+
+
+class Connection:
+    """A connection that knows which versions its broker speaks. Close it, or use it in a `with`."""
+
+    def __init__(self, host: str, port: int, timeout_s: float = 30) -> None:
+        """Connects and asks for the broker's versions. Raises ClientError."""
+        self.address = f"{host}:{port}"
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+        except OSError as error:
+            raise ClientError(
+                f"cannot connect to {self.address}: {_reason(error)}; is a broker running there?"
+            ) from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._versions = self._ask_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    def request(self, api_key: int, version_max: int, /, **values: object) -> Entity:
+        """The answer, in the newest version that both sides know, up to `version_max`. Raises ClientError."""
+        version = self._version(api_key, version_max)
+        return self._exchange(api_key, version, codec.build(codec.request_class(api_key, version), **values))
+
+    def version(self, api_key: int, version_max: int) -> int:
+        """The version that `request` would use."""
+        return self._version(api_key, version_max)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask_versions(self) -> Mapping[int, tuple[int, int]]:
+        # Version 0 is the one that every broker answers.
+        entity = codec.build(codec.request_class(API_VERSIONS, 0))
+        answer = self._exchange(API_VERSIONS, 0, entity)
+        return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+
+    def _version(self, api_key: int, version_max: int) -> int:
+        low, high = self._versions.get(api_key, (0, -1))
+        version = min(high, version_max)
+        if version < low:
+            raise ClientError(
+                f"the broker at {self.address} does not offer API {api_key} in a version that klamm speaks"
+            )
+        return version
+
+    def _exchange(self, api_key: int, version: int, entity: Entity) -> Entity:
+        self._correlation_id += 1
+        is_flexible = type(entity).__header_schema__.__version__ >= 2
+        frame = _header(api_key, version, self._correlation_id, is_flexible) + codec.encode_request(entity)
+        try:
+            self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+            answer = self._read_frame()
+        except TimeoutError:
+            raise ClientError(f"the broker at {self.address} did not answer in time") from None
+        except OSError as error:
+            raise ClientError(f"the connection to {self.address} broke: {_reason(error)}") from None
+        return self._decode(api_key, version, answer)
+
+    def _decode(self, api_key: int, version: int, answer: bytes) -> Entity:
+        (correlation_id,) = struct.unpack_from(">i", answer)
+        if correlation_id != self._correlation_id:
+            raise ClientError(f"{self.address} answered another request: it does not speak Kafka's protocol")
+        # The answer's header has tagged fields from version 1; ours never has any to read, a broker sends none.
+        header_bytes = 4 if codec.response_class(api_key, version).__header_schema__.__version__ == 0 else 5
+        try:
+            return codec.decode_response(api_key, version, answer[header_bytes:])
+        except codec.MalformedRequest as error:
+            raise ClientError(f"{self.address} sent an answer that cannot be read: {error}") from None
+
+    def _read_frame(self) -> bytes:
+        (size,) = struct.unpack(">i", self._read_exactly(4))
+        if not 4 <= size <= ANSWER_BYTES_MAX:
+            raise ClientError(f"{self.address} does not speak Kafka's protocol, or not without TLS")
+        return self._read_exactly(size)
+
+    def _read_exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self._socket.recv(min(size - len(data), 1 << 20))
+            if not part:
+                raise ConnectionError("closed by the broker")
+            data += part
+        return bytes(data)
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """`host:port,...`; the port may be missing and is then 9092. Raises ClientError."""
+    addresses: list[tuple[str, int]] = []
+    for entry in filter(None, (entry.strip() for entry in text.split(","))):
+        host, colon, port = entry.rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = entry, "9092"
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise ClientError(f"'{entry}' is not host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ClientError("no bootstrap server: give --bootstrap host:port")
+    return addresses
+
+
+def _header(api_key: int, version: int, correlation_id: int, is_flexible: bool) -> bytes:
+    client_id = CLIENT_ID.encode()
+    fixed = struct.pack(f">hhih{len(client_id)}s", api_key, version, correlation_id, len(client_id), client_id)
+    return fixed + b"\x00" if is_flexible else fixed
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,21 @@
+"""The `klamm` command. `start` goes its own way, so that a node serves before anything else is imported."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """The entry point: runs what the command line says, and exits."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line without the program's name. The exit code."""
+    if arguments[:1] == ["start"] and not {"-h", "--help"} & set(arguments):
+        from klamm.cli.start import start
+
+        return start(arguments[1:])
+    from klamm.cli.app import run_app
+
+    return run_app(arguments)

@@ -1,0 +1,72 @@
+"""What the commands print: tables for a person, JSON for a machine. Answers go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="KLAMM_BOOTSTRAP",
+        metavar="HOST:PORT,...",
+        help="Any broker of the cluster.",
+        rich_help_panel="Where and how",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Where and how")]
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+
+console: Final = Console(highlight=False)
+errors: Final = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """A table; columns whose name begins with `#` hold numbers and stand to the right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = column.startswith("#")
+        table.add_column(column.removeprefix("#"), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        # Text, not str: what a broker sent is shown and not taken for markup.
+        table.add_row(*(Text(_cell(value)) for value in row))
+    console.print(table)
+
+
+def say(text: str) -> None:
+    """A line for a person, on stderr, so that stdout stays an answer."""
+    errors.print(Text(text), soft_wrap=True)
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Callable[[int], None]]:
+    """A line on stderr that counts while something goes on, for a terminal only. Gives the function to count with."""
+    if not errors.is_terminal:
+        yield lambda _: None
+        return
+    with errors.status(what) as status:
+        yield lambda count: status.update(f"{what}: {count}")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)

@@ -1,0 +1,115 @@
+"""`klamm start`: read the configuration, prepare the folder, run the node. Imports only what serving needs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from klamm._engine import StorageError
+from klamm.cli import logs
+from klamm.node import rules, sources
+from klamm.node.config import NodeConfig, NodeConfigError
+from klamm.node.directories import is_blank
+
+log = logging.getLogger("klamm.start")
+
+
+class UsageError(ValueError):
+    """A command line that says nothing that `start` understands."""
+
+
+@dataclass(slots=True)
+class StartOptions:
+    """What `klamm start` was told."""
+
+    file: Path | None = None
+    overrides: list[str] = field(default_factory=list)
+    data: Path | None = None
+    port: int | None = None
+
+
+def start(arguments: Sequence[str]) -> int:
+    """Run a node until it is told to stop. The exit code: 0 after a controlled shutdown, 2 for a wrong command line."""
+    try:
+        return start_with(parse(arguments))
+    except UsageError as error:
+        return _complain(f"{error}\nTry: klamm start --help", 2)
+
+
+def start_with(options: StartOptions) -> int:
+    """Run a node with these options. The exit code."""
+    try:
+        config = load(options)
+        logs.configure(config)
+        _say_what_was_read(config, set() if options.file else set(sources.embedded_default()))
+        return _run(config, may_format=options.file is None)
+    except (NodeConfigError, StorageError) as error:
+        return _complain(str(error), 1)
+
+
+def parse(arguments: Sequence[str]) -> StartOptions:
+    """The options of `klamm start [FILE] [--override k=v]... [--data DIR] [--port N]`. Raises UsageError."""
+    options = StartOptions()
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if name in ("--override", "-o", "--data", "--port"):
+            if not equals and not words:
+                raise UsageError(f"{name} needs a value")
+            _set(options, name, value if equals else words.pop(0))
+        elif word.startswith("-"):
+            raise UsageError(f"there is no option {word}")
+        elif options.file is None:
+            options.file = Path(word)
+        else:
+            raise UsageError(f"one file is enough, but there are {options.file} and {word}")
+    return options
+
+
+def load(options: StartOptions) -> NodeConfig:
+    """The configuration of these options and of the environment. Raises NodeConfigError."""
+    config = sources.load(
+        options.file, environment=os.environ, overrides=options.overrides, data=options.data, port=options.port
+    )
+    rules.check_supported(config)
+    return config
+
+
+def _set(options: StartOptions, name: str, value: str) -> None:
+    if name == "--data":
+        options.data = Path(value)
+    elif name == "--port":
+        if not value.isdecimal() or int(value) > 65535:
+            raise UsageError(f"--port {value} is not within 0 and 65535")
+        options.port = int(value)
+    else:
+        options.overrides.append(value)
+
+
+def _say_what_was_read(config: NodeConfig, not_of_the_user: set[str]) -> None:
+    for warning in rules.warnings(config):
+        log.warning(warning)
+    names = set(rules.without_effect(config)) - not_of_the_user
+    if names:
+        log.info("known but without effect in klamm yet: %s", ", ".join(sorted(names)))
+
+
+def _run(config: NodeConfig, *, may_format: bool) -> int:
+    from klamm.node.start import run
+
+    if may_format and is_blank(config.all_dirs):
+        from klamm.node.storage import format_blank
+
+        format_blank(config)
+    return run(config)
+
+
+def _complain(text: str, code: int) -> int:
+    for line in text.splitlines():
+        print(f"klamm: {line}", file=sys.stderr)
+    return code

@@ -1,0 +1,1 @@
+"""The active controller: managers validate requests and return records; only replay changes state."""

@@ -1,0 +1,259 @@
+"""The active controller: requests and the clock in, records and answers out (facts 5.1).
+
+A driver calls `on_<request>`, appends the records of the result to the metadata log, gives them back to `replay`, and
+answers when they are committed. Nothing here waits, and only `replay` changes the image that requests are held against.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from klamm._engine import Image
+from klamm.controller.activation import activation_records
+from klamm.controller.brokers import BrokerManager
+from klamm.controller.configs import ConfigManager
+from klamm.controller.deletions import check_deletion_enabled, delete_topics
+from klamm.controller.elections import ElectionManager
+from klamm.controller.features import Supporters, changed_levels
+from klamm.controller.partitions import create_partitions
+from klamm.controller.periodic import PeriodicSchedule, PeriodicTask
+from klamm.controller.producer_ids import allocate
+from klamm.controller.refusals import refuse
+from klamm.controller.result import Result
+from klamm.controller.settings import ControllerSettings
+from klamm.controller.speculation import Speculation
+from klamm.controller.topics import TopicManager
+from klamm.protocol.cluster import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from klamm.protocol.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    KRAFT_VERSION,
+    NOOP_RECORD_LEVEL,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    VersionRange,
+)
+from klamm.protocol.generated.metadata_records import FeatureLevelRecord, NoOpRecord
+from klamm.protocol.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Controller:
+    """The managers, the state they share while this node is the active controller, and its clock."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self._settings: Final = settings
+        self._configs: Final = ConfigManager(settings.configs())
+        self._elections: Final = ElectionManager(settings.elections())
+        self._brokers: Final = BrokerManager(settings.brokers(), self._elections)
+        self._topics: Final = TopicManager(settings.topics(), self._configs)
+        self._schedule: Final = PeriodicSchedule(settings.periodic())
+        self._state: Speculation | None = None
+        self._kraft_version = 0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node answers as the controller."""
+        return self._state is not None
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `on_deadline` is next to be called."""
+        return self._schedule.deadline_ms
+
+    def activate(
+        self, now_ms: int, image: Image, next_offset: int, bootstrap: Sequence[bytes], kraft_version: int
+    ) -> Result[None]:
+        """Begin, with all that the log holds in `image`; its end is `next_offset`. The records go first of all."""
+        assert self._state is None, "activated twice"
+        result = activation_records(image, bootstrap, self._settings.min_insync_replicas)
+        self._state = Speculation(image, next_offset)
+        self._kraft_version = kraft_version
+        self._brokers.activate(self._state, now_ms)
+        self._schedule.start(now_ms)
+        log.info("Active controller from offset %d on; %d records to begin with", next_offset, len(result.records))
+        return result
+
+    def deactivate(self) -> None:
+        """Another leads: drop all that was not committed."""
+        self._state = None
+        self._schedule.stop()
+
+    def replay(self, records: Sequence[bytes], first_offset: int) -> None:
+        """Records of a result, now in the log at `first_offset` and behind."""
+        assert self._state is not None, "only an active controller appends"
+        self._state.replay(records, first_offset)
+
+    def _answered(self, request: Any, decide: Callable[[Speculation], Result[T]]) -> Result[T]:
+        try:
+            return decide(self._active())
+        except KafkaError as error:
+            refusal: T = refuse(request, error)
+            return Result(refusal)
+
+    def _active(self) -> Speculation:
+        if self._state is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self._settings.node_id} is not the active controller.")
+        return self._state
+
+    # Topics
+
+    def on_create_topics(self, request: CreateTopicsRequest, dice: bytes) -> Result[CreateTopicsResponse]:
+        """CreateTopics; `dice` are `topics.DICE_SIZE` random bytes a topic."""
+        return self._answered(request, lambda state: self._topics.create(state, request, dice))
+
+    def on_delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> Result[DeleteTopicsResponse]:
+        """DeleteTopics."""
+
+        def delete(state: Speculation) -> Result[DeleteTopicsResponse]:
+            check_deletion_enabled(self._settings.delete_topic_enable, api_version)
+            return delete_topics(state, request)
+
+        return self._answered(request, delete)
+
+    def on_create_partitions(self, request: CreatePartitionsRequest, seed: int) -> Result[CreatePartitionsResponse]:
+        """CreatePartitions; `seed` is a random 64-bit number."""
+        return self._answered(request, lambda state: create_partitions(state, request, seed))
+
+    def on_elect_leaders(self, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
+        """ElectLeaders."""
+        return self._answered(request, lambda state: self._elections.elect(state, request))
+
+    # Configs and features
+
+    def on_incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> Result[IncrementalAlterConfigsResponse]:
+        """IncrementalAlterConfigs."""
+
+        def alter(state: Speculation) -> Result[IncrementalAlterConfigsResponse]:
+            result = self._configs.alter_incrementally(state, request)
+            return Result(IncrementalAlterConfigsResponse(result.answer), result.records)
+
+        return self._answered(request, alter)
+
+    def on_alter_configs(self, request: AlterConfigsRequest) -> Result[AlterConfigsResponse]:
+        """AlterConfigs."""
+
+        def alter(state: Speculation) -> Result[AlterConfigsResponse]:
+            result = self._configs.alter_legacy(state, request)
+            return Result(AlterConfigsResponse(result.answer), result.records)
+
+        return self._answered(request, alter)
+
+    def on_update_features(self, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
+        """UpdateFeatures."""
+        return self._answered(request, lambda state: self._update_features(state, request))
+
+    def _update_features(self, state: Speculation, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
+        finalized = {**state.image.features(), KRAFT_VERSION: self._kraft_version}
+        try:
+            changes = changed_levels(request.feature_updates, finalized, self._supporters(state))
+        except KafkaError as error:
+            text = f"No feature was changed: {error.message}"
+            raise KafkaError(error.code, text) from error
+        results = tuple(UpdatableFeatureResult(update.feature) for update in request.feature_updates)
+        answer = UpdateFeaturesResponse(results=results)
+        if request.validate_only:
+            return Result(answer)
+        records: list[bytes] = []
+        if changes.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
+            records += self._configs.elr_safety_records(state)
+        levels = (FeatureLevelRecord(name=name, feature_level=level) for name, level in changes.items())
+        return Result(answer, [*records, *map(state.encode, levels)])
+
+    def _supporters(self, state: Speculation) -> Supporters:
+        image = state.image
+        brokers = {each: image.broker(each) for each in image.broker_ids()}
+        controllers = {each: image.controller(each) for each in image.controller_ids()}
+        return Supporters(
+            self._settings.node_id,
+            self._settings.features,
+            {each: _ranges(node.features) for each, node in brokers.items() if node is not None},
+            {each: _ranges(node.features) for each, node in controllers.items() if node is not None},
+            self._settings.voters,
+        )
+
+    # Brokers
+
+    def on_broker_registration(
+        self, now_ms: int, request: BrokerRegistrationRequest, api_version: int
+    ) -> Result[BrokerRegistrationResponse]:
+        """BrokerRegistration."""
+        return self._answered(
+            request,
+            lambda state: self._brokers.register(
+                state, now_ms, request, kraft_version=self._kraft_version, api_version=api_version
+            ),
+        )
+
+    def on_broker_heartbeat(self, now_ms: int, request: BrokerHeartbeatRequest) -> Result[BrokerHeartbeatResponse]:
+        """BrokerHeartbeat."""
+        return self._answered(request, lambda state: self._brokers.heartbeat(state, now_ms, request))
+
+    def on_unregister_broker(self, request: UnregisterBrokerRequest) -> Result[UnregisterBrokerResponse]:
+        """UnregisterBroker."""
+        return self._answered(request, lambda state: self._brokers.unregister(state, request))
+
+    def on_allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Result[AllocateProducerIdsResponse]:
+        """AllocateProducerIds."""
+        return self._answered(request, lambda state: allocate(state, request))
+
+    # By the clock
+
+    def on_deadline(self, now_ms: int) -> Result[None] | None:
+        """Do one task that is due; None when there is none. To be called until then."""
+        task = self._schedule.pop_due(now_ms)
+        if task is None or self._state is None:
+            return None
+        result = self._run(task, self._state, now_ms)
+        if result.answer:
+            self._schedule.again(task, now_ms)
+        return Result(None, result.records, result.is_atomic)
+
+    def _run(self, task: PeriodicTask, state: Speculation, now_ms: int) -> Result[bool]:
+        """The task's records, and whether it has more to do at once."""
+        match task:
+            case PeriodicTask.WRITE_NO_OP_RECORD:
+                is_known = state.metadata_version >= NOOP_RECORD_LEVEL
+                return Result(False, [state.encode(NoOpRecord())] if is_known else ())
+            case PeriodicTask.MAYBE_FENCE_STALE_BROKER:
+                return self._brokers.fence_stale(state, now_ms)
+            case PeriodicTask.ELECT_PREFERRED:
+                return self._elections.elect_preferred(state)
+            case PeriodicTask.ELECT_UNCLEAN:
+                return self._elections.elect_unclean(state)
+
+
+def _ranges(features: Sequence[Any]) -> dict[str, VersionRange]:
+    return {feature.name: VersionRange(feature.level_min, feature.level_max) for feature in features}

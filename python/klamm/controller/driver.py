@@ -1,0 +1,233 @@
+"""The controller at work: appends what it decides to the metadata log, and answers when that is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from klamm._engine import Image
+from klamm.controller.controller import Controller
+from klamm.controller.refusals import refuse
+from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
+from klamm.controller.topics import DICE_SIZE
+from klamm.protocol.cluster import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from klamm.protocol.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from klamm.protocol.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from klamm.raft.ports import NotLeaderError, RaftStoppedError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Quorum(Protocol):
+    """What the controller needs of raft; `klamm.raft.driver.RaftDriver` is it."""
+
+    def propose(self, records: Sequence[bytes], epoch: int) -> int:
+        """Append one batch; its last offset. Raises NotLeaderError, RaftStoppedError, ValueError."""
+
+    def wait_committed(self, offset: int) -> asyncio.Future[None]:
+        """Done once the record at `offset` is committed; fails with NotLeaderError or RaftStoppedError."""
+
+    def resign(self, epoch: int) -> None:
+        """Lead no longer."""
+
+
+def batches(result: Result[Any]) -> Iterator[Sequence[bytes]]:
+    """The batches that a result's records go in: one when it is atomic."""
+    if result.is_atomic:
+        if result.records:
+            yield result.records
+        return
+    batch: list[bytes] = []
+    size = 0
+    for record in result.records:
+        if len(batch) == MAX_RECORDS_PER_BATCH or size + len(record) > MAX_BATCH_SIZE:
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += len(record)
+    if batch:
+        yield batch
+
+
+class ControllerDriver:
+    """Runs a `Controller` on the loop's thread, one operation after the other. Answers come in any order."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        quorum: Quorum,
+        *,
+        now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        dice: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._controller: Final = controller
+        self._quorum: Final = quorum
+        self._now_ms: Final = now_ms
+        self._dice: Final = dice
+        self._epoch: int | None = None
+        # Everything up to here is appended. An answer without records of its own waits for it too: what it was read
+        # from must not be lost after it was told.
+        self._appended = -1
+        self._timer: asyncio.TimerHandle | None = None
+
+    # The quorum's word
+
+    def on_leader(
+        self, epoch: int, image: Image, next_offset: int, bootstrap: Sequence[bytes], kraft_version: int
+    ) -> None:
+        """This node leads `epoch`; `image` is the committed one, which ends before `next_offset`."""
+        self._epoch, self._appended = epoch, next_offset - 1
+        try:
+            self._append(self._controller.activate(self._now_ms(), image, next_offset, bootstrap, kraft_version))
+        except Exception:
+            self._fail("activation")
+        self._arm()
+
+    def on_not_leader(self) -> None:
+        """This node leads no longer."""
+        self._epoch = None
+        self._controller.deactivate()
+        self._arm()
+
+    # Requests
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """CreateTopics."""
+        dice = self._dice(DICE_SIZE * len(request.topics))
+        return await self._run(request, lambda: self._controller.on_create_topics(request, dice))
+
+    async def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
+        """DeleteTopics."""
+        return await self._run(request, lambda: self._controller.on_delete_topics(request, api_version))
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        """CreatePartitions."""
+        seed = int.from_bytes(self._dice(8), "big")
+        return await self._run(request, lambda: self._controller.on_create_partitions(request, seed))
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """ElectLeaders."""
+        return await self._run(request, lambda: self._controller.on_elect_leaders(request))
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """IncrementalAlterConfigs."""
+        return await self._run(request, lambda: self._controller.on_incremental_alter_configs(request))
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """AlterConfigs."""
+        return await self._run(request, lambda: self._controller.on_alter_configs(request))
+
+    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        """UpdateFeatures."""
+        return await self._run(request, lambda: self._controller.on_update_features(request))
+
+    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
+        """BrokerRegistration."""
+        return await self._run(
+            request, lambda: self._controller.on_broker_registration(self._now_ms(), request, api_version)
+        )
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        """BrokerHeartbeat."""
+        return await self._run(request, lambda: self._controller.on_broker_heartbeat(self._now_ms(), request))
+
+    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+        """UnregisterBroker."""
+        return await self._run(request, lambda: self._controller.on_unregister_broker(request))
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        """AllocateProducerIds."""
+        return await self._run(request, lambda: self._controller.on_allocate_producer_ids(request))
+
+    async def _run(self, request: Any, decide: Callable[[], Result[T]]) -> T:
+        try:
+            result = decide()
+            self._append(result)
+            if self._epoch is not None:
+                await self._quorum.wait_committed(self._appended)
+        except Exception as error:
+            refusal: T = refuse(request, self._as_kafka_error(error, type(request).__name__))
+            return refusal
+        return result.answer
+
+    def _as_kafka_error(self, error: Exception, operation: str) -> KafkaError:
+        if isinstance(error, NotLeaderError | RaftStoppedError):
+            return KafkaError(ErrorCode.NOT_CONTROLLER, str(error))
+        self._fail(operation)
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{operation} failed: {error}")
+
+    def _append(self, result: Result[Any]) -> None:
+        for batch in batches(result):
+            assert self._epoch is not None, "an inactive controller returns no records"
+            last_offset = self._quorum.propose(batch, self._epoch)
+            self._controller.replay(batch, last_offset + 1 - len(batch))
+            self._appended = last_offset
+
+    def _fail(self, operation: str) -> None:
+        """We did wrong, and what is in memory may not be what is in the log: let another, or a new start, lead."""
+        log.exception("%s failed; resigning from epoch %s", operation, self._epoch)
+        if self._epoch is not None:
+            self._quorum.resign(self._epoch)
+
+    # The clock
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self._controller.deadline_ms
+        if deadline_ms is not None:
+            delay_ms = max(0, deadline_ms - self._now_ms())
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1_000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            result = self._controller.on_deadline(self._now_ms())
+            if result is not None:
+                self._append(result)
+        except (NotLeaderError, RaftStoppedError):
+            return  # on_not_leader follows, or the node stops
+        except Exception:
+            self._fail("a periodic task")
+            return
+        self._arm()
+
+    def close(self) -> None:
+        """Stop the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,75 @@
+"""What the active controller does by the clock (facts 5.1): a table of tasks, and when each is due."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+class PeriodicTask(enum.Enum):
+    """The tasks; names are Kafka's."""
+
+    WRITE_NO_OP_RECORD = "writeNoOpRecord"
+    MAYBE_FENCE_STALE_BROKER = "maybeFenceStaleBroker"
+    ELECT_PREFERRED = "electPreferred"
+    ELECT_UNCLEAN = "electUnclean"
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicSettings:
+    """The keys that time the tasks, in ms."""
+
+    max_idle_interval_ms: int = 500
+    session_timeout_ms: int = 9_000
+    leader_imbalance_check_interval_ms: int = 300_000
+    auto_leader_rebalance: bool = True
+    unclean_leader_election_interval_ms: int = 300_000
+
+
+def intervals_ms(settings: PeriodicSettings) -> Mapping[PeriodicTask, int]:
+    """The tasks that run, and how far apart."""
+    intervals = {
+        # Eight looks a session, so that a broker is fenced within 112.5 % of its time-out.
+        PeriodicTask.MAYBE_FENCE_STALE_BROKER: max(1, settings.session_timeout_ms // 8),
+        PeriodicTask.ELECT_UNCLEAN: settings.unclean_leader_election_interval_ms,
+    }
+    if settings.max_idle_interval_ms > 0:
+        intervals[PeriodicTask.WRITE_NO_OP_RECORD] = settings.max_idle_interval_ms
+    if settings.auto_leader_rebalance:
+        intervals[PeriodicTask.ELECT_PREFERRED] = settings.leader_imbalance_check_interval_ms
+    return intervals
+
+
+class PeriodicSchedule:
+    """When each task is due. Empty until the controller is active."""
+
+    def __init__(self, settings: PeriodicSettings) -> None:
+        self._intervals_ms: Final = intervals_ms(settings)
+        self._due_ms: dict[PeriodicTask, int] = {}
+
+    def start(self, now_ms: int) -> None:
+        """The controller is active from now on."""
+        self._due_ms = {task: now_ms + interval_ms for task, interval_ms in self._intervals_ms.items()}
+
+    def stop(self) -> None:
+        """The controller is not active any more."""
+        self._due_ms = {}
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the next task is due; None while there is none."""
+        return min(self._due_ms.values(), default=None)
+
+    def pop_due(self, now_ms: int) -> PeriodicTask | None:
+        """One task that is due, put off by its interval; the longest due first."""
+        task = min(self._due_ms, key=self._due_ms.__getitem__, default=None)
+        if task is None or self._due_ms[task] > now_ms:
+            return None
+        self._due_ms[task] = now_ms + self._intervals_ms[task]
+        return task
+
+    def again(self, task: PeriodicTask, now_ms: int) -> None:
+        """There is more to do: run the task again at once, behind what waits already."""
+        self._due_ms[task] = now_ms

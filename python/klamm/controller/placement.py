@@ -1,0 +1,47 @@
+"""Where replicas go: checking what a client asks for, or asking the engine for a place (facts 5.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from klamm._engine import PlacementError, Placer
+from klamm.controller.speculation import Speculation
+from klamm.protocol.errors import ErrorCode, KafkaError
+
+Assignments = Sequence[Sequence[int]]
+"""The brokers of each partition; the first is the preferred leader."""
+
+
+def place(state: Speculation, partition_count: int, replication_factor: int, seed: int) -> Assignments:
+    """A place for every replica, spread over racks and brokers. Raises INVALID_REPLICATION_FACTOR."""
+    try:
+        return Placer(state.image, seed).place(partition_count, replication_factor)
+    except PlacementError as error:
+        text = f"Unable to replicate the partition {replication_factor} time(s): {error}"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text) from error
+
+
+def check_assignment(state: Speculation, partition: int, brokers: Sequence[int], factor: int | None) -> None:
+    """Raises INVALID_REPLICA_ASSIGNMENT for a manual assignment of one partition that cannot be.
+
+    `factor` is the number of replicas of the partitions before it; None for the first.
+    """
+    wrong = _what_is_wrong(state, partition, brokers, factor)
+    if wrong is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
+
+
+def _what_is_wrong(state: Speculation, partition: int, brokers: Sequence[int], factor: int | None) -> str | None:
+    if not brokers:
+        return f"Partition {partition} is assigned to no broker."
+    known = {broker_id: state.image.broker(broker_id) for broker_id in sorted(brokers)}
+    for broker_id, broker in known.items():
+        if broker is None:
+            return f"Partition {partition} is assigned to broker {broker_id}, which is not registered."
+        if brokers.count(broker_id) > 1:
+            return f"Partition {partition} is assigned to broker {broker_id} more than once."
+    if factor is not None and len(brokers) != factor:
+        return f"Partition {partition} is assigned to {len(brokers)} broker(s), those before it to {factor}."
+    if not any(broker.is_active for broker in known.values() if broker is not None):
+        return f"Every broker that partition {partition} is assigned to is fenced or in controlled shutdown."
+    return None

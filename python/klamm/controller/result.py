@@ -1,0 +1,35 @@
+"""What an operation of the controller comes to: an answer, and the records that make it true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from klamm.protocol.errors import ErrorCode, KafkaError
+
+T_co = TypeVar("T_co", covariant=True)
+
+MAX_RECORDS_PER_BATCH: Final = 10_000
+"""An atomic result has at most so many records; another is split into batches of so many."""
+
+
+MAX_BATCH_SIZE: Final = 8 * 1024 * 1024 - 128 * 1024
+"""The records of a batch have at most so many bytes: what a follower fetches at once, less what surrounds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[T_co]):
+    """The answer may be given once the records, and all before them, are committed."""
+
+    answer: T_co
+    records: Sequence[bytes] = field(default_factory=tuple)
+    is_atomic: bool = True
+
+
+def check_record_count(records: Sequence[bytes]) -> None:
+    """Raises POLICY_VIOLATION for a user's operation that is too large to be atomic."""
+    size = sum(map(len, records))
+    if len(records) > MAX_RECORDS_PER_BATCH or size > MAX_BATCH_SIZE:
+        text = f"Unable to perform excessively large batch operation: {len(records)} records of {size} bytes"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)

@@ -1,0 +1,39 @@
+"""The configuration keys that the group coordinator reads, with Apache Kafka's defaults (facts 12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Each field is the key of its name with dots for underscores, except where its comment says otherwise."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_commit_timeout_ms: int = 5_000
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 104_857_600
+    batch_bytes_max: int = 1_048_588
+    """The offsets topic's `max.message.bytes`: operations share a batch up to here; a larger one is refused."""
+    new_member_join_timeout_ms: int = 300_000
+    """No key in Kafka either: how long a new member may wait in its first join before it is forgotten."""
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """`offsets.retention.minutes` in ms."""
+        return self.offsets_retention_minutes * 60_000
+
+    def offsets_topic_configs(self) -> dict[str, str]:
+        """The topic configs with which `__consumer_offsets` is created (facts 11.1)."""
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(self.offsets_topic_segment_bytes),
+        }

@@ -1,0 +1,155 @@
+"""What the parts of a shard share: its groups, offsets, timers, configuration and the way to the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from klamm.coordinator.classic_group import ClassicGroup, Member, empty_group_record
+from klamm.coordinator.config import GroupConfig
+from klamm.coordinator.effects import Ticket
+from klamm.coordinator.foreign_groups import ForeignGroup, ForeignGroups
+from klamm.coordinator.offsets import OffsetStore
+from klamm.coordinator.pipeline import Done, Pipeline, Write
+from klamm.coordinator.records import GroupMetadata, LogRecord, group_key, group_value
+from klamm.coordinator.timers import Timers
+from klamm.protocol.errors import ErrorCode
+
+log: Final = logging.getLogger("klamm.coordinator")
+
+TimerKey = tuple[str, ...]
+"""("session", group id, member id), ("join", group id), ("sync", group id) or ("expiry",)."""
+EXPIRY_TIMER: Final[TimerKey] = ("expiry",)
+
+
+def session_timer(group_id: str, member_id: str) -> TimerKey:
+    """A member, or a pending id, that has to let hear of itself."""
+    return ("session", group_id, member_id)
+
+
+def join_timer(group_id: str) -> TimerKey:
+    """The end of the join phase."""
+    return ("join", group_id)
+
+
+def sync_timer(group_id: str) -> TimerKey:
+    """The end of the wait for everybody's SyncGroup."""
+    return ("sync", group_id)
+
+
+class ShardContext:
+    """The state of one partition of `__consumer_offsets`, and the few ways to change what is kept of it."""
+
+    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str]) -> None:
+        self.config: Final = config
+        self.draw_uuid: Final = draw_uuid
+        self.pipeline: Final = Pipeline(config.offsets_commit_timeout_ms, config.batch_bytes_max)
+        self.timers: Final[Timers[TimerKey]] = Timers()
+        self.groups: Final[dict[str, ClassicGroup]] = {}
+        self.offsets: Final = OffsetStore()
+        self.foreign: Final = ForeignGroups()
+        self.next_record_offset = 0
+        """Grows with every record of an offset as the log's offsets do; after loading it may lag behind them."""
+
+    def reply(self, ticket: Ticket, response: object) -> None:
+        """Answer now."""
+        self.pipeline.reply(ticket, response)
+
+    def renew_session(self, now_ms: int, group: ClassicGroup, member: Member) -> None:
+        """Start the member's session anew."""
+        self.timers.schedule(session_timer(group.group_id, member.member_id), now_ms + member.session_timeout_ms)
+
+    def create_group(self, now_ms: int, group_id: str) -> ClassicGroup:
+        """A new empty group, in memory; the caller sees to its record."""
+        group = ClassicGroup(group_id, state_timestamp_ms=now_ms)
+        self.groups[group_id] = group
+        return group
+
+    def note_group(self, write: Write, group_id: str, before: ClassicGroup | None) -> None:
+        """Let `write` take the group back to what it was, when it fails."""
+        write.groups.setdefault(group_id, before)
+
+    def keep_group(self, now_ms: int, group: ClassicGroup, assignments: dict[str, bytes], done: Done) -> None:
+        """Write what is kept of a group, which memory shows already."""
+        self._append_group(now_ms, group, group.to_record(assignments), done)
+
+    def keep_new_group(self, now_ms: int, group: ClassicGroup, done: Done) -> None:
+        """Write that a new group is there, instead of an empty foreign one of its id; a failure removes it again."""
+        foreign = self.foreign.remove(group.group_id)
+        tombstones = [] if foreign is None else foreign.tombstones()
+        write = self._append_group(now_ms, group, empty_group_record(group), done, tombstones)
+        if write is None:
+            self.groups.pop(group.group_id)
+            self.cancel_timers(group)
+        else:
+            self.note_group(write, group.group_id, None)
+        if foreign is not None:
+            log.info("group %s: an empty %s group becomes a classic one", group.group_id, foreign.kind)
+            self.note_foreign(write, foreign)
+
+    def note_foreign(self, write: Write | None, before: ForeignGroup) -> None:
+        """Let `write`, or at once if there is none, bring back a foreign group that was removed."""
+        if write is None:
+            self.foreign.restore(before)
+        else:
+            write.undo.append(lambda: self.foreign.restore(before))
+
+    def _append_group(
+        self, now_ms: int, group: ClassicGroup, kept: GroupMetadata, done: Done, before: Sequence[LogRecord] = ()
+    ) -> Write | None:
+        records = [*before, (group_key(group.group_id), group_value(kept))]
+        write = self.pipeline.open_write(records)
+        if write is None:
+            done(now_ms, ErrorCode.MESSAGE_TOO_LARGE)
+        else:
+            self.pipeline.call_when_committed(now_ms, done)
+        return write
+
+    def remove_group(self, group_id: str, write: Write | None) -> None:
+        """Forget a classic group, as its tombstone says."""
+        group = self.groups.pop(group_id, None)
+        if group is None:
+            return
+        self.cancel_timers(group)
+        if write is not None:
+            self.note_group(write, group_id, group)
+
+    def cancel_timers(self, group: ClassicGroup) -> None:
+        """Stop all that the group waits for."""
+        for member_id in (*group.members, *group.pending_joins):
+            self.timers.cancel(session_timer(group.group_id, member_id))
+        self.timers.cancel(join_timer(group.group_id))
+        self.timers.cancel(sync_timer(group.group_id))
+
+    def visible_group(self, group_id: str) -> ClassicGroup | None:
+        """The group as plain reads see it: until a deletion is committed it is there, with its newest members.
+
+        One that is being made is there at once, though its record is not committed: its members may know already.
+        """
+        for write in self.pipeline.writes():
+            before: ClassicGroup | None = write.groups.get(group_id)
+            if before is not None:
+                return before
+        return self.groups.get(group_id)
+
+    def visible_groups(self) -> dict[str, ClassicGroup]:
+        """All groups that plain reads see; not to be changed."""
+        if self.pipeline.is_idle:
+            return self.groups
+        groups = dict(self.groups)
+        for write in reversed(self.pipeline.writes()):
+            groups |= {group_id: before for group_id, before in write.groups.items() if before is not None}
+        return groups
+
+    def revert(self, write: Write) -> None:
+        """Take back what `write` changed."""
+        for undo in reversed(write.undo):
+            undo()
+        self.offsets.revert(write)
+        for group_id, before in write.groups.items():
+            group = self.groups.pop(group_id, None)
+            if group is not None and group is not before:
+                self.cancel_timers(group)
+            if before is not None:
+                self.groups[group_id] = before

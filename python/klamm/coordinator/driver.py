@@ -1,0 +1,378 @@
+"""The group coordinator in an asyncio loop: it carries shards' effects to the log and to those who asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+
+from klamm.coordinator.commits import commit_error, fetch_error
+from klamm.coordinator.config import GroupConfig
+from klamm.coordinator.context import log
+from klamm.coordinator.effects import Append, Effect, Reply
+from klamm.coordinator.records import SHORT, LogRecord, decode
+from klamm.coordinator.service import GroupRegistry, LoadState, Residence
+from klamm.coordinator.shard import NO_PRODUCER_ID, Shard
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.group_messages import (
+    Caller,
+    CommittedTopic,
+    DeletedGroup,
+    DescribedGroup,
+    FetchedGroup,
+    FetchGroup,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+T = TypeVar("T")
+
+LOAD_STEP_RECORDS: Final = 200
+"""Records replayed before others get a turn: about 2 ms."""
+COMMIT_MARKER: Final = 1
+
+
+class LoadedRecord(NamedTuple):
+    """A record of the log, or a control record, whose key says which; `producer_id` is -1 outside transactions."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    producer_id: int = NO_PRODUCER_ID
+    is_control: bool = False
+
+
+class GroupLog(Protocol):
+    """The log of `__consumer_offsets`."""
+
+    def append(self, partition: int, records: Sequence[LogRecord], now_ms: int) -> asyncio.Future[None]:
+        """Append one batch; done once the high watermark is behind it.
+
+        Raises KafkaError, or lets the future raise it: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR and so on.
+        """
+        ...
+
+    def load(self, partition: int) -> Iterator[LoadedRecord]:
+        """All records from log start to log end, committed or not. Raises KafkaError."""
+        ...
+
+
+def anchored_clock() -> Callable[[], int]:
+    """Milliseconds since 1970, of which a set clock moves none: the time at the start, and what has passed since."""
+    anchor_ns = time.time_ns() - time.monotonic_ns()
+    return lambda: (anchor_ns + time.monotonic_ns()) // 1_000_000
+
+
+class GroupCoordinator:
+    """Answers the group APIs for the partitions of `__consumer_offsets` that are led here.
+
+    All methods are called in the loop's thread. The answers of those that give one per request never raise KafkaError:
+    refusals are in the answer, as Kafka puts them there.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        groups_log: GroupLog,
+        partition_count: int,
+        *,
+        now_ms: Callable[[], int] | None = None,
+        draw_uuid: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._registry = GroupRegistry(config, partition_count, draw_uuid)
+        self._log = groups_log
+        self._now_ms = now_ms or anchored_clock()
+        self._timers: dict[int, tuple[int, asyncio.TimerHandle]] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+
+    @property
+    def registry(self) -> GroupRegistry:
+        """The partitions that are led here."""
+        return self._registry
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that a group belongs to."""
+        return self._registry.partition_for(group_id)
+
+    # Leadership.
+
+    def use_partition_count(self, partition_count: int) -> None:
+        """The offsets topic has so many partitions. As in Kafka the count stands from the first election on:
+
+        a partition that is added later gets no groups before a restart, since the others' would change places.
+        """
+        if not self._registry.residences():
+            self._registry.partition_count = partition_count
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """The partition is led here from now on: load it."""
+        current = self._registry.get(partition)
+        if current is not None:
+            if current.leader_epoch >= leader_epoch:
+                return
+            self._depart(partition)
+        residence = self._registry.arrive(partition, leader_epoch)
+        task = asyncio.get_running_loop().create_task(self._load(residence))
+        self._loads[partition] = task
+        task.add_done_callback(lambda done: self._forget_load(partition, done))
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """The partition is no longer led here, since `leader_epoch` if that is known."""
+        current = self._registry.get(partition)
+        if current is not None and (leader_epoch is None or leader_epoch > current.leader_epoch):
+            self._depart(partition)
+
+    def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> None:
+        """Topics (name and id) are gone: their offsets go too."""
+        deleted = list(topics)
+        for residence in self._registry.residences():
+            if residence.state is LoadState.ACTIVE:
+                self._run(residence, residence.shard.on_topics_deleted(deleted))
+
+    async def loaded(self) -> None:
+        """Wait for the loads that are under way."""
+        while self._loads:
+            await asyncio.wait(self._loads.values())
+
+    def close(self) -> None:
+        """Leave all partitions; what waits is answered NOT_COORDINATOR."""
+        for residence in self._registry.residences():
+            self._depart(residence.partition)
+
+    def _forget_load(self, partition: int, task: asyncio.Task[None]) -> None:
+        if self._loads.get(partition) is task:
+            del self._loads[partition]
+
+    def _depart(self, partition: int) -> None:
+        residence = self._registry.depart(partition)
+        load = self._loads.get(partition)
+        if load is not None:
+            load.cancel()
+        timer = self._timers.pop(partition, None)
+        if timer is not None:
+            timer[1].cancel()
+        if residence is not None:
+            for effect in residence.shard.on_unloaded(self._now_ms()):
+                if isinstance(effect, Reply):
+                    _answer(effect)
+
+    async def _load(self, residence: Residence) -> None:
+        partition, started_ms, count = residence.partition, self._now_ms(), 0
+        try:
+            for record in self._log.load(partition):
+                _replay(residence.shard, record)
+                count += 1
+                if count % LOAD_STEP_RECORDS == 0:
+                    await asyncio.sleep(0)
+        except Exception as error:
+            # Kafka's way: what cannot be read must not be served, lest a later write builds on half of it.
+            log.error("partition %d of the group log cannot be loaded: %s", partition, error)
+            residence.state = LoadState.FAILED
+            return
+        residence.state = LoadState.ACTIVE
+        log.debug("partition %d: %d records loaded in %d ms", partition, count, self._now_ms() - started_ms)
+        self._run(residence, residence.shard.on_loaded(self._now_ms()))
+
+    # Effects.
+
+    def _run(self, residence: Residence, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Append):
+                self._append(residence, effect)
+            else:
+                _answer(effect)
+        self._set_timer(residence)
+
+    def _append(self, residence: Residence, effect: Append) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            done = self._log.append(residence.partition, effect.records, self._now_ms())
+        except KafkaError as error:
+            loop.call_soon(self._append_done, residence, error.code)
+            return
+        done.add_done_callback(lambda future: self._append_done(residence, _error_of(future)))
+
+    def _append_done(self, residence: Residence, error: ErrorCode) -> None:
+        if self._registry.get(residence.partition) is residence:
+            self._run(residence, residence.shard.on_append_done(self._now_ms(), error))
+
+    def _set_timer(self, residence: Residence) -> None:
+        deadline_ms = residence.shard.deadline_ms
+        current = self._timers.get(residence.partition)
+        if deadline_ms is None or (current is not None and current[0] <= deadline_ms):
+            return  # one that fires too early only looks and sets itself anew
+        if current is not None:
+            current[1].cancel()
+        delay_s = max(deadline_ms - self._now_ms(), 0) / 1000
+        handle = asyncio.get_running_loop().call_later(delay_s, self._on_timer, residence)
+        self._timers[residence.partition] = (deadline_ms, handle)
+
+    def _on_timer(self, residence: Residence) -> None:
+        if self._registry.get(residence.partition) is residence:
+            del self._timers[residence.partition]
+            self._run(residence, residence.shard.on_timer(self._now_ms()))
+
+    # Requests.
+
+    async def join_group(self, caller: Caller, request: JoinGroupRequest) -> JoinGroupResponse:
+        """JoinGroup (11)."""
+        config = self._registry.config
+        if not request.group_id:
+            return JoinGroupResponse(ErrorCode.INVALID_GROUP_ID, request.member_id)
+        if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+            return JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        try:
+            residence = self._residence_of(request.group_id)
+        except KafkaError as error:
+            return JoinGroupResponse(error.code)
+        ticket: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_join(self._now_ms(), ticket, caller, request))
+        return await ticket
+
+    async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
+        """SyncGroup (14)."""
+        if not request.group_id:
+            return SyncGroupResponse(ErrorCode.INVALID_GROUP_ID)
+        try:
+            residence = self._residence_of(request.group_id)
+        except KafkaError as error:
+            return SyncGroupResponse(error.code)
+        ticket: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_sync(self._now_ms(), ticket, request))
+        return await ticket
+
+    async def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """Heartbeat (12); while the group loads it is well."""
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        try:
+            residence = self._residence_of(request.group_id)
+        except KafkaError as error:
+            is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NONE if is_loading else error.code
+        ticket: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_heartbeat(self._now_ms(), ticket, request))
+        return await ticket
+
+    async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        """LeaveGroup (13)."""
+        if not request.group_id:
+            return LeaveGroupResponse(ErrorCode.INVALID_GROUP_ID)
+        try:
+            residence = self._residence_of(request.group_id)
+        except KafkaError as error:
+            return LeaveGroupResponse(error.code)
+        ticket: asyncio.Future[LeaveGroupResponse] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_leave(self._now_ms(), ticket, request))
+        return await ticket
+
+    async def offset_commit(self, api_version: int, request: OffsetCommitRequest) -> tuple[CommittedTopic, ...]:
+        """OffsetCommit (8)."""
+        try:
+            residence = self._residence_of(request.group_id)
+        except KafkaError as error:
+            return commit_error(request, error.code)
+        ticket: asyncio.Future[tuple[CommittedTopic, ...]] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_offset_commit(self._now_ms(), ticket, api_version, request))
+        return await ticket
+
+    async def offset_fetch(self, request: FetchGroup, *, require_stable: bool) -> FetchedGroup:
+        """OffsetFetch (9), one group of it."""
+        try:
+            residence = self._residence_of(request.group_id)
+        except KafkaError as error:
+            return fetch_error(request, error.code)
+        ticket: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
+        effects = residence.shard.on_offset_fetch(self._now_ms(), ticket, request, require_stable=require_stable)
+        self._run(residence, effects)
+        return await ticket
+
+    async def offset_delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """OffsetDelete (47)."""
+        if not request.group_id:
+            return OffsetDeleteResponse(ErrorCode.INVALID_GROUP_ID)
+        try:
+            residence = self._residence_of(request.group_id)
+        except KafkaError as error:
+            return OffsetDeleteResponse(error.code)
+        ticket: asyncio.Future[OffsetDeleteResponse] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_offset_delete(self._now_ms(), ticket, request))
+        return await ticket
+
+    def describe_groups(self, api_version: int, group_ids: Iterable[str]) -> list[DescribedGroup]:
+        """DescribeGroups (15)."""
+        described = []
+        for group_id in group_ids:
+            try:
+                described.append(self._residence_of(group_id).shard.describe(api_version, group_id))
+            except KafkaError as error:
+                described.append(DescribedGroup(group_id, error.code))
+        return described
+
+    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        """ListGroups (16)."""
+        try:
+            residences = self._registry.all_active()
+        except KafkaError as error:
+            return ListGroupsResponse(error.code)
+        groups = [group for residence in residences for group in residence.shard.list_groups(request)]
+        return ListGroupsResponse(ErrorCode.NONE, tuple(groups))
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> list[DeletedGroup]:
+        """DeleteGroups (42)."""
+        by_partition: dict[int, list[str]] = {}
+        for group_id in dict.fromkeys(group_ids):
+            by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
+        work = (self._delete_groups(partition, tuple(ids)) for partition, ids in by_partition.items())
+        return [deleted for results in await asyncio.gather(*work) for deleted in results]
+
+    async def _delete_groups(self, partition: int, group_ids: tuple[str, ...]) -> tuple[DeletedGroup, ...]:
+        try:
+            residence = self._registry.active(partition)
+        except KafkaError as error:
+            return tuple(DeletedGroup(group_id, error.code) for group_id in group_ids)
+        ticket: asyncio.Future[tuple[DeletedGroup, ...]] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_delete_groups(self._now_ms(), ticket, group_ids))
+        return await ticket
+
+    def _residence_of(self, group_id: str) -> Residence:
+        return self._registry.active(self._registry.partition_for(group_id))
+
+
+def _answer(effect: Reply) -> None:
+    ticket = cast("asyncio.Future[Any]", effect.ticket)
+    if not ticket.done():  # else its connection is gone
+        ticket.set_result(effect.response)
+
+
+def _error_of(future: asyncio.Future[None]) -> ErrorCode:
+    if future.cancelled():
+        return ErrorCode.NOT_COORDINATOR
+    error = future.exception()
+    if error is None:
+        return ErrorCode.NONE
+    if isinstance(error, KafkaError):
+        return error.code
+    log.error("an append to the group log failed", exc_info=error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _replay(shard: Shard, record: LoadedRecord) -> None:
+    if record.is_control:
+        if len(record.key) >= 4:
+            (marker,) = SHORT.unpack_from(record.key, 2)
+            shard.replay_transaction_end(record.producer_id, marker == COMMIT_MARKER)
+    else:
+        shard.replay(record.offset, record.producer_id, decode(record.key, record.value))

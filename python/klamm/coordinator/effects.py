@@ -1,0 +1,28 @@
+"""What a shard asks its driver to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from klamm.coordinator.records import LogRecord
+
+Ticket = Any
+"""The driver's own token for a request that is to be answered; a shard only hands it back."""
+
+
+class Reply(NamedTuple):
+    """Answer a request now. Every ticket is answered exactly once."""
+
+    ticket: Ticket
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append `records` as one batch and report with `on_append_done`; there is never a second one under way."""
+
+    records: list[LogRecord]
+
+
+Effect = Reply | Append

@@ -1,0 +1,242 @@
+"""One partition of `__consumer_offsets` as a state machine: the groups whose ids hash to it (facts 11.1, 11.2).
+
+A shard is fed the partition's log (`replay`), told when that is all (`on_loaded`), and then takes one event after the
+other, each with the time. What comes back are effects: answers to give, and batches to append, of which only one is
+ever under way. The driver reports each append's end with `on_append_done`, and calls `on_timer` at `deadline_ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from klamm.coordinator.classic_group import ClassicGroup
+from klamm.coordinator.commits import Commits
+from klamm.coordinator.config import GroupConfig
+from klamm.coordinator.context import EXPIRY_TIMER, ShardContext, TimerKey, log
+from klamm.coordinator.effects import Effect, Ticket
+from klamm.coordinator.foreign_groups import ForeignGroup
+from klamm.coordinator.group_admin import GroupAdmin
+from klamm.coordinator.joins import Joins
+from klamm.coordinator.membership import Membership
+from klamm.coordinator.offsets import TopicOffsets
+from klamm.coordinator.rebalance import Rebalances
+from klamm.coordinator.records import (
+    ForeignRecord,
+    GroupRecord,
+    OffsetCommit,
+    Record,
+    UnknownRecord,
+)
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.group_messages import (
+    Caller,
+    DescribedGroup,
+    FetchGroup,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListedGroup,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    SyncGroupRequest,
+)
+
+NO_PRODUCER_ID: Final = -1
+
+
+class Shard:
+    """The group coordinator of one partition.
+
+    `draw_uuid` gives the random part of a member id.
+    """
+
+    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str]) -> None:
+        self._context = ShardContext(config, draw_uuid)
+        self._rebalances = Rebalances(self._context)
+        self._joins = Joins(self._context, self._rebalances)
+        self._membership = Membership(self._context, self._rebalances)
+        self._commits = Commits(self._context)
+        self._admin = GroupAdmin(self._context, self._commits)
+        self._skipped: dict[int, int] = {}
+
+    # Loading.
+
+    def replay(self, offset: int, producer_id: int, record: Record) -> None:
+        """Take in a record of the log; `producer_id` is -1 unless it belongs to a transaction."""
+        context = self._context
+        match record:
+            case OffsetCommit(group_id, topic, partition, value):
+                commit = None if value is None else value._replace(record_offset=offset)
+                if commit is not None and producer_id != NO_PRODUCER_ID:
+                    self._commits.make_simple_group(group_id, None)
+                    context.offsets.put_pending(producer_id, group_id, topic, partition, commit)
+                else:
+                    self._commits.replay((group_id, topic, partition, commit), None)
+            case GroupRecord(group_id, kept):
+                context.remove_group(group_id, None)
+                if kept is not None:
+                    context.groups[group_id] = ClassicGroup.from_record(group_id, kept)
+            case ForeignRecord():
+                self._replay_foreign(record)
+            case UnknownRecord(type_):
+                self._skipped[type_] = self._skipped.get(type_, 0) + 1
+        context.next_record_offset = offset + 1
+
+    def _replay_foreign(self, record: ForeignRecord) -> None:
+        simple = self._context.groups.get(record.group_id)
+        if simple is not None and simple.protocol_type is None and not record.is_tombstone:
+            # Compaction has left an offset before the record of its group.
+            del self._context.groups[record.group_id]
+        self._context.foreign.replay(record)
+
+    def replay_transaction_end(self, producer_id: int, is_commit: bool) -> None:
+        """Take in a COMMIT or ABORT marker of the log."""
+        self._context.offsets.end_transaction(producer_id, is_commit)
+
+    def on_loaded(self, now_ms: int) -> list[Effect]:
+        """That was all: sessions start afresh, and groups above a lowered `group.max.size` rebalance."""
+        context = self._context
+        for type_, count in sorted(self._skipped.items()):
+            log.warning("skipped %d records of the unknown type %d, perhaps left by a newer version", count, type_)
+        if len(context.foreign):
+            names = ", ".join(f"{group.group_id} ({group.kind})" for group in context.foreign)
+            log.warning("groups that are not classic are kept, but their members cannot be served: %s", names)
+        for group in list(context.groups.values()):
+            for member in group.members.values():
+                context.renew_session(now_ms, group, member)
+            if len(group.members) > context.config.group_max_size:
+                self._rebalances.prepare(now_ms, group, f"more than {context.config.group_max_size} members")
+        self._admin.schedule_expiry(now_ms)
+        return context.pipeline.take_effects()
+
+    def on_unloaded(self, now_ms: int) -> list[Effect]:
+        """The partition is no longer led here: all that waits is told to look for another coordinator."""
+        context = self._context
+        gone = ErrorCode.NOT_COORDINATOR
+        for group in context.groups.values():
+            self._rebalances.abandon(now_ms, group, gone)
+        context.pipeline.fail(now_ms, context.pipeline.take_failed(), gone)
+        return context.pipeline.take_effects()
+
+    # Appends and time.
+
+    def on_append_done(self, now_ms: int, error: ErrorCode = ErrorCode.NONE) -> list[Effect]:
+        """The append under way is committed, or has failed; then memory goes back to what is committed."""
+        context = self._context
+        if error is ErrorCode.NONE:
+            context.pipeline.on_committed(now_ms)
+        else:
+            writes = context.pipeline.take_failed()
+            log.warning("an append failed: %s; %d writes are taken back", error.name, len(writes))
+            for write in writes:
+                context.revert(write)
+            context.pipeline.fail(now_ms, writes, error)
+        return context.pipeline.take_effects()
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When to call `on_timer`, if nothing else happens."""
+        timer, waiting = self._context.timers.deadline_ms, self._context.pipeline.deadline_ms
+        if timer is None or waiting is None:
+            return waiting if timer is None else timer
+        return min(timer, waiting)
+
+    def on_timer(self, now_ms: int) -> list[Effect]:
+        """Let happen what is due."""
+        self._context.pipeline.on_timer(now_ms)
+        for key in self._context.timers.pop_due(now_ms):
+            self._fire(now_ms, key)
+        return self._context.pipeline.take_effects()
+
+    def _fire(self, now_ms: int, key: TimerKey) -> None:
+        match key:
+            case ("session", group_id, member_id):
+                self._rebalances.on_session_timer(now_ms, group_id, member_id)
+            case ("join", group_id):
+                self._rebalances.on_join_timer(now_ms, group_id)
+            case ("sync", group_id):
+                self._rebalances.on_sync_timer(now_ms, group_id)
+            case _:
+                assert key == EXPIRY_TIMER, key
+                self._admin.on_expiry_timer(now_ms)
+
+    # Requests. The answer's type stands behind each.
+
+    def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> list[Effect]:
+        """JoinGroupResponse, perhaps after a rebalance."""
+        self._joins.on_join(now_ms, ticket, caller, request)
+        return self._context.pipeline.take_effects()
+
+    def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> list[Effect]:
+        """SyncGroupResponse, perhaps after the leader's."""
+        self._membership.on_sync(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_heartbeat(self, now_ms: int, ticket: Ticket, request: HeartbeatRequest) -> list[Effect]:
+        """ErrorCode."""
+        self._membership.on_heartbeat(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_leave(self, now_ms: int, ticket: Ticket, request: LeaveGroupRequest) -> list[Effect]:
+        """LeaveGroupResponse."""
+        self._membership.on_leave(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_offset_commit(
+        self, now_ms: int, ticket: Ticket, api_version: int, request: OffsetCommitRequest
+    ) -> list[Effect]:
+        """A tuple of CommittedTopic."""
+        self._commits.on_commit(now_ms, ticket, api_version, request)
+        return self._context.pipeline.take_effects()
+
+    def on_offset_fetch(
+        self, now_ms: int, ticket: Ticket, request: FetchGroup, *, require_stable: bool
+    ) -> list[Effect]:
+        """FetchedGroup."""
+        self._commits.on_fetch(now_ms, ticket, request, require_stable)
+        return self._context.pipeline.take_effects()
+
+    def on_offset_delete(self, now_ms: int, ticket: Ticket, request: OffsetDeleteRequest) -> list[Effect]:
+        """OffsetDeleteResponse."""
+        self._commits.on_delete(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_delete_groups(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> list[Effect]:
+        """A tuple of DeletedGroup."""
+        self._admin.on_delete_groups(now_ms, ticket, group_ids)
+        return self._context.pipeline.take_effects()
+
+    def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> list[Effect]:
+        """Deleted topics, name and id; nobody is answered."""
+        removed = self._admin.on_topics_deleted(topics)
+        if removed:
+            log.info("removed %d offsets of deleted topics", removed)
+        return self._context.pipeline.take_effects()
+
+    # Reads, answered at once from what is committed.
+
+    def describe(self, api_version: int, group_id: str) -> DescribedGroup:
+        """A group, or that there is none."""
+        return self._admin.describe(api_version, group_id)
+
+    def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
+        """The groups that pass the request's filters."""
+        return self._admin.list_groups(request)
+
+    # What tests and the node look at.
+
+    @property
+    def groups(self) -> dict[str, ClassicGroup]:
+        """The classic groups by id, as they are now; not to be changed."""
+        return self._context.groups
+
+    def offsets_of(self, group_id: str) -> TopicOffsets:
+        """A group's offsets by topic and partition, as they are now; not to be changed."""
+        return self._context.offsets.of_group(group_id)
+
+    @property
+    def foreign_groups(self) -> list[ForeignGroup]:
+        """The groups of other kinds that the log holds."""
+        return list(self._context.foreign)

@@ -1,0 +1,42 @@
+"""The topics inside a consumer's subscription: all that the coordinator reads of the otherwise opaque protocols."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+_SHORT: Final = struct.Struct(">h")
+_INT: Final = struct.Struct(">i")
+
+
+class SubscriptionError(Exception):
+    """Bytes that are not a consumer's subscription."""
+
+
+def subscribed_topics(subscription: bytes) -> frozenset[str]:
+    """The topics of a ConsumerProtocolSubscription: int16 version, then what version 0 has, which begins them all.
+
+    Raises SubscriptionError.
+    """
+    try:
+        (version,) = _SHORT.unpack_from(subscription, 0)
+        (count,) = _INT.unpack_from(subscription, 2)
+        if version < 0 or not 0 <= count <= len(subscription):
+            raise SubscriptionError(f"version {version} with {count} topics in {len(subscription)} bytes")
+        return _topics(subscription, count)
+    except struct.error as error:
+        raise SubscriptionError(f"{len(subscription)} bytes end too early") from error
+
+
+def _topics(subscription: bytes, count: int) -> frozenset[str]:
+    topics, at = set(), 6
+    for _ in range(count):
+        (size,) = _SHORT.unpack_from(subscription, at)
+        end = at + 2 + size
+        if size < 0 or end > len(subscription):
+            raise SubscriptionError(f"a topic of {size} bytes at {at} of {len(subscription)}")
+        topics.add(subscription[at + 2 : end].decode(errors="replace"))
+        at = end
+    return frozenset(topics)

@@ -1,0 +1,1 @@
+"""Configuration, storage format, and the assembling of a node from its parts."""

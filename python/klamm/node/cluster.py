@@ -1,0 +1,237 @@
+"""A cluster inside this process: for tests, notebooks and tools. It is a guest: it installs no signal handler, prints
+nothing, and leaves no thread and no file behind when it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from klamm._engine import Image
+from klamm.coordinator.driver import GroupCoordinator
+from klamm.node.config import NodeConfig
+from klamm.node.directories import is_blank
+from klamm.node.node import Node
+from klamm.node.rules import checked
+from klamm.node.sources import embedded_default
+from klamm.node.storage import format_blank
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.group_messages import FetchGroup
+from klamm.protocol.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+
+T = TypeVar("T")
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+READ_BYTES = 4 << 20
+
+
+class ClusterClosedError(RuntimeError):
+    """The cluster is not running, or was made in another process."""
+
+
+class StoredRecord(NamedTuple):
+    """One record of a topic; `partition` and `offset` say where it is."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Cluster:
+    """One node in this process, on free ports of this machine, in a folder of its own.
+
+    `with Cluster() as cluster:` or `async with Cluster() as cluster:`; `Cluster()` alone starts too, and `close()` ends
+    it. Without `data` the folder is temporary: removed on close, and what is acknowledged is not flushed to the disk
+    unless `flush=True`. `config` are server.properties keys of the node.
+    """
+
+    def __init__(
+        self, data: str | Path | None = None, *, flush: bool | None = None, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Start; returns when the node serves. Raises NodeConfigError, StorageError, OSError."""
+        self._is_temporary = data is None
+        self.data = Path(tempfile.mkdtemp(prefix="klamm-")) if data is None else Path(data)
+        durable = (not self._is_temporary) if flush is None else flush
+        given = embedded_default(self.data, 0, HOST) | {"klamm.flush.before.ack": "all" if durable else "none"}
+        self._process_id = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        try:
+            self._start(checked(given | dict(config or {})))
+        except BaseException:
+            self._remove_folder()
+            raise
+
+    def _start(self, config: NodeConfig) -> None:
+        if is_blank(config.all_dirs):
+            format_blank(config)
+        started: threading.Event = threading.Event()
+        outcome: list[BaseException] = []
+        self._thread = threading.Thread(
+            target=self._run, args=(config, started, outcome), name="klamm-cluster", daemon=True
+        )
+        self._thread.start()
+        if not started.wait(START_TIMEOUT_S):
+            raise TimeoutError(f"the node in {self.data} did not start within {START_TIMEOUT_S:.0f} s")
+        if outcome:
+            self._thread.join()
+            raise outcome[0]
+
+    def _run(self, config: NodeConfig, started: threading.Event, outcome: list[BaseException]) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self._begin(config))
+            self._loop = loop
+            started.set()
+            loop.run_forever()
+        except BaseException as error:
+            outcome.append(error)
+        finally:
+            self._loop = None
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+            started.set()
+
+    async def _begin(self, config: NodeConfig) -> None:
+        self._node = Node(config)
+        await self._node.start()
+
+    # What it is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given: host:port."""
+        host, port = next(
+            address
+            for name, address in self._node.listeners.items()
+            if name not in self._node.config.controller_listener_names
+        )
+        return f"{host}:{port}"
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster, 22 characters."""
+        return self._node.cluster_id
+
+    # What tests ask
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        config: Mapping[str, str] | None = None,
+        assignments: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """Create a topic; it is there when this returns. Raises KafkaError."""
+        placed = tuple(CreatableReplicaAssignment(index, tuple(ids)) for index, ids in enumerate(assignments))
+        settings = tuple(CreatableTopicConfig(key, value) for key, value in (config or {}).items())
+        topic = CreatableTopic(name, -1 if placed else partitions, -1 if placed else 1, placed, settings)
+        request = CreateTopicsRequest((topic,), int(START_TIMEOUT_S * 1000))
+        [result] = self._call(self._node.metadata.controller.create_topics(request)).topics
+        if result.error_code is not ErrorCode.NONE:
+            raise KafkaError(result.error_code, result.error_message)
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        return self._image().topic_names()
+
+    def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
+        """The committed records of a topic, partition by partition, in offset order. Raises KafkaError."""
+        image = self._image()
+        topic_id = image.topic_id(topic)
+        if topic_id is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{topic}'")
+        indexes = range(image.topic_partition_count(topic_id)) if partition is None else [partition]
+        return [record for index in indexes for record in self._records_of(topic_id, index)]
+
+    def _records_of(self, topic_id: bytes, partition: int) -> Iterator[StoredRecord]:
+        engine = self._node.engine
+        end, offset = engine.high_watermark(topic_id, partition), 0
+        while offset < end:
+            following, rows = engine.read_records(topic_id, partition, offset, READ_BYTES)
+            if following == offset:
+                return
+            for at, key, value, _, is_control in rows:
+                if at < end and not is_control:
+                    yield StoredRecord(partition, at, key, value)
+            offset = following
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """The committed offsets of a group by (topic, partition)."""
+        groups: GroupCoordinator = self._node.groups
+        fetched = self._call(groups.offset_fetch(FetchGroup(group, None), require_stable=False))
+        return {
+            (topic.name, partition.partition_index): partition.committed_offset
+            for topic in fetched.topics
+            for partition in topic.partitions
+        }
+
+    def _image(self) -> Image:
+        self._running_loop()
+        return self._node.image
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if os.getpid() != self._process_id:
+            text = "this cluster was made in another process: a fork takes none of its threads along. Make one here"
+            raise ClusterClosedError(text)
+        if self._loop is None:
+            raise ClusterClosedError(f"the cluster in {self.data} is closed")
+        return self._loop
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            loop = self._running_loop()
+        except ClusterClosedError:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, loop).result(START_TIMEOUT_S)
+
+    # End
+
+    def close(self) -> None:
+        """Stop the node, answering what is under way; a temporary folder is removed. Closing twice is no error."""
+        if os.getpid() != self._process_id:
+            return
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):
+                asyncio.run_coroutine_threadsafe(self._node.stop(STOP_TIMEOUT_S), loop).result(STOP_TIMEOUT_S * 2)
+                loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        if self._is_temporary:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)

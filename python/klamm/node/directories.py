@@ -1,0 +1,186 @@
+"""The directories of a node, checked before anything is changed (facts 1.5, 3.1).
+
+The engine locks the log directories when it opens them. What is left to lock is a metadata log in a place of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from klamm._engine import StorageError
+from klamm.node import meta_properties
+from klamm.node.config import NodeConfig
+from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, uuid_text
+
+LOCK_FILE: Final = ".lock"
+METADATA_FOLDER: Final = "__cluster_metadata-0"
+
+_held: Final[set[Path]] = set()
+"""What this process has locked: the kernel's lock does not guard a process against itself."""
+
+
+class DirectoryLocks:
+    """Locks on directories, as Apache Kafka takes them, so that neither system opens what the other has open.
+
+    Not where the engine locks: closing any descriptor of a lock file ends every lock of this process on it.
+    """
+
+    def __init__(self, directories: Iterable[Path]) -> None:
+        """Raises StorageError, and locks none, when one of them is locked or cannot be."""
+        self._files: dict[Path, int] = {}
+        try:
+            for directory in directories:
+                self._lock(directory)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Unlock. The lock files stay, as in Apache Kafka."""
+        for directory, file in self._files.items():
+            os.close(file)
+            _held.discard(directory)
+        self._files.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _lock(self, directory: Path) -> None:
+        directory = directory.resolve()
+        if directory in _held:
+            raise StorageError(f"{directory} is used by another node in this process: give each its own directory")
+        path = directory / LOCK_FILE
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(f"cannot lock {directory}: {error.strerror}: {path}") from None
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise StorageError(
+                    f"{directory} is used by another process: stop it, or use another directory"
+                ) from None
+            raise StorageError(f"cannot lock {directory}: {error.strerror}: {path}") from None
+        self._files[directory] = file
+        _held.add(directory)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDirectories:
+    """The directories of a node that starts. `release` the locks when it has stopped."""
+
+    cluster_id: str
+    directory_ids: Mapping[Path, bytes]
+    """The id of each directory that works."""
+    failed: Mapping[Path, str]
+    """Directories that cannot be read, with the reason; never the metadata log's."""
+    locks: DirectoryLocks
+    """On what the engine does not lock."""
+
+
+def open_directories(config: NodeConfig) -> OpenedDirectories:
+    """Check the directories of a formatted node. Nothing is changed when one check fails: StorageError."""
+    ensemble = meta_properties.load(config.all_dirs)
+    _check_formatted(config, ensemble)
+    meta_properties.verify(ensemble, config.node_id)
+    for directory in ensemble.formatted:
+        _check_place_of_metadata(config, directory)
+        _check_writable(directory)
+    locks = DirectoryLocks(directory for directory in ensemble.formatted if directory not in config.log_dirs)
+    try:
+        complete = _with_directory_ids(ensemble.formatted)
+    except BaseException:
+        locks.release()
+        raise
+    cluster_id = complete[config.metadata_log_dir].cluster_id
+    ids = {directory: _known(meta.directory_id) for directory, meta in complete.items()}
+    return OpenedDirectories(cluster_id, ids, ensemble.failed, locks)
+
+
+def new_directory_id() -> bytes:
+    """A random id that is not reserved and whose text does not begin with a dash (facts 1.5)."""
+    while True:
+        # What `secrets` does, without importing it: a node starts without hashlib.
+        candidate = os.urandom(16)
+        if not is_reserved(candidate) and not uuid_text(candidate).startswith("-"):
+            return candidate
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write beside the path, flush, and rename: after a crash there is the old file or the new one."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    flush_directory(path.parent)
+
+
+def flush_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _check_formatted(config: NodeConfig, ensemble: Ensemble) -> None:
+    metadata = config.metadata_log_dir
+    if metadata in ensemble.failed:
+        raise StorageError(f"cannot read the metadata log directory {metadata}: {ensemble.failed[metadata]}")
+    folders = ", ".join(map(str, ensemble.empty))
+    if ensemble.empty and not ensemble.formatted:
+        raise StorageError(f"not formatted: {folders}; run `klamm storage format --help`")
+    if ensemble.empty:
+        raise StorageError(
+            f"not formatted, unlike the others: {folders}; run `klamm storage format --ignore-formatted`"
+        )
+
+
+def _check_place_of_metadata(config: NodeConfig, directory: Path) -> None:
+    found = directory / METADATA_FOLDER
+    if directory != config.metadata_log_dir and found.exists():
+        raise StorageError(f"{found} is a metadata log, but metadata.log.dir comes to {config.metadata_log_dir}")
+
+
+def _check_writable(directory: Path) -> None:
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        raise StorageError(f"no permission to write to {directory}: give it to this user, or use another directory")
+
+
+def _with_directory_ids(formatted: Mapping[Path, MetaProperties]) -> dict[Path, MetaProperties]:
+    """Directories from before 3.7 get their id now, in their file."""
+    complete: dict[Path, MetaProperties] = {}
+    for directory, meta in formatted.items():
+        complete[directory] = meta
+        if meta.directory_id is None:
+            complete[directory] = MetaProperties(meta.cluster_id, meta.node_id, new_directory_id())
+            write_atomically(directory / meta_properties.FILE_NAME, complete[directory].render([""]).encode())
+    return complete
+
+
+def _known(directory_id: bytes | None) -> bytes:
+    if directory_id is None:
+        raise AssertionError("every directory has an id after _with_directory_ids")
+    return directory_id
+
+
+def is_blank(directories: Sequence[Path]) -> bool:
+    """Whether no directory holds anything: what a node without a file may format by itself."""
+    return not any(directory.exists() and any(directory.iterdir()) for directory in directories)

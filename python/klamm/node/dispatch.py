@@ -1,0 +1,66 @@
+"""From the engine's requests to handlers and back: every request gets one answer, or its connection is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from klamm.broker.request import Handler, RequestContext
+from klamm.protocol.codec import MalformedRequest
+
+log = logging.getLogger("klamm.node.dispatch")
+
+
+class Answers(Protocol):
+    """The engine's side of an answer."""
+
+    def answer(self, handle: int, body: bytes | None) -> bool:
+        """Give the body without header; None closes the connection. False when nobody waits for it."""
+        ...
+
+
+class Dispatcher:
+    """Runs a handler for each request; keeps the tasks so that a stop can wait for them."""
+
+    def __init__(self, engine: Answers, on_broker: Mapping[int, Handler], on_controller: Mapping[int, Handler]) -> None:
+        """`on_broker` and `on_controller`: handlers by API key for the two kinds of listeners."""
+        self._engine = engine
+        self._on_broker = on_broker
+        self._on_controller = on_controller
+        self._running: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
+        """Begin to answer a request. Does not block."""
+        table = self._on_controller if context.on_controller else self._on_broker
+        handler = table.get(context.api_key)
+        if handler is None:
+            # The engine lets through only what the node said it serves: see `Engine.serve`.
+            log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)
+            self._engine.answer(handle, None)
+            return
+        task = asyncio.ensure_future(self._run(handler, handle, context, body))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
+        try:
+            answer: bytes | None = await handler(context, context.api_version, body)
+        except MalformedRequest as error:
+            log.warning("closing connection of %s: %s", context.peer, error)
+            answer = None
+        except asyncio.CancelledError:
+            self._engine.answer(handle, None)
+            raise
+        except Exception:
+            log.exception("API %d v%d of %s failed: closing", context.api_key, context.api_version, context.peer)
+            answer = None
+        self._engine.answer(handle, answer)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the answers under way, `timeout_s` at most; cancel what is left."""
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=timeout_s)
+            for task in late:
+                task.cancel()

@@ -1,0 +1,115 @@
+"""Listeners as server.properties writes them: `NAME://host:port,...`, each name with its security protocol."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+WILDCARDS: Final = ("", "0.0.0.0", "::")
+
+_LISTENER: Final = re.compile(r"(?P<name>.*)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)")
+
+
+class ListenerError(ValueError):
+    """A listener that cannot be; says which and why, without the key it stands under."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to bind or to advertise. An empty host means every interface, port 0 a free one."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is bound on every interface."""
+        return self.host in WILDCARDS
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """`NAME:PROTOCOL,...` by name; names are upper case. Raises ListenerError."""
+    protocols: dict[str, str] = {}
+    for entry in filter(None, (entry.strip() for entry in text.split(","))):
+        name, colon, protocol = entry.rpartition(":")
+        if not colon:
+            raise ListenerError(f"'{entry}' is not NAME:PROTOCOL")
+        if protocol not in PROTOCOLS:
+            raise ListenerError(f"'{protocol}' is no security protocol: use one of {', '.join(PROTOCOLS)}")
+        protocols[name.upper()] = protocol
+    return protocols
+
+
+def effective_protocols(
+    protocols: Mapping[str, str], controller_names: Sequence[str], listeners: Sequence[str]
+) -> dict[str, str]:
+    """The map that holds when `listener.security.protocol.map` is not set: controllers are PLAINTEXT.
+
+    As in Apache Kafka, that is not guessed as soon as a listener is named after TLS or SASL.
+    """
+    names = [*controller_names, *(entry.partition(":")[0].upper() for entry in listeners)]
+    if any(name in PROTOCOLS and name != "PLAINTEXT" for name in names):
+        return dict(protocols)
+    return {**protocols, **dict.fromkeys(controller_names, "PLAINTEXT")}
+
+
+def parse_listeners(
+    entries: Iterable[str], protocols: Mapping[str, str], *, distinct_ports: bool = True
+) -> tuple[Listener, ...]:
+    """The listeners of a list value, checked against each other. Raises ListenerError."""
+    listeners = tuple(_parse_listener(entry, protocols) for entry in entries)
+    _check_names(listeners)
+    if distinct_ports:
+        _check_ports(listeners)
+    return listeners
+
+
+def _parse_listener(entry: str, protocols: Mapping[str, str]) -> Listener:
+    match = _LISTENER.fullmatch(entry)
+    if match is None:
+        raise ListenerError(f"'{entry}' is not NAME://host:port")
+    name = match["name"].upper()
+    port = int(match["port"])
+    if name not in protocols:
+        raise ListenerError(f"listener {name} has no security protocol: add it to listener.security.protocol.map")
+    if not 0 <= port <= 65535:
+        raise ListenerError(f"port {port} of '{entry}' is not within 0 and 65535")
+    return Listener(name, protocols[name], match["host"], port)
+
+
+def _check_names(listeners: Sequence[Listener]) -> None:
+    for name, count in Counter(listener.name for listener in listeners).items():
+        if count > 1:
+            raise ListenerError(f"each listener must have a different name, but {count} are named {name}")
+
+
+def _check_ports(listeners: Sequence[Listener]) -> None:
+    """No two on one port, except that one may have an IPv4 and the other an IPv6 address."""
+    by_port: dict[int, list[Listener]] = {}
+    for listener in listeners:
+        if listener.port != 0:
+            by_port.setdefault(listener.port, []).append(listener)
+    for port, sharing in by_port.items():
+        families = [_ip_version(listener.host) for listener in sharing]
+        if len(sharing) > 1 and sorted(families, key=str) != [4, 6]:
+            names = ", ".join(map(str, sharing))
+            raise ListenerError(f"each listener must have a different port, but {names} share port {port}")
+
+
+def _ip_version(host: str) -> int | None:
+    import ipaddress  # Not at the top: a node starts without it.
+
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return None

@@ -1,0 +1,178 @@
+"""The metadata of this node: the quorum's log, the committed image that follows it, and the controller above it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from klamm import _engine
+from klamm._engine import Image
+from klamm.controller.controller import Controller
+from klamm.controller.driver import ControllerDriver
+from klamm.controller.settings import ControllerSettings
+from klamm.node.config import NodeConfig
+from klamm.node.metadata_log import NativeMetadataLog, wall_clock_ms
+from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
+from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS, voters_in_log
+from klamm.raft.driver import QuorumStateFile, RaftDriver
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.node import RaftNode
+from klamm.raft.snapshots import SnapshotConfig
+from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+log = logging.getLogger("klamm.node.metadata")
+
+LOG_FOLDER: Final = "__cluster_metadata-0"
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+
+Published = Callable[[Image, Image], None]
+"""Told of every newly committed image, after the one before it."""
+
+
+class Metadata:
+    """Implements `klamm.raft.ports.Listener`: what is committed becomes the image, which the engine serves."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        directory_id: bytes,
+        endpoints: Sequence[tuple[str, str, int]],
+        *,
+        incarnation_id: bytes,
+        on_published: Published,
+        on_fault: Callable[[Exception], None],
+    ) -> None:
+        """Opens the metadata log. Raises StorageError. `endpoints` are (listener, host, port) of this controller."""
+        self._config = config
+        self._on_published = on_published
+        self._on_fault = on_fault
+        directory = config.metadata_log_dir / LOG_FOLDER
+        self._bootstrap_file = config.metadata_log_dir / BOOTSTRAP_FILE
+        self.log = NativeMetadataLog(
+            directory,
+            segment_bytes=config.integer("metadata.log.segment.bytes"),
+            segment_ms=config.integer("metadata.log.segment.ms"),
+        )
+        key = ReplicaKey(config.node_id, directory_id)
+        own = tuple(Endpoint(*endpoint) for endpoint in endpoints)
+        static = VoterSet.of(
+            Voter(ReplicaKey(voter), (Endpoint(config.controller_listener_names[0], *address),))
+            for voter, address in config.voters.items()
+        )
+        voters = voters_in_log(self.log.control_records(), static)
+        self.kraft_version = voters.kraft_version
+        self.voters = frozenset(voters.voters.ids)
+        identity = Identity(key, cluster_id, own)
+        node = RaftNode(identity, voters, _raft_config(config), self.log, seed=secrets.randbits(64))
+        self.image, self._applied = self._start_image()
+        self.raft = RaftDriver(
+            node, self.log, QuorumStateFile(directory), self, snapshot_config=_snapshot_config(config)
+        )
+        settings = ControllerSettings(
+            config.node_id, cluster_id, self.voters, config.given, own_incarnation_id=incarnation_id
+        )
+        self.controller = ControllerDriver(Controller(settings), self.raft)
+        self.is_active = asyncio.Event()
+
+    def _start_image(self) -> tuple[Image, int]:
+        snapshot = self.log.latest_snapshot_id
+        if snapshot is None or snapshot.offset == 0:
+            return Image(), self.log.start_offset
+        path = self.log.native.snapshot_path(snapshot.offset, snapshot.epoch)
+        return _engine.load_snapshot(path, snapshot.offset, snapshot.epoch), snapshot.offset
+
+    def start(self) -> None:
+        """Take part in the quorum. Raises what stops the replica at once."""
+        self.raft.start()
+
+    @property
+    def applied_offset(self) -> int:
+        """The last offset that the image holds; -1 for none."""
+        return self._applied - 1
+
+    # The quorum's word
+
+    def on_commit(self, high_watermark: int) -> None:
+        """Everything below is committed: bring the image there and show it."""
+        if high_watermark <= self._applied:
+            return
+        before = self.image.stable
+        self.image = self.log.native.replay(self.image, self._applied, high_watermark)
+        self._applied = high_watermark
+        self._on_published(before, self.image.stable)
+
+    def on_leader(self, epoch: int) -> None:
+        """This node is the active controller."""
+        bootstrap = self._bootstrap() if self.image.metadata_version is None else []
+        self.controller.on_leader(epoch, self.image, self.log.end_offset, bootstrap, self.kraft_version)
+        self.is_active.set()
+
+    def _bootstrap(self) -> Sequence[bytes]:
+        if self._bootstrap_file.exists():
+            return _engine.read_checkpoint(self._bootstrap_file)
+        from klamm.node.storage import bootstrap_records
+
+        # Kafka 4 takes its newest level when a directory was formatted without the file (facts 1.6).
+        return bootstrap_records({METADATA_VERSION: SUPPORTED_FEATURES[METADATA_VERSION].max_version})
+
+    def on_not_leader(self, epoch: int) -> None:
+        """Another node leads now, or none."""
+        self.is_active.clear()
+        self.controller.on_not_leader()
+
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
+        """Write the committed image, as it is now, as that snapshot, in a thread."""
+        return self._write_snapshot(snapshot_id, self.image.stable)
+
+    async def _write_snapshot(self, snapshot_id: OffsetAndEpoch, image: Image) -> None:
+        native = self.log.native
+        await asyncio.to_thread(
+            _engine.write_snapshot,
+            native.snapshot_path(snapshot_id.offset, snapshot_id.epoch),
+            image,
+            epoch=snapshot_id.epoch,
+            last_contained_log_timestamp_ms=image.last_timestamp_ms,
+            now_ms=wall_clock_ms(),
+            control_records=self._quorum_records(),
+        )
+        native.snapshot_finished(snapshot_id.offset, snapshot_id.epoch)
+
+    def _quorum_records(self) -> list[tuple[int, bytes]]:
+        """With kraft.version 1 a snapshot begins with the newest version and voters of the log (facts 3.7)."""
+        newest = {record.type: record.value for record in self.log.control_records()}
+        return [(kind, newest[kind]) for kind in (KRAFT_VERSION, KRAFT_VOTERS) if kind in newest]
+
+    def on_fault(self, error: Exception) -> None:
+        """The replica stopped for good, and with it the node."""
+        self._on_fault(error)
+
+    async def close(self) -> None:
+        """Hand over, stop, and close the log."""
+        self.controller.close()
+        await self.raft.close()
+        self.log.close()
+
+
+def _raft_config(config: NodeConfig) -> RaftConfig:
+    return RaftConfig(
+        election_timeout_ms=config.integer("controller.quorum.election.timeout.ms"),
+        fetch_timeout_ms=config.integer("controller.quorum.fetch.timeout.ms"),
+        request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
+        election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
+        fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
+    )
+
+
+def _snapshot_config(config: NodeConfig) -> SnapshotConfig:
+    return SnapshotConfig(
+        record_bytes_between_snapshots_max=config.integer("metadata.log.max.record.bytes.between.snapshots"),
+        snapshot_interval_ms_max=config.integer("metadata.log.max.snapshot.interval.ms"),
+        retention_bytes_max=config.integer("metadata.max.retention.bytes"),
+        retention_ms_max=config.integer("metadata.max.retention.ms"),
+    )

@@ -1,0 +1,117 @@
+"""The native metadata log in the shape that raft's driver asks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from klamm import _engine
+from klamm.raft.log import ControlRecord, OffsetAndEpoch, SnapshotInfo
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class NativeMetadataLog:
+    """Implements `klamm.raft.log.MetadataLog` over `_engine.MetadataLog`."""
+
+    def __init__(self, directory: Path, *, segment_bytes: int, segment_ms: int) -> None:
+        """Open and check the log. Raises `_engine.StorageError`, which names the file."""
+        self.native = _engine.MetadataLog(
+            directory, segment_bytes=segment_bytes, segment_ms=segment_ms, now_ms=wall_clock_ms()
+        )
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is still there."""
+        return self.native.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.native.end_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on stable storage."""
+        return self.native.flushed_offset
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record, or of the latest snapshot."""
+        return self.native.last_epoch
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments."""
+        return self.native.size_bytes
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Where the records of `epoch` end in this log."""
+        return OffsetAndEpoch(*self.native.end_offset_for_epoch(epoch))
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`."""
+        return self.native.epoch_at(offset)
+
+    @property
+    def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The oldest finished snapshot."""
+        found = self.native.snapshots()
+        return OffsetAndEpoch(found[0][0], found[0][1]) if found else None
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The newest finished snapshot."""
+        found = self.native.snapshots()
+        return OffsetAndEpoch(found[-1][0], found[-1][1]) if found else None
+
+    def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
+        """Append record values as one batch; the last offset."""
+        return self.native.append(records, epoch, timestamp_ms)
+
+    def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
+        """Append control records as one batch; the last offset."""
+        return self.native.append_control(records, epoch, timestamp_ms)
+
+    def append_fetched(self, batches: bytes, max_epoch: int) -> int:
+        """Append the leader's batches as they are; the new end offset."""
+        return self.native.append_fetched(batches, max_epoch, wall_clock_ms())
+
+    def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
+        """Make durable what is appended so far; `on_done` runs on a thread of the engine."""
+        self.native.start_flush(on_done)
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `offset` on."""
+        return self.native.read(offset, max_bytes)
+
+    def control_records(self) -> Sequence[ControlRecord]:
+        """Those of the latest snapshot, then of the log."""
+        return [ControlRecord(*row) for row in self.native.control_records()]
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every record at or above `offset`."""
+        self.native.truncate_to(offset, wall_clock_ms())
+
+    def bytes_from(self, offset: int) -> int:
+        """Bytes of the batches at or above `offset`."""
+        return self.native.bytes_from(offset)
+
+    def snapshots(self) -> Sequence[SnapshotInfo]:
+        """The finished snapshots, oldest first."""
+        return [
+            SnapshotInfo(OffsetAndEpoch(end_offset, epoch), size_bytes, timestamp_ms)
+            for end_offset, epoch, size_bytes, timestamp_ms in self.native.snapshots()
+        ]
+
+    def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Let the log begin at that snapshot."""
+        return self.native.delete_before(snapshot_id.offset, snapshot_id.epoch, wall_clock_ms())
+
+    def close(self) -> None:
+        """Close cleanly."""
+        self.native.close()

@@ -1,0 +1,429 @@
+"""One node: its parts constructed, introduced to each other, started and stopped in order (ARCHITECTURE: start)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from klamm._engine import Engine, Image, find_config_key
+from klamm.broker.handlers.cluster import ClusterHandlers
+from klamm.broker.handlers.config_changes import ConfigChangeHandlers
+from klamm.broker.handlers.configs import ConfigHandlers
+from klamm.broker.handlers.groups import GROUPS_TOPIC, GroupHandlers
+from klamm.broker.handlers.log_dirs import LogDirHandlers
+from klamm.broker.handlers.offsets import OffsetHandlers
+from klamm.broker.handlers.quorum import QuorumHandlers, QuorumState
+from klamm.broker.handlers.records import RecordHandlers
+from klamm.broker.producer_ids import Block, ProducerIds
+from klamm.broker.request import Handler, RequestContext
+from klamm.coordinator.config import GroupConfig
+from klamm.coordinator.driver import GroupCoordinator
+from klamm.node import apis
+from klamm.node.config import NodeConfig
+from klamm.node.directories import open_directories
+from klamm.node.dispatch import Dispatcher
+from klamm.node.listeners import Listener
+from klamm.node.metadata import Metadata
+from klamm.node.partitions import ClusterView, EngineGroupLog, LocalPartitions, describe_log_dirs
+from klamm.node.registration import Registration, lifecycle
+from klamm.protocol import cluster as messages
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from klamm.raft.description import ReplicaDescription
+from klamm.raft.ports import NotLeaderError
+from klamm.raft.voters import Voter
+
+log = logging.getLogger("klamm.node")
+
+EVENTS_AT_ONCE: Final = 128
+SHUTDOWN_S: Final = 300.0
+DRAIN_S: Final = 5.0
+BROKER_RESOURCE: Final = 4
+CREATE_TIMEOUT_MS: Final = 30_000
+RequestEvent = tuple[int, int, int, int, str | None, str, str, bytes]
+"""Handle, connection id, API key and version, client id, listener, peer, body: see `Engine.drain`."""
+FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
+LOG_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class NodeFailedError(Exception):
+    """The node stopped by itself; the message says why."""
+
+
+class Node:
+    """A broker and controller in one process. To be made, started and stopped on one loop's thread."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.cluster_id = ""
+        self.listeners: dict[str, tuple[str, int]] = {}
+        self._image = Image()
+        self._engine: Engine | None = None
+        self._incarnation_id = secrets.token_bytes(16)
+        self._creating: set[str] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._led_groups: dict[int, int] = {}
+        self._controller_listeners = frozenset(config.controller_listener_names)
+
+    # Start
+
+    async def start(self) -> None:
+        """Start, and return when the broker serves clients. Raises StorageError, OSError, NodeFailedError."""
+        began = time.monotonic()
+        config = self.config
+        opened = open_directories(config)
+        self.cluster_id = opened.cluster_id
+        self._directory_ids = opened.directory_ids
+        self._locks = opened.locks
+        log_dirs = [path for path in config.log_dirs if path in opened.directory_ids]
+        self._engine = engine = Engine(
+            node_id=config.node_id, cluster_id=self.cluster_id, log_dirs=log_dirs, settings=_known(config.given)
+        )
+        try:
+            await self._start_parts(engine)
+        except BaseException:
+            await self._abandon()
+            raise
+        log.info("serving after %d ms", (time.monotonic() - began) * 1000)
+
+    async def _start_parts(self, engine: Engine) -> None:
+        config = self.config
+        self._prepare_groups(engine)
+        controller_endpoints = [
+            (name, host, port) for name, (host, port) in self._listen_on(config.controller_listeners, {}).items()
+        ]
+        self.metadata = Metadata(
+            config,
+            self.cluster_id,
+            self._directory_ids[config.metadata_log_dir],
+            controller_endpoints,
+            incarnation_id=self._incarnation_id,
+            on_published=self._on_published,
+            on_fault=self._on_fault,
+        )
+        ranges = [(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()]
+        engine.set_supported_features(ranges, self.metadata.kraft_version)
+        self._producer_ids = ProducerIds(self._allocate_producer_ids)
+        on_broker, on_controller = self._handlers(engine)
+        self._dispatcher = Dispatcher(engine, on_broker, on_controller)
+        asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
+        self._listen_on(config.client_listeners, on_broker)
+        self._registration = Registration(
+            lifecycle(
+                config.integer("broker.heartbeat.interval.ms"),
+                config.integer("broker.session.timeout.ms"),
+                config.integer("initial.broker.registration.timeout.ms"),
+            ),
+            self.metadata.controller,
+            self._registration_request,
+            lambda: self.metadata.applied_offset,
+        )
+        self.metadata.start()
+        await self._or_fail(self.metadata.is_active.wait())
+        for listener in config.controller_listeners:
+            engine.open(listener.name)
+        self._registration.start()
+        self._registration.ready()
+        await self._or_fail(self._registration.running.wait())
+        # Not before the image says what this run of the broker leads.
+        engine.open_the_rest()
+        for listener in config.client_listeners:
+            engine.open(listener.name)
+        self._warn_of_features()
+
+    def _warn_of_features(self) -> None:
+        """A directory that Kafka formatted may have features on whose APIs klamm does not have yet."""
+        on = self._image.features()
+        without_apis = [f"{name}={on[name]}" for name in FEATURES_WITHOUT_APIS if on.get(name)]
+        if without_apis:
+            log.warning("features are finalized whose APIs klamm does not have yet: %s", ", ".join(without_apis))
+
+    async def _or_fail(self, waiting: Any) -> None:
+        task = asyncio.ensure_future(waiting)
+        await asyncio.wait({task, self.failed}, return_when=asyncio.FIRST_COMPLETED)
+        if self.failed.done():
+            task.cancel()
+            self.failed.result()
+
+    def _listen_on(
+        self, listeners: tuple[Listener, ...], handlers: Mapping[int, Handler]
+    ) -> dict[str, tuple[str, int]]:
+        """Bind; gives what peers are told: the bound port where the configuration says 0."""
+        engine = self._running()
+        bound = {}
+        for listener in listeners:
+            controller = listener.name in self._controller_listeners
+            keys = self._controller_keys() if controller else apis.ranges(handlers)
+            host, port = engine.listen(listener.name, listener.host, listener.port, controller=controller, apis=keys)
+            bound[listener.name] = (listener.host or host, port)
+        self.listeners |= bound
+        return bound
+
+    @staticmethod
+    def _controller_keys() -> list[tuple[int, int, int]]:
+        keys = (19, 20, 32, 33, 37, 43, 44, 55, 57, 60, 62, 63, 67)
+        return [(key, *apis.VERSIONS[key]) for key in keys]
+
+    def _prepare_groups(self, engine: Engine) -> None:
+        names = {name: name.replace("_", ".") for name in GroupConfig.__dataclass_fields__}
+        known = {name: key for name, key in names.items() if find_config_key("node", key) is not None}
+        config = GroupConfig(**{name: self.config.integer(key) for name, key in known.items()})
+        self._group_config = config
+        self._group_log = EngineGroupLog(engine, lambda: self._image.topic_id(GROUPS_TOPIC))
+        self._groups = GroupCoordinator(config, self._group_log, config.offsets_topic_num_partitions)
+
+    def _handlers(self, engine: Engine) -> tuple[dict[int, Handler], dict[int, Handler]]:
+        def image() -> Image:
+            return self._image
+
+        view = ClusterView(image, self._create_internal_topic)
+        configs = ConfigHandlers(self.config.node_id, self.config.given, image)
+        cluster = ClusterHandlers(self.cluster_id, image, lambda: self.config.node_id)
+        quorum = QuorumHandlers(self._quorum_state)
+        controller = self.metadata.controller
+        changes = ConfigChangeHandlers(
+            self.config.node_id,
+            self.config.given,
+            image,
+            controller.alter_configs,
+            controller.incremental_alter_configs,
+        )
+        shared = apis.controller_apis(controller, cluster, configs, quorum)
+        own = apis.broker_apis(
+            GroupHandlers(self._groups, view),
+            OffsetHandlers(self._groups, view),
+            RecordHandlers(LocalPartitions(engine, image), self._producer_ids),
+            LogDirHandlers(lambda: describe_log_dirs(engine)),
+            configs,
+            config_changes=changes,
+        )
+        return shared | own, shared | apis.node_apis(controller)
+
+    @property
+    def image(self) -> Image:
+        """The committed image."""
+        return self._image
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of a running node. Raises NodeFailedError."""
+        return self._running()
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The group coordinator of this broker."""
+        return self._groups
+
+    def _running(self) -> Engine:
+        if self._engine is None:
+            raise NodeFailedError("the node is not running")
+        return self._engine
+
+    # What happens
+
+    def _on_events(self) -> None:
+        for kind, event in self._running().drain(EVENTS_AT_ONCE):
+            match kind:
+                case "request":
+                    self._on_request(event)
+                case "acked":
+                    self._group_log.on_acked(*event)
+                case "auto_create":
+                    for topic in event:
+                        self._auto_create(topic)
+                case "dir_failed":
+                    self._registration.on_log_dir_failed(event)
+                case "log":
+                    level, text = event
+                    log.log(LOG_LEVELS[level], text)
+
+    def _on_request(self, event: RequestEvent) -> None:
+        handle, connection_id, api_key, api_version, client_id, listener, peer, body = event
+        on_controller = listener in self._controller_listeners
+        context = RequestContext(connection_id, api_key, api_version, client_id, listener, peer, on_controller)
+        self._dispatcher.dispatch(handle, context, body)
+
+    def _on_published(self, before: Image, image: Image) -> None:
+        self._image = image
+        engine = self._running()
+        engine.publish(image)
+        delta = image.delta_since(before)
+        if any(place in delta.changed_configs for place in self._own_config_places):
+            self._apply_dynamic_configs(image)
+        groups_moved = any(name == GROUPS_TOPIC for _, name, _ in delta.changed_topics)
+        if groups_moved or any(name == GROUPS_TOPIC for _, name in delta.created_topics + delta.deleted_topics):
+            self._follow_groups(image)
+        if delta.deleted_topics:
+            self._groups.on_topics_deleted([(name, topic_id) for topic_id, name in delta.deleted_topics])
+        self._registration.on_published()
+
+    @property
+    def _own_config_places(self) -> tuple[tuple[int, str], ...]:
+        return (BROKER_RESOURCE, ""), (BROKER_RESOURCE, str(self.config.node_id))
+
+    def _apply_dynamic_configs(self, image: Image) -> None:
+        """Values for all brokers, then those for this one, lie over the file's."""
+        merged = dict(self.config.given)
+        for place in self._own_config_places:
+            merged |= image.configs(*place)
+        self._running().set_settings(_known(merged))
+
+    def _follow_groups(self, image: Image) -> None:
+        topic_id = image.topic_id(GROUPS_TOPIC)
+        led: dict[int, int] = {}
+        if topic_id is not None:
+            led = {
+                found.index: found.leader_epoch
+                for found in image.partitions(topic_id)
+                if found.leader == self.config.node_id
+            }
+            self._groups.use_partition_count(image.topic_partition_count(topic_id))
+        if led == self._led_groups:
+            return
+        for partition in self._led_groups.keys() - led.keys():
+            self._groups.on_resigned(partition)
+        for partition, epoch in led.items():
+            if self._led_groups.get(partition) != epoch:
+                self._groups.on_elected(partition, epoch)
+        self._led_groups = led
+
+    def _on_fault(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(NodeFailedError(str(error)))
+
+    # What the node asks of itself
+
+    def _registration_request(self) -> messages.BrokerRegistrationRequest:
+        ranges = SUPPORTED_FEATURES.items()
+        return messages.BrokerRegistrationRequest(
+            broker_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=tuple(
+                messages.Listener(one.name, one.host, one.port or self.listeners[one.name][1])
+                for one in self.config.advertised_brokers
+            ),
+            features=tuple(
+                messages.SupportedFeature(name, found.min_version, found.max_version) for name, found in ranges
+            ),
+            rack=self.config.optional_text("broker.rack"),
+            log_dirs=tuple(sorted(self._directory_ids[path] for path in self.config.log_dirs)),
+            previous_broker_epoch=self._running().previous_broker_epoch,
+        )
+
+    async def _allocate_producer_ids(self) -> Block:
+        request = messages.AllocateProducerIdsRequest(self.config.node_id, self._registration.broker_epoch)
+        answer = await self.metadata.controller.allocate_producer_ids(request)
+        if answer.error_code is not ErrorCode.NONE:
+            raise KafkaError(answer.error_code)
+        return Block(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+
+    def _quorum_state(self) -> QuorumState | None:
+        try:
+            found = self.metadata.raft.describe_quorum()
+        except NotLeaderError:
+            return None
+
+        def shown(replica: ReplicaDescription) -> messages.ReplicaState:
+            return messages.ReplicaState(
+                replica.key.id,
+                replica.log_end_offset,
+                replica.key.directory_id or bytes(16),
+                replica.last_fetch_timestamp_ms,
+                replica.last_caught_up_timestamp_ms,
+            )
+
+        return QuorumState(
+            leader_id=found.leader_id,
+            leader_epoch=found.leader_epoch,
+            high_watermark=found.high_watermark,
+            voters=[shown(replica) for replica in found.voters],
+            observers=[shown(replica) for replica in found.observers],
+            nodes=[(voter.key.id, self._endpoints_of(voter)) for voter in found.nodes],
+        )
+
+    def _endpoints_of(self, voter: Voter) -> list[tuple[str, str, int]]:
+        """Where a voter listens; of this node itself what was bound, should its port have been left to the system."""
+        if voter.key.id == self.config.node_id:
+            return [(name, *self.listeners[name]) for name in self.config.controller_listener_names]
+        return [(endpoint.listener, endpoint.host, endpoint.port) for endpoint in voter.endpoints]
+
+    def _create_internal_topic(self, name: str) -> None:
+        config = self._group_config
+        settings = tuple(CreatableTopicConfig(*pair) for pair in config.offsets_topic_configs().items())
+        topic = CreatableTopic(
+            name, config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, (), settings
+        )
+        self._create(topic)
+
+    def _auto_create(self, name: str) -> None:
+        if name == GROUPS_TOPIC:
+            self._create_internal_topic(name)
+        else:
+            self._create(CreatableTopic(name, -1, -1))
+
+    def _create(self, topic: CreatableTopic) -> None:
+        """Ask the controller for a topic, unless that is under way."""
+        if topic.name in self._creating:
+            return
+        self._creating.add(topic.name)
+        task = asyncio.ensure_future(self._create_now(topic))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _create_now(self, topic: CreatableTopic) -> None:
+        try:
+            request = CreateTopicsRequest((topic,), CREATE_TIMEOUT_MS)
+            [result] = (await self.metadata.controller.create_topics(request)).topics
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                log.warning("topic %s was not created: %s", topic.name, result.error_message or result.error_code.name)
+        finally:
+            self._creating.discard(topic.name)
+
+    # Stop
+
+    async def stop(self, timeout_s: float = SHUTDOWN_S) -> None:
+        """Controlled shutdown: hand over, answer what is under way, close cleanly."""
+        engine = self._running()
+        engine.stop_accepting()
+        if self.config.boolean("controlled.shutdown.enable") and not self.failed.done():
+            await self._registration.shut_down(timeout_s)
+        self._registration.stop()
+        await self._dispatcher.drain(DRAIN_S)
+        await self._close(engine)
+
+    async def _close(self, engine: Engine) -> None:
+        asyncio.get_running_loop().remove_reader(engine.event_fd)
+        for task in list(self._tasks):
+            task.cancel()
+        self._groups.close()
+        self._producer_ids.close()
+        broker_epoch = self._registration.broker_epoch
+        self._engine = None
+        await asyncio.to_thread(engine.shutdown, broker_epoch)
+        await self.metadata.close()
+        self._locks.release()
+
+    async def _abandon(self) -> None:
+        """A start that failed leaves nothing behind."""
+        self._locks.release()
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(engine.event_fd)
+            if hasattr(self, "_registration"):
+                self._registration.stop()
+            if hasattr(self, "metadata"):
+                await self.metadata.close()
+            engine.shutdown(-1)
+
+
+def _known(given: Mapping[str, str]) -> dict[str, str]:
+    """The keys that the engine's table has."""
+    return {name: value for name, value in given.items() if find_config_key("node", name) is not None}

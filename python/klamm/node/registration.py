@@ -1,0 +1,175 @@
+"""Runs the broker's life cycle against the controller of this node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar
+
+from klamm.broker.lifecycle import BrokerLifecycle, BrokerState, Heartbeat, Register
+from klamm.protocol.cluster import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from klamm.protocol.errors import ErrorCode
+
+log = logging.getLogger("klamm.node.registration")
+
+REGISTRATION_VERSION: Final = 4
+
+_Answer = TypeVar("_Answer", BrokerRegistrationResponse, BrokerHeartbeatResponse)
+
+
+class ControllerChannel(Protocol):
+    """The active controller, as a broker asks it."""
+
+    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
+        """BrokerRegistration."""
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        """BrokerHeartbeat."""
+
+
+class Registration:
+    """Registers the broker, keeps it alive, and takes it out of service again."""
+
+    def __init__(
+        self,
+        lifecycle: BrokerLifecycle,
+        controller: ControllerChannel,
+        request: Callable[[], BrokerRegistrationRequest],
+        applied_offset: Callable[[], int],
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._controller = controller
+        self._request = request
+        self._applied_offset = applied_offset
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.offline_log_dirs: tuple[bytes, ...] = ()
+        self.running = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of the registration; -1 before there is one."""
+        return self._lifecycle.broker_epoch
+
+    @property
+    def state(self) -> BrokerState:
+        """Where the life cycle stands."""
+        return self._lifecycle.state
+
+    def start(self) -> None:
+        """Begin to register."""
+        self._lifecycle.on_start(_now_ms())
+        self._task = asyncio.ensure_future(self._run())
+
+    def ready(self) -> None:
+        """The broker can serve: ask to be unfenced."""
+        self._lifecycle.on_ready(_now_ms())
+        self._wake.set()
+
+    def on_published(self) -> None:
+        """More metadata was applied: what waits for that, to be caught up or to leave, need not wait for its time."""
+        waits = (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+        if self._lifecycle.state in waits:
+            self._lifecycle.deadline_ms = _now_ms()
+            self._wake.set()
+
+    def on_log_dir_failed(self, directory_id: bytes) -> None:
+        """Tell the controller with the next heartbeat, which is due now."""
+        self.offline_log_dirs = (*self.offline_log_dirs, directory_id)
+        self._lifecycle.deadline_ms = _now_ms()
+        self._wake.set()
+
+    async def shut_down(self, timeout_s: float) -> None:
+        """Controlled shutdown: waits for the controller's leave, `timeout_s` at most."""
+        self._lifecycle.on_shutdown_asked(_now_ms())
+        self._wake.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.ended.wait(), timeout_s)
+        self.stop()
+
+    def stop(self) -> None:
+        """End without asking."""
+        self._lifecycle.on_give_up()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while self._lifecycle.state is not BrokerState.SHUTTING_DOWN:
+            request = self._lifecycle.next_request(_now_ms())
+            if request is None:
+                await self._pause()
+            else:
+                await self._exchange(request)
+            if self._lifecycle.state is BrokerState.RUNNING and not self.running.is_set():
+                self.running.set()
+        self.ended.set()
+
+    async def _pause(self) -> None:
+        deadline_ms = self._lifecycle.deadline_ms
+        timeout_s = None if deadline_ms is None else max(0.0, (deadline_ms - _now_ms()) / 1000)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), timeout_s)
+        self._wake.clear()
+
+    async def _exchange(self, request: Register | Heartbeat) -> None:
+        match request:
+            case Register():
+                await self._register()
+            case Heartbeat():
+                await self._beat(request)
+
+    async def _register(self) -> None:
+        answer = await self._ask(self._controller.register_broker(self._request(), REGISTRATION_VERSION))
+        if answer is not None:
+            log.info("registered with broker epoch %d", answer.broker_epoch)
+            self._lifecycle.on_registered(_now_ms(), answer.broker_epoch)
+
+    async def _beat(self, beat: Heartbeat) -> None:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._request().broker_id,
+            broker_epoch=beat.broker_epoch,
+            current_metadata_offset=self._applied_offset(),
+            want_fence=beat.want_fence,
+            want_shut_down=beat.want_shut_down,
+            offline_log_dirs=self.offline_log_dirs,
+        )
+        answer = await self._ask(self._controller.broker_heartbeat(request))
+        if answer is not None:
+            self._lifecycle.on_heartbeat_answer(
+                _now_ms(),
+                caught_up=answer.is_caught_up,
+                fenced=answer.is_fenced,
+                should_shut_down=answer.should_shut_down,
+            )
+
+    async def _ask(self, asking: Awaitable[_Answer]) -> _Answer | None:
+        answer = await asking
+        if answer.error_code is ErrorCode.NONE:
+            return answer
+        log.info("the controller answered %s; asking again", answer.error_code.name)
+        self._lifecycle.on_failure(_now_ms())
+        return None
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def lifecycle(heartbeat_interval_ms: int, session_timeout_ms: int, registration_timeout_ms: int) -> BrokerLifecycle:
+    """The core with this process's dice."""
+    return BrokerLifecycle(
+        heartbeat_interval_ms=heartbeat_interval_ms,
+        session_timeout_ms=session_timeout_ms,
+        registration_timeout_ms=registration_timeout_ms,
+        draw=random.random,
+    )

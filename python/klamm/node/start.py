@@ -1,0 +1,67 @@
+"""Runs a node as a process: until SIGINT or SIGTERM, or until it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import Any
+
+from klamm._engine import StorageError, __version__
+from klamm.node.config import NodeConfig
+from klamm.node.node import Node, NodeFailedError
+
+log = logging.getLogger("klamm.start")
+
+
+def run(config: NodeConfig) -> int:
+    """Run until told to stop; the exit code. A first signal is a controlled shutdown, a second one ends at once."""
+    try:
+        return asyncio.run(_run(config))
+    except (StorageError, NodeFailedError) as error:
+        print(f"klamm: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"klamm: {error.strerror or error}", file=sys.stderr)
+    return 1
+
+
+async def _run(config: NodeConfig) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    node = Node(config)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    starting = asyncio.ensure_future(node.start())
+    stopping = asyncio.ensure_future(stop.wait())
+    begins: set[asyncio.Future[Any]] = {starting, stopping}
+    await asyncio.wait(begins, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+        return 0
+    starting.result()
+    _say_where(node)
+    ends: set[asyncio.Future[Any]] = {stopping, node.failed}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    failed = node.failed.done()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
+    log.info("stopping")
+    await node.stop()
+    if failed:
+        node.failed.result()
+    log.info("stopped")
+    return 0
+
+
+def _say_where(node: Node) -> None:
+    config = node.config
+    clients = [name for name in node.listeners if name not in config.controller_listener_names]
+    addresses = ", ".join("{}:{}".format(*node.listeners[name]) for name in clients)
+    folders = ", ".join(str(path) for path in config.log_dirs)
+    print(f"klamm {__version__}, cluster {node.cluster_id}, node {config.node_id}")
+    print(f"  listening   {addresses}")
+    print(f"  data        {folders}")
+    print(f"  try         klamm topics create hello --bootstrap {addresses.split(', ')[0]}")
+    print("  stop        Ctrl-C", flush=True)

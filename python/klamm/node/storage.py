@@ -1,0 +1,243 @@
+"""Formatting the directories of a node: what `klamm storage format` decides and writes (facts 1.4 to 1.6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from klamm import _engine
+from klamm._engine import StorageError
+from klamm.node import meta_properties
+from klamm.node.config import CONTROLLER, NodeConfig, NodeConfigError
+from klamm.node.directories import METADATA_FOLDER, new_directory_id, write_atomically
+from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, parse_uuid, uuid_text
+from klamm.node.scram_credentials import parse as parse_scram
+from klamm.protocol.features import (
+    FEATURE_DEPENDENCIES,
+    KRAFT_VERSION,
+    METADATA_LEVELS,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
+from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, encode_at
+
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
+SCRAM_LEVEL: Final = 11
+
+
+@dataclass(frozen=True, slots=True)
+class InitialController:
+    """One voter of `--initial-controllers`."""
+
+    node_id: int
+    host: str
+    port: int
+    directory_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRequest:
+    """What `klamm storage format` was asked for."""
+
+    cluster_id: str
+    release_version: str | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
+    ignore_formatted: bool = False
+    scram: Sequence[str] = ()
+    standalone: bool = False
+    initial_controllers: Sequence[InitialController] = ()
+    no_initial_controllers: bool = False
+
+
+def format_storage(config: NodeConfig, request: FormatRequest, say: Callable[[str], None] = lambda _: None) -> None:
+    """Format the directories that are not yet. Raises StorageError or NodeConfigError, with nothing changed."""
+    controllers = _voters(config, request)
+    levels = feature_levels(request, has_dynamic_quorum=not config.voters)
+    records = bootstrap_records(levels, request.scram)
+    ensemble = meta_properties.load(config.all_dirs)
+    meta_properties.verify(ensemble, config.node_id, request.cluster_id)
+    _check_blank(ensemble, ignore_formatted=request.ignore_formatted)
+    name = level_name(levels[METADATA_VERSION])
+    for directory in ensemble.empty:
+        say(f"Formatting {directory} with metadata.version {name}.")
+        _format_directory(directory, config, request.cluster_id, records, controllers)
+    if not ensemble.empty:
+        say("All directories are formatted already.")
+
+
+def format_blank(config: NodeConfig) -> str:
+    """What a node without a file does at its first start: format its folder under a new cluster id, returned."""
+    cluster_id = random_cluster_id()
+    format_storage(config, FormatRequest(cluster_id))
+    return cluster_id
+
+
+def random_cluster_id() -> str:
+    """A new cluster id, 22 characters."""
+    return uuid_text(new_directory_id())
+
+
+def parse_controllers(text: str) -> tuple[InitialController, ...]:
+    """`id@host:port:directory-id,...`. Raises NodeConfigError."""
+    return tuple(_parse_controller(entry.strip()) for entry in text.split(","))
+
+
+def parse_feature(text: str) -> tuple[str, int]:
+    """`name=level`. Raises NodeConfigError."""
+    name, equals, level = (part.strip() for part in text.partition("="))
+    if not equals or not name or not level.isdecimal():
+        raise NodeConfigError(f"--feature {text} is not name=level")
+    return name, int(level)
+
+
+def feature_levels(request: FormatRequest, *, has_dynamic_quorum: bool) -> dict[str, int]:
+    """The level of every feature; those whose APIs klamm does not have yet are 0 unless asked for."""
+    levels = dict.fromkeys(SUPPORTED_FEATURES, 0)
+    levels[METADATA_VERSION] = _metadata_level(request)
+    levels[KRAFT_VERSION] = int(has_dynamic_quorum)
+    for name, level in request.features.items():
+        _check_feature(name, level, has_dynamic_quorum=has_dynamic_quorum)
+        levels[name] = level
+    for name, level in levels.items():
+        for needed, least in FEATURE_DEPENDENCIES.get((name, level), {}).items():
+            if levels[needed] < least:
+                raise NodeConfigError(f"{name}={level} needs {needed} {least} or newer, not {levels[needed]}")
+    return levels
+
+
+def bootstrap_records(levels: Mapping[str, int], scram: Sequence[str] = ()) -> list[bytes]:
+    """The first records of the cluster, framed: metadata.version, other features by name, credentials (facts 1.6)."""
+    level = levels[METADATA_VERSION]
+    others = sorted(name for name, found in levels.items() if found and name not in (METADATA_VERSION, KRAFT_VERSION))
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord(name=name, feature_level=levels[name]) for name in (METADATA_VERSION, *others)
+    ]
+    if scram and level < SCRAM_LEVEL:
+        raise NodeConfigError(f"--add-scram needs metadata.version {SCRAM_LEVEL} or newer, not {level}")
+    records += [parse_scram(argument) for argument in scram]
+    return [encode_at(record, level) for record in records]
+
+
+def level_name(level: int) -> str:
+    """The name of a level of metadata.version."""
+    return next(known.name for known in METADATA_LEVELS if known.level == level)
+
+
+def level_of_release(text: str) -> int:
+    """The level of `4.3-IV0`, or the newest of release `4.3` or `4.3.1`. Raises NodeConfigError."""
+    release = ".".join(text.partition("-")[0].split(".")[:2])
+    wanted = [known for known in METADATA_LEVELS if known.name == text]
+    wanted = wanted or [known for known in METADATA_LEVELS if "-" not in text and known.name.startswith(f"{release}-")]
+    lowest = SUPPORTED_FEATURES[METADATA_VERSION].min_version
+    if not wanted or wanted[-1].level < lowest:
+        raise NodeConfigError(
+            f"--release-version {text} is not known: use one from {level_name(lowest)} to {METADATA_LEVELS[-1].name}"
+        )
+    return wanted[-1].level
+
+
+def _metadata_level(request: FormatRequest) -> int:
+    if METADATA_VERSION in request.features:
+        if request.release_version is not None:
+            raise NodeConfigError("use --release-version instead of --feature metadata.version, not both")
+        return request.features[METADATA_VERSION]
+    if request.release_version is not None:
+        return level_of_release(request.release_version)
+    return SUPPORTED_FEATURES[METADATA_VERSION].max_version
+
+
+def _check_feature(name: str, level: int, *, has_dynamic_quorum: bool) -> None:
+    if name not in SUPPORTED_FEATURES:
+        raise NodeConfigError(f"--feature {name}: there are {', '.join(sorted(SUPPORTED_FEATURES))}")
+    if level not in SUPPORTED_FEATURES[name]:
+        raise NodeConfigError(f"--feature {name}={level}: the level must be within {SUPPORTED_FEATURES[name]}")
+    if name == KRAFT_VERSION and level != int(has_dynamic_quorum):
+        reason = "is empty" if has_dynamic_quorum else "is set"
+        raise NodeConfigError(f"--feature kraft.version={level} cannot be when controller.quorum.voters {reason}")
+
+
+def _voters(config: NodeConfig, request: FormatRequest) -> Sequence[InitialController]:
+    """The first voters to write down; none with static voters or `--no-initial-controllers`."""
+    if config.voters and (request.standalone or request.initial_controllers):
+        raise NodeConfigError(
+            "controller.quorum.voters is set: for --standalone or --initial-controllers replace it by "
+            "controller.quorum.bootstrap.servers"
+        )
+    if request.initial_controllers:
+        return request.initial_controllers
+    if request.standalone:
+        return (_standalone(config),)
+    if not config.voters and CONTROLLER in config.roles and not request.no_initial_controllers:
+        raise NodeConfigError(
+            "controller.quorum.voters is not set on this controller: "
+            "give --standalone, --initial-controllers or --no-initial-controllers"
+        )
+    return ()
+
+
+def _standalone(config: NodeConfig) -> InitialController:
+    if CONTROLLER not in config.roles:
+        raise NodeConfigError("--standalone is for a controller, but process.roles has none")
+    listener = config.advertised_controllers[0]
+    return InitialController(config.node_id, listener.host or "localhost", listener.port, new_directory_id())
+
+
+def _parse_controller(entry: str) -> InitialController:
+    """Host and port lie between `@` and the last colon; an IPv6 address stands in brackets."""
+    voter, at, rest = entry.partition("@")
+    address, colon, directory_id = rest.rpartition(":")
+    host, _, port = address.rpartition(":")
+    try:
+        if not (at and colon and host and voter.isdecimal() and port.isdecimal() and int(port) <= 65535):
+            raise ValueError("it is not id@host:port:directory-id")
+        found = parse_uuid(directory_id)
+        if is_reserved(found):
+            raise ValueError(f"the directory id {directory_id} is reserved")
+    except ValueError as error:
+        raise NodeConfigError(f"--initial-controllers {entry}: {error}") from None
+    return InitialController(int(voter), host.strip("[]"), int(port), found)
+
+
+def _check_blank(ensemble: Ensemble, *, ignore_formatted: bool) -> None:
+    if ensemble.formatted and not ignore_formatted:
+        first = min(ensemble.formatted)
+        raise StorageError(f"{first} is formatted already; --ignore-formatted skips it and formats the others")
+    if ensemble.failed:
+        reasons = "; ".join(f"{directory}: {reason}" for directory, reason in ensemble.failed.items())
+        raise StorageError(f"cannot read every directory: {reasons}")
+
+
+def _format_directory(
+    directory: Path,
+    config: NodeConfig,
+    cluster_id: str,
+    records: Sequence[bytes],
+    controllers: Sequence[InitialController],
+) -> None:
+    """meta.properties comes last: a directory is formatted when it is there."""
+    now_ms = time.time_ns() // 1_000_000
+    is_metadata = directory == config.metadata_log_dir
+    own = next((one.directory_id for one in controllers if is_metadata and one.node_id == config.node_id), None)
+    meta = MetaProperties(cluster_id, config.node_id, own or new_directory_id())
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomically(directory / BOOTSTRAP_FILE, _engine.bootstrap_checkpoint(records, now_ms))
+        if is_metadata and controllers:
+            _write_voters(directory, config.controller_listener_names[0], controllers, now_ms)
+        comments = ["", time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())]
+        write_atomically(directory / meta_properties.FILE_NAME, meta.render(comments).encode())
+    except OSError as error:
+        raise StorageError(f"cannot format {directory}: {error.strerror or error}") from None
+
+
+def _write_voters(directory: Path, listener: str, controllers: Sequence[InitialController], now_ms: int) -> None:
+    voters = [(one.node_id, one.directory_id, listener, one.host, one.port) for one in controllers]
+    folder = directory / METADATA_FOLDER
+    folder.mkdir(exist_ok=True)
+    write_atomically(folder / FIRST_SNAPSHOT, _engine.voters_checkpoint(1, sorted(voters), now_ms))
+    # As Apache Kafka leaves its snapshots.
+    (folder / FIRST_SNAPSHOT).chmod(0o400)

@@ -1,0 +1,149 @@
+"""UpdateFeatures, and the features that a node of Kafka 4.3 knows (facts 1.3 and 1.4)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from klamm.protocol.errors import ErrorCode
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+
+
+class UpgradeType(enum.IntEnum):
+    """How a client wants a feature's level changed (KIP-778)."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """The levels `[min_version, max_version]` of a feature; (0, 0) means not supported."""
+
+    min_version: int
+    max_version: int
+
+    def __contains__(self, level: int) -> bool:
+        return self.min_version <= level <= self.max_version
+
+    def __str__(self) -> str:
+        return f"{self.min_version}-{self.max_version}"
+
+
+NOT_SUPPORTED: Final = VersionRange(0, 0)
+
+SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
+    METADATA_VERSION: VersionRange(7, 30),
+    KRAFT_VERSION: VersionRange(0, 1),
+    "transaction.version": VersionRange(0, 2),
+    "group.version": VersionRange(0, 1),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: VersionRange(0, 1),
+    "share.version": VersionRange(0, 1),
+    "streams.version": VersionRange(0, 1),
+}
+"""What a node of Kafka 4.3 advertises (facts 1.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataLevel:
+    """A level of metadata.version: its name, and whether leaving it downwards would lose metadata."""
+
+    level: int
+    name: str
+    changes_metadata: bool
+
+
+METADATA_LEVELS: Final = tuple(
+    MetadataLevel(level, name, changes_metadata)
+    for level, name, changes_metadata in (
+        (1, "3.0-IV1", True),
+        (2, "3.1-IV0", False),
+        (3, "3.2-IV0", True),
+        (4, "3.3-IV0", False),
+        (5, "3.3-IV1", True),
+        (6, "3.3-IV2", True),
+        (7, "3.3-IV3", True),
+        (8, "3.4-IV0", True),
+        (9, "3.5-IV0", False),
+        (10, "3.5-IV1", False),
+        (11, "3.5-IV2", True),
+        (12, "3.6-IV0", False),
+        (13, "3.6-IV1", True),
+        (14, "3.6-IV2", True),
+        (15, "3.7-IV0", True),
+        (16, "3.7-IV1", False),
+        (17, "3.7-IV2", True),
+        (18, "3.7-IV3", False),
+        (19, "3.7-IV4", False),
+        (20, "3.8-IV0", False),
+        (21, "3.9-IV0", False),
+        (22, "4.0-IV0", False),
+        (23, "4.0-IV1", True),
+        (24, "4.0-IV2", False),
+        (25, "4.0-IV3", False),
+        (26, "4.1-IV0", False),
+        (27, "4.1-IV1", False),
+        (28, "4.2-IV0", False),
+        (29, "4.2-IV1", False),
+        (30, "4.3-IV0", True),
+    )
+)
+"""Every production level up to Kafka 4.3 (facts 1.3)."""
+
+NOOP_RECORD_LEVEL: Final = 5
+METADATA_TRANSACTION_LEVEL: Final = 13
+CONTROLLER_REGISTRATION_LEVEL: Final = 15
+DIRECTORY_ASSIGNMENT_LEVEL: Final = 17
+CORDONED_LOG_DIRS_LEVEL: Final = 30
+
+FEATURE_DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
+    (KRAFT_VERSION, 1): {METADATA_VERSION: 21},
+    (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
+}
+"""The levels that a feature's level needs of others (facts 1.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdateKey:
+    """A feature and the level it shall have; v0 says `allow_downgrade`, later versions `upgrade_type`."""
+
+    feature: str
+    max_version_level: int
+    upgrade_type: int = UpgradeType.UPGRADE
+    allow_downgrade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeaturesRequest:
+    """UpdateFeatures (57)."""
+
+    API_KEY: ClassVar[int] = 57
+    feature_updates: tuple[FeatureUpdateKey, ...]
+    validate_only: bool = False
+    timeout_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatableFeatureResult:
+    """What became of one feature; only up to v1, and only when all succeeded."""
+
+    feature: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeaturesResponse:
+    """UpdateFeatures (57)."""
+
+    API_KEY: ClassVar[int] = 57
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    results: tuple[UpdatableFeatureResult, ...] = ()
+    throttle_time_ms: int = 0

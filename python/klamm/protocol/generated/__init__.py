@@ -1,0 +1,1 @@
+"""What tools/ write from the engine's descriptions."""

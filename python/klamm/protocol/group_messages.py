@@ -1,0 +1,486 @@
+"""The group APIs' requests and answers as our own values: what handlers and the group coordinator hand each other.
+
+Field names are the schemas' own, so that `codec.read` and `codec.write` match them; a field that a version lacks keeps
+the default that stands here. Times are ms, ids are 16 raw bytes, subscriptions and assignments are opaque bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from klamm.protocol.errors import ErrorCode
+
+ZERO_ID: Final = bytes(16)
+UNKNOWN_MEMBER_ID: Final = ""
+NO_GENERATION: Final = -1
+NO_OFFSET: Final = -1
+NO_LEADER_EPOCH: Final = -1
+NO_RETENTION_MS: Final = -1
+FETCH_GROUPS_VERSION: Final = 8
+AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request, and in which version; `client_host` is written as Kafka stores it, `/127.0.0.1`."""
+
+    api_version: int
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinProtocol:
+    """A protocol (assignor) that a member supports, with what it wants the leader to know."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupRequest:
+    """API 11. `rebalance_timeout_ms` is already the session timeout where version 0 had none."""
+
+    API_KEY: ClassVar[int] = 11
+    group_id: str
+    session_timeout_ms: int
+    member_id: str = UNKNOWN_MEMBER_ID
+    protocol_type: str = ""
+    protocols: tuple[JoinProtocol, ...] = ()
+    rebalance_timeout_ms: int = -1
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupMember:
+    """A line of the list that the leader gets."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    metadata: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponse:
+    """Answer 11; `protocol_name` None goes out as null from version 7, as "" before."""
+
+    API_KEY: ClassVar[int] = 11
+    error_code: ErrorCode = ErrorCode.NONE
+    member_id: str = UNKNOWN_MEMBER_ID
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = UNKNOWN_MEMBER_ID
+    skip_assignment: bool = False
+    members: tuple[JoinGroupMember, ...] = ()
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAssignment:
+    """What the leader assigns to one member."""
+
+    member_id: str
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupRequest:
+    """API 14; only the leader sends assignments."""
+
+    API_KEY: ClassVar[int] = 14
+    group_id: str
+    generation_id: int
+    member_id: str
+    assignments: tuple[SyncAssignment, ...] = ()
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupResponse:
+    """Answer 14."""
+
+    API_KEY: ClassVar[int] = 14
+    error_code: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """API 12."""
+
+    API_KEY: ClassVar[int] = 12
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    """Answer 12."""
+
+    API_KEY: ClassVar[int] = 12
+    error_code: ErrorCode = ErrorCode.NONE
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingMember:
+    """A member that leaves, or is removed by an admin through its instance id alone."""
+
+    member_id: str = UNKNOWN_MEMBER_ID
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupRequest:
+    """API 13. Below version 3 `member_id` leaves, and `groups.read_leave_group` puts it into the list."""
+
+    API_KEY: ClassVar[int] = 13
+    group_id: str
+    members: tuple[LeavingMember, ...] = ()
+    member_id: str = UNKNOWN_MEMBER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveMemberResponse:
+    """How one member's leaving went."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroupResponse:
+    """Answer 13; versions 0 to 2 show the one member's error at the top."""
+
+    API_KEY: ClassVar[int] = 13
+    error_code: ErrorCode = ErrorCode.NONE
+    members: tuple[LeaveMemberResponse, ...] = ()
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPartition:
+    """An offset to commit; `committed_metadata` null counts as ""."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int = NO_LEADER_EPOCH
+    committed_metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTopic:
+    """A topic of an OffsetCommit; the handler fills in name or id, whichever the version lacks."""
+
+    name: str = ""
+    topic_id: bytes = ZERO_ID
+    partitions: tuple[CommitPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequest:
+    """API 8. The generation is the member epoch where the consumer protocol is used."""
+
+    API_KEY: ClassVar[int] = 8
+    group_id: str
+    topics: tuple[CommitTopic, ...] = ()
+    generation_id_or_member_epoch: int = NO_GENERATION
+    member_id: str = UNKNOWN_MEMBER_ID
+    group_instance_id: str | None = None
+    retention_time_ms: int = NO_RETENTION_MS
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPartition:
+    """How one partition's commit went."""
+
+    partition_index: int
+    error_code: int = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTopic:
+    """A topic of an OffsetCommit answer."""
+
+    name: str = ""
+    topic_id: bytes = ZERO_ID
+    partitions: tuple[CommittedPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponse:
+    """Answer 8."""
+
+    API_KEY: ClassVar[int] = 8
+    topics: tuple[CommittedTopic, ...] = ()
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTopic:
+    """Partitions whose committed offset is asked for."""
+
+    name: str = ""
+    topic_id: bytes = ZERO_ID
+    partition_indexes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchGroup:
+    """A group of an OffsetFetch; `topics` None asks for all that it has."""
+
+    group_id: str
+    topics: tuple[FetchTopic, ...] | None = None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchRequest:
+    """API 9. Below version 8 it is about `group_id` and `topics`; `all_groups` says it one way."""
+
+    API_KEY: ClassVar[int] = 9
+    groups: tuple[FetchGroup, ...] = ()
+    require_stable: bool = False
+    group_id: str = ""
+    topics: tuple[FetchTopic, ...] | None = ()
+
+    def all_groups(self, version: int) -> tuple[FetchGroup, ...]:
+        """The groups that are asked about."""
+        return self.groups if version >= FETCH_GROUPS_VERSION else (FetchGroup(self.group_id, self.topics),)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """A committed offset, or -1, -1, "" for none."""
+
+    partition_index: int
+    committed_offset: int = NO_OFFSET
+    committed_leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    error_code: int = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedTopic:
+    """A topic of an OffsetFetch answer."""
+
+    name: str = ""
+    topic_id: bytes = ZERO_ID
+    partitions: tuple[FetchedPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedGroup:
+    """A group of an OffsetFetch answer; with an error its topics are for version 1, which has errors only there."""
+
+    group_id: str
+    topics: tuple[FetchedTopic, ...] = ()
+    error_code: int = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResponse:
+    """Answer 9; below version 8 `topics` and `error_code` are those of the one group."""
+
+    API_KEY: ClassVar[int] = 9
+    groups: tuple[FetchedGroup, ...] = ()
+    topics: tuple[FetchedTopic, ...] = ()
+    error_code: int = ErrorCode.NONE
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """A member as DescribeGroups shows it; metadata is empty unless the group is stable."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    member_metadata: bytes = b""
+    member_assignment: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group as DescribeGroups shows it."""
+
+    group_id: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsRequest:
+    """API 15."""
+
+    API_KEY: ClassVar[int] = 15
+    groups: tuple[str, ...] = ()
+    include_authorized_operations: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroupsResponse:
+    """Answer 15."""
+
+    API_KEY: ClassVar[int] = 15
+    groups: tuple[DescribedGroup, ...] = ()
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsRequest:
+    """API 16; empty filters let everything through."""
+
+    API_KEY: ClassVar[int] = 16
+    states_filter: tuple[str, ...] = ()
+    types_filter: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    """A line of ListGroups."""
+
+    group_id: str
+    protocol_type: str = ""
+    group_state: str = ""
+    group_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroupsResponse:
+    """Answer 16."""
+
+    API_KEY: ClassVar[int] = 16
+    error_code: ErrorCode = ErrorCode.NONE
+    groups: tuple[ListedGroup, ...] = ()
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsRequest:
+    """API 42."""
+
+    API_KEY: ClassVar[int] = 42
+    groups_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    """How the deletion of one group went."""
+
+    group_id: str
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroupsResponse:
+    """Answer 42."""
+
+    API_KEY: ClassVar[int] = 42
+    results: tuple[DeletedGroup, ...] = ()
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePartition:
+    """A partition whose committed offset shall go."""
+
+    partition_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """The partitions of a topic whose committed offsets shall go."""
+
+    name: str
+    partitions: tuple[DeletePartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteRequest:
+    """API 47."""
+
+    API_KEY: ClassVar[int] = 47
+    group_id: str
+    topics: tuple[DeleteTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedPartition:
+    """How one offset's deletion went."""
+
+    partition_index: int
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """A topic of an OffsetDelete answer."""
+
+    name: str
+    partitions: tuple[DeletedPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetDeleteResponse:
+    """Answer 47."""
+
+    API_KEY: ClassVar[int] = 47
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: tuple[DeletedTopic, ...] = ()
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequest:
+    """API 10; below version 4 `coordinator_keys` is empty and `key` counts."""
+
+    API_KEY: ClassVar[int] = 10
+    key: str = ""
+    key_type: int = 0
+    coordinator_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCoordinator:
+    """Where the coordinator of a key is; node id -1, host "" and port -1 with an error."""
+
+    key: str
+    error_code: int = ErrorCode.NONE
+    error_message: str | None = None
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorResponse:
+    """Answer 10; below version 4 about one key, whose place is not in the list."""
+
+    API_KEY: ClassVar[int] = 10
+    coordinators: tuple[FoundCoordinator, ...] = ()
+    error_code: int = ErrorCode.NONE
+    error_message: str | None = None
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    throttle_time_ms: int = 0

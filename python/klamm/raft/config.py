@@ -1,0 +1,25 @@
+"""What a replica is told at its start: who it is and Kafka's quorum time-outs (facts 2.8)."""
+
+from typing import NamedTuple
+
+from klamm.raft.voters import Endpoint, ReplicaKey
+
+
+class RaftConfig(NamedTuple):
+    """Each field is named for its `controller.quorum.` key; the two of fetch have none in Kafka 4.2 and before."""
+
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    election_backoff_max_ms: int = 1000
+    fetch_max_bytes: int = 1 << 20
+    fetch_max_wait_ms: int = 500
+
+
+class Identity(NamedTuple):
+    """This replica: its key (with the directory id of its metadata directory), its cluster, where it listens."""
+
+    key: ReplicaKey
+    cluster_id: str
+    endpoints: tuple[Endpoint, ...] = ()

@@ -1,0 +1,59 @@
+"""What a leader tells of its quorum: the content of DescribeQuorum (facts 2.2)."""
+
+from typing import Final, NamedTuple
+
+from klamm.raft.replica import Replica
+from klamm.raft.role_states import Leader, ReplicaProgress
+from klamm.raft.voters import ReplicaKey, Voter
+
+OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
+
+
+class ReplicaDescription(NamedTuple):
+    """A replica as the leader sees it; offsets and times are -1 while unknown."""
+
+    key: ReplicaKey
+    log_end_offset: int
+    last_fetch_timestamp_ms: int
+    last_caught_up_timestamp_ms: int
+
+
+class QuorumDescription(NamedTuple):
+    """The quorum; `nodes` are the voters with their endpoints."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaDescription, ...]
+    observers: tuple[ReplicaDescription, ...]
+    nodes: tuple[Voter, ...]
+
+
+def describe(replica: Replica, now_ms: int, wall_ms: int) -> QuorumDescription | None:
+    """Describe the quorum at `now_ms` of the core's clock, which is `wall_ms` since 1970; None where no leader is."""
+    state = replica.state
+    if not isinstance(state, Leader):
+        return None
+
+    def wall(core_ms: int) -> int:
+        return -1 if core_ms < 0 else wall_ms - (now_ms - core_ms)
+
+    def of(progress: ReplicaProgress) -> ReplicaDescription:
+        times = wall(progress.last_fetch_ms), wall(progress.last_caught_up_ms)
+        return ReplicaDescription(progress.key, progress.end_offset, *times)
+
+    voters = {replica.id: ReplicaDescription(replica.key, replica.log.end_offset, wall_ms, wall_ms)}
+    voters |= {progress.key.id: of(progress) for progress in state.voters.values()}
+    observers = [
+        of(progress)
+        for progress in state.observers.values()
+        if now_ms - progress.last_fetch_ms < OBSERVER_SESSION_TIMEOUT_MS
+    ]
+    return QuorumDescription(
+        leader_id=replica.id,
+        leader_epoch=replica.epoch,
+        high_watermark=state.high_watermark,
+        voters=tuple(voters[voter_id] for voter_id in replica.voters.ids),
+        observers=tuple(sorted(observers, key=lambda observer: observer.key.id)),
+        nodes=replica.voters.voters,
+    )

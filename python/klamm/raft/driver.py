@@ -1,0 +1,458 @@
+"""Runs the quorum core against a real log, file, network and clock. The only module of `raft` that knows asyncio.
+
+Group commit without a linger: what is proposed is appended at once, one flush is in flight, all that arrives
+meanwhile joins the next one, and one wake-up a flush serves every waiter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
+
+from klamm.raft import effects as fx
+from klamm.raft.election_state import ElectionState, QuorumStateError, decode, encode
+from klamm.raft.log import MetadataLog, OffsetAndEpoch
+from klamm.raft.messages import Request, Response
+from klamm.raft.node import RaftNode
+from klamm.raft.ports import ElectionStore, Listener, NotLeaderError, RaftStoppedError, ReplyTo, Transport
+from klamm.raft.role_states import NEVER_MS
+from klamm.raft.snapshots import SnapshotConfig, is_snapshot_due, next_log_start
+from klamm.raft.waiters import CommitWaiters
+
+if TYPE_CHECKING:
+    from klamm.raft.description import QuorumDescription
+
+logger = logging.getLogger("klamm.raft")
+P = ParamSpec("P")
+
+CLEAN_INTERVAL_S: Final = 60.0
+# A core that is due again and again at one instant will never be done: better stop than spin.
+TICKS_AT_ONCE_MAX: Final = 1000
+
+
+class QuorumStateFile:
+    """quorum-state in the metadata log's directory (facts 3.4)."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "quorum-state"
+
+    def read(self) -> bytes | None:
+        """The file's bytes, None when there is no file."""
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, data: bytes) -> None:
+        """Write beside, fsync, rename over, fsync the directory: a power cut leaves the old file or the new one."""
+        beside = self.path.with_name(self.path.name + ".tmp")
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, self.path)
+        directory = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def read_election(store: ElectionStore) -> ElectionState | None:
+    """What the store holds. Raises OSError, and QuorumStateError that names the file."""
+    data = store.read()
+    try:
+        return None if data is None else decode(data)
+    except QuorumStateError as error:
+        text = f"{store} cannot be understood: {error}. Restore it, or format this node anew and let it join again"
+        raise QuorumStateError(text) from None
+
+
+class RaftDriver:
+    """One replica at work. To be made and used on the loop's thread."""
+
+    def __init__(
+        self,
+        node: RaftNode,
+        log: MetadataLog,
+        store: ElectionStore,
+        listener: Listener,
+        *,
+        transport: Transport | None = None,
+        snapshot_config: SnapshotConfig | None = None,
+        wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._node, self._log, self._store, self._listener = node, log, store, listener
+        self._transport = transport
+        self._snapshot_config = snapshot_config or SnapshotConfig()
+        self._wall_clock_ms = wall_clock_ms
+        self._loop = asyncio.get_running_loop()
+        self._led_epoch: int | None = None
+        self._waiters = CommitWaiters()
+        self._events: deque[Callable[[int], list[fx.Effect]]] = deque()
+        self._is_stepping = False
+        self._replies: dict[int, ReplyTo] = {}
+        self._next_request_id = 0
+        self._held: list[fx.SendRequest | fx.Reply] = []  # until quorum-state is durable
+        self._election_to_write: fx.PersistElection | None = None
+        self._is_writing_election = False
+        self._is_flushing = False
+        self._is_flush_scheduled = False
+        self._disk_is_done = asyncio.Event()  # set whenever a piece of disk work has ended
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = NEVER_MS
+        self._clean_timer: asyncio.TimerHandle | None = None
+        self._snapshot_task: asyncio.Task[None] | None = None
+        latest = log.latest_snapshot_id
+        self._last_snapshot_offset = latest.offset if latest is not None else 0
+        self._last_snapshot_ms = self._now_ms()
+        self._fault: Exception | None = None
+        self._is_stopped = False
+        self._handed_over = asyncio.Event()
+
+    # For the node
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed; -1 while unknown."""
+        return self._node.replica.high_watermark
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch this replica knows of."""
+        return self._node.replica.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of that epoch, where it is known."""
+        return self._node.replica.leader_id
+
+    def start(self) -> None:
+        """Read quorum-state and take part. Raises QuorumStateError, OSError, and what stops the replica at once."""
+        self._step(self._node.on_start, read_election(self._store))
+        if self._fault is not None:
+            raise self._fault
+        self._schedule_clean()
+
+    def propose(self, records: Sequence[bytes], epoch: int) -> int:
+        """Append the records as one batch of the epoch that this replica leads; returns their last offset.
+
+        They are in the log when this returns, and committed when `wait_committed` of that offset is done. Raises
+        NotLeaderError, RaftStoppedError; ValueError when they do not fit in a batch.
+        """
+        if self._led_epoch != epoch:
+            self._check_running()
+            raise NotLeaderError(f"epoch {epoch} is not led by this replica; it leads {self._led_epoch}")
+        last_offset = self._log.append(records, epoch, self._wall_clock_ms())
+        self._step(self._node.on_append)
+        return last_offset
+
+    def wait_committed(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done once the record at `offset`, appended by this leader, is committed.
+
+        Fails with NotLeaderError when leadership ends first (the record may survive or not), or RaftStoppedError.
+        """
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._is_stopped:
+            future.set_exception(self._stopped_error())
+        elif offset < self.high_watermark:
+            future.set_result(None)
+        elif self._led_epoch is None:
+            future.set_exception(NotLeaderError(f"offset {offset} cannot be awaited: this replica leads no epoch"))
+        else:
+            self._waiters.add(offset, future)
+        return future
+
+    def handle_request(self, request: Request, reply: ReplyTo) -> None:
+        """Take a request of another replica; `reply` is called once, now or later, or never when the replica stops."""
+        self._check_running()
+        self._next_request_id += 1
+        self._replies[self._next_request_id] = reply
+        self._step(self._node.on_request, self._next_request_id, request)
+
+    def describe_quorum(self) -> QuorumDescription:
+        """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
+        from klamm.raft.description import describe
+
+        description = describe(self._node.replica, self._now_ms(), self._wall_clock_ms())
+        if description is None:
+            raise NotLeaderError(f"replica {self._node.replica.id} does not lead, {self.leader_id} may")
+        return description
+
+    def resign(self, epoch: int) -> None:
+        """Give up leading `epoch`."""
+        self._step(self._node.on_resign, epoch)
+
+    async def close(self, timeout_ms: int = 5000) -> None:
+        """Hand over if this replica leads, finish disk work, stop. After the time-out it stops all the same."""
+        self._step(self._node.on_shutdown)
+        if not self._is_stopped:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._handed_over.wait()
+                    await self._until_disk_is_idle()
+        self._stop()
+
+    # Effects
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _step(self, handler: Callable[Concatenate[int, P], list[fx.Effect]], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Give the core an event and the ticks that are due, carry out the effects. Any fault stops the replica.
+
+        A listener may propose while effects are carried out: that event waits until they all are.
+        """
+        self._events.append(lambda now_ms: handler(now_ms, *args, **kwargs))
+        if self._is_stepping or self._is_stopped:
+            return
+        self._is_stepping = True
+        try:
+            while self._events:
+                self._apply_all(self._events.popleft()(self._now_ms()))
+                self._tick()
+            if self._held:
+                self._release_held()
+        except Exception as error:
+            self._fail(error)
+            return
+        finally:
+            self._is_stepping = False
+        self._write_election()
+        self._schedule_flush()
+        self._arm_timer()
+
+    def _tick(self) -> None:
+        for _ in range(TICKS_AT_ONCE_MAX):
+            now_ms = self._now_ms()
+            if self._node.deadline_ms > now_ms:
+                return
+            self._apply_all(self._node.on_tick(now_ms))
+        raise RuntimeError(f"replica {self._node.replica.id} is due without end as {self._node.replica.role.value}")
+
+    def _apply_all(self, effects: list[fx.Effect]) -> None:
+        for effect in effects:
+            self._apply(effect)
+
+    def _apply(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.HighWatermarkAdvanced(offset):
+                self._on_high_watermark(offset)
+            case fx.PersistElection():
+                self._election_to_write = effect
+            case fx.AppendControl(epoch, records):
+                self._log.append_control(records, epoch, self._wall_clock_ms())
+            case fx.AppendFetched():
+                self._append_fetched(effect)
+            case fx.TruncateLog(offset):
+                logger.info("metadata log cut from %d to %d: it parts from the leader's", self._log.end_offset, offset)
+                self._log.truncate_to(offset)
+            case fx.SendRequest() | fx.Reply():
+                self._held.append(effect)
+            case fx.BecameLeader(epoch):
+                self._on_leadership(epoch)
+            case fx.LostLeadership(epoch):
+                self._on_lost_leadership(epoch)
+            case fx.LeaderChanged(leader_id, epoch):
+                logger.info("epoch %d, leader %s", epoch, "unknown" if leader_id is None else leader_id)
+            case fx.ShutdownCompleted():
+                self._handed_over.set()
+            case _:
+                assert_never(effect)
+
+    def _append_fetched(self, effect: fx.AppendFetched) -> None:
+        try:
+            self._log.append_fetched(effect.batches, effect.max_epoch)
+        except ValueError as error:
+            logger.error("batches from leader %s refused, and asked for again: %s", self.leader_id, error)
+
+    def _on_high_watermark(self, offset: int) -> None:
+        self._listener.on_commit(offset)
+        self._waiters.complete_below(offset)
+        self._maybe_snapshot(offset)
+
+    def _on_leadership(self, epoch: int) -> None:
+        logger.info("leading epoch %d", epoch)
+        self._led_epoch = epoch
+        self._listener.on_leader(epoch)
+
+    def _on_lost_leadership(self, epoch: int) -> None:
+        logger.info("no longer leading epoch %d", epoch)
+        self._led_epoch = None
+        self._listener.on_not_leader(epoch)
+        text = f"leadership of epoch {epoch} ended before the record was seen committed"
+        self._waiters.fail_all(NotLeaderError(text))
+
+    # Peers
+
+    def _release_held(self) -> None:
+        """Let go what waits for no more than the election state that is durable."""
+        held, self._held = self._held, []
+        for waiting in held:
+            effect = self._node.settled(waiting)
+            if effect.after > self._node.replica.durable_ticket:
+                self._held.append(effect)
+            elif isinstance(effect, fx.SendRequest):
+                self._send(effect)
+            else:
+                self._replies.pop(effect.request_id)(effect.response, effect.read)
+
+    def _send(self, effect: fx.SendRequest) -> None:
+        if self._transport is None:
+            raise RuntimeError(f"a request to replica {effect.to}, and no transport to send it")
+        self._transport.send(effect, lambda response: self._on_answer(effect.correlation_id, response))
+
+    def _on_answer(self, correlation_id: int, response: Response | None) -> None:
+        if response is None:
+            self._step(self._node.on_request_failed, correlation_id)
+        else:
+            self._step(self._node.on_response, correlation_id, response)
+
+    # Disk
+
+    def _write_election(self) -> None:
+        """Write the newest election state, in a thread: a slow disk must not stop the loop."""
+        effect = self._election_to_write
+        if effect is None or self._is_writing_election:
+            return
+        self._election_to_write, self._is_writing_election = None, True
+        data = encode(effect.state, effect.kraft_version, effect.voter_ids)
+        writing = self._loop.run_in_executor(None, self._store.write, data)
+        writing.add_done_callback(lambda done: self._on_election_written(effect.ticket, done.exception()))
+
+    def _on_election_written(self, ticket: int, error: BaseException | None) -> None:
+        self._is_writing_election = False
+        self._disk_is_done.set()
+        if error is not None:
+            self._fail(RaftStoppedError(f"{self._store} could not be written: {error}"))
+        else:
+            self._step(self._node.on_persisted, ticket)
+
+    def _schedule_flush(self) -> None:
+        """Flush at the end of this turn of the loop, so that all of its proposals go together."""
+        is_clean = self._log.flushed_offset >= self._log.end_offset
+        if is_clean or self._is_flushing or self._is_flush_scheduled:
+            return
+        self._is_flush_scheduled = True
+        self._loop.call_soon(self._start_flush)
+
+    def _start_flush(self) -> None:
+        self._is_flush_scheduled, self._is_flushing = False, True
+        self._log.start_flush(self._on_flush_done_in_any_thread)
+
+    def _on_flush_done_in_any_thread(self, flushed_offset: int, error: str | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            self._loop.call_soon_threadsafe(self._on_flush_done, error)
+
+    def _on_flush_done(self, error: str | None) -> None:
+        self._is_flushing = False
+        self._disk_is_done.set()
+        if error is not None:
+            self._fail(RaftStoppedError(f"the metadata log could not be made durable: {error}"))
+        else:
+            self._step(self._node.on_flushed)
+
+    async def _until_disk_is_idle(self) -> None:
+        while self._is_flushing or self._is_flush_scheduled or self._is_writing_election:
+            self._disk_is_done.clear()
+            await self._disk_is_done.wait()
+
+    # Snapshots
+
+    def _maybe_snapshot(self, high_watermark: int) -> None:
+        if self._snapshot_task is not None:
+            return
+        # An attempt counts from here too: one that fails is made again when as much is new, not at every commit.
+        since = max(self._last_snapshot_offset, self._log.start_offset)
+        bytes_since, ms_since = self._log.bytes_from(since), self._now_ms() - self._last_snapshot_ms
+        if is_snapshot_due(self._snapshot_config, bytes_since, ms_since):
+            snapshot_id = OffsetAndEpoch(high_watermark, self._log.epoch_at(high_watermark - 1))
+            self._last_snapshot_offset, self._last_snapshot_ms = high_watermark, self._now_ms()
+            writing = self._listener.write_snapshot(snapshot_id)
+            self._snapshot_task = self._loop.create_task(self._finish_snapshot(snapshot_id, writing))
+
+    async def _finish_snapshot(self, snapshot_id: OffsetAndEpoch, writing: Awaitable[None]) -> None:
+        name = f"{snapshot_id.offset:020}-{snapshot_id.epoch:010}"
+        try:
+            logger.info("writing snapshot %s", name)
+            await writing
+            self._clean()
+        except Exception:
+            logger.exception("snapshot %s failed; the log keeps all that it has", name)
+        finally:
+            self._snapshot_task = None
+
+    def _clean(self) -> None:
+        try:
+            self._delete_what_is_over()
+        except Exception:
+            logger.exception("the metadata log could not be cleaned; it is tried again in %d s", CLEAN_INTERVAL_S)
+        self._schedule_clean()
+
+    def _delete_what_is_over(self) -> None:
+        while not self._is_stopped:
+            snapshots = self._log.snapshots()
+            start = next_log_start(self._snapshot_config, self._wall_clock_ms(), snapshots, self._log.size_bytes)
+            if start is None or not self._log.delete_before(start):
+                break
+            logger.info("the metadata log begins at %d now", self._log.start_offset)
+
+    def _schedule_clean(self) -> None:
+        if self._clean_timer is not None:
+            self._clean_timer.cancel()
+            self._clean_timer = None
+        if not self._is_stopped and len(self._log.snapshots()) > 1:
+            self._clean_timer = self._loop.call_later(CLEAN_INTERVAL_S, self._clean)
+
+    # Time and end
+
+    def _arm_timer(self) -> None:
+        deadline_ms = self._node.deadline_ms
+        if deadline_ms == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms, self._timer = deadline_ms, None
+        if deadline_ms < NEVER_MS:
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_ms = None, NEVER_MS
+        self._step(lambda now_ms: [])
+
+    def _fail(self, error: Exception) -> None:
+        if self._is_stopped:
+            return
+        self._fault = error
+        logger.error("replica %d stops: %s", self._node.replica.id, error, exc_info=error)
+        self._stop()
+        self._listener.on_fault(error)
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self._led_epoch = None
+        for timer in (self._timer, self._clean_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._snapshot_task is not None:
+            self._snapshot_task.cancel()
+        self._handed_over.set()
+        self._disk_is_done.set()
+        self._waiters.fail_all(self._stopped_error())
+
+    def _stopped_error(self) -> RaftStoppedError:
+        return RaftStoppedError(f"the replica has stopped: {self._fault or 'it was closed'}")
+
+    def _check_running(self) -> None:
+        if self._is_stopped:
+            raise self._stopped_error()

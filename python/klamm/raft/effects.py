@@ -1,0 +1,114 @@
+"""What the core asks its driver to do, in order.
+
+`after` names the newest `PersistElection` ticket that must be durable before the effect may leave the node (facts 4.2);
+an effect without it waits for nothing. Effects that change the log are carried out at once; making the log durable is
+the driver's own standing task: whenever `flushed_offset < end_offset` and no flush runs, it starts one and reports
+`events.Flushed`.
+
+Effects, events and messages are named tuples: a frozen dataclass costs eight times as much to make at every start.
+"""
+
+from typing import NamedTuple
+
+from klamm.raft.election_state import ElectionState
+from klamm.raft.messages import Request, Response
+from klamm.raft.voters import Endpoint
+
+
+class PersistElection(NamedTuple):
+    """Write quorum-state, then report `events.Persisted(ticket)`. A newer ticket replaces one not yet begun."""
+
+    ticket: int
+    state: ElectionState
+    kraft_version: int
+    voter_ids: tuple[int, ...]
+
+
+class AppendControl(NamedTuple):
+    """Append control records, each (type, encoded value), in one batch: the first of this leader's epoch."""
+
+    epoch: int
+    records: tuple[tuple[int, bytes], ...]
+
+
+class AppendFetched(NamedTuple):
+    """Append the leader's batches verbatim; none of a higher epoch than `max_epoch` (facts 2.6)."""
+
+    batches: bytes
+    max_epoch: int
+
+
+class TruncateLog(NamedTuple):
+    """Drop every record at or above `offset`."""
+
+    offset: int
+
+
+class SendRequest(NamedTuple):
+    """Send to a node; report `events.ResponseReceived` or `events.RequestFailed` with the same correlation id."""
+
+    to: int
+    endpoints: tuple[Endpoint, ...]
+    correlation_id: int
+    request: Request
+    after: int
+
+
+class ReadRange(NamedTuple):
+    """The batches from `offset` on, at least one, then as many as fit: they become the response's records."""
+
+    offset: int
+    max_bytes: int
+
+
+class Reply(NamedTuple):
+    """Answer the request; with a range, its batches are put in where the bytes are."""
+
+    request_id: int
+    response: Response
+    after: int
+    read: ReadRange | None = None
+
+
+class HighWatermarkAdvanced(NamedTuple):
+    """Everything below `offset` is committed."""
+
+    offset: int
+
+
+class LeaderChanged(NamedTuple):
+    """A leader (or none) is known for an epoch."""
+
+    leader_id: int | None
+    epoch: int
+
+
+class BecameLeader(NamedTuple):
+    """This replica leads `epoch` and all that earlier leaders committed is below the high watermark."""
+
+    epoch: int
+
+
+class LostLeadership(NamedTuple):
+    """This replica no longer leads `epoch`: what it appended and did not see committed may still be, or may not."""
+
+    epoch: int
+
+
+class ShutdownCompleted(NamedTuple):
+    """The replica has handed over as far as it could: the driver may stop."""
+
+
+Effect = (
+    PersistElection
+    | AppendControl
+    | AppendFetched
+    | TruncateLog
+    | SendRequest
+    | Reply
+    | HighWatermarkAdvanced
+    | LeaderChanged
+    | BecameLeader
+    | LostLeadership
+    | ShutdownCompleted
+)

@@ -1,0 +1,137 @@
+"""Campaigns: who asks for votes, who grants them, and when (KIP-595, KIP-996, facts 2.5 and 4.2)."""
+
+from klamm.raft.messages import Error, VoteRequest, VoteResponse
+from klamm.raft.replica import Replica
+from klamm.raft.role_states import NEVER_MS, Candidate, Prospective, Unattached
+from klamm.raft.voters import ReplicaKey
+from klamm.raft.voting import can_grant_vote
+
+
+class Elections:
+    """The part of a replica that campaigns and votes."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def campaign(self, now_ms: int) -> None:
+        """Begin with a pre-vote. A sole voter has its majority at once, and again as Candidate (facts 4.1)."""
+        self._replica.become_prospective(now_ms)
+        self.advance(now_ms)
+
+    def advance(self, now_ms: int) -> None:
+        """Take the next step of a campaign whose votes suffice."""
+        state = self._replica.state
+        if isinstance(state, Prospective) and state.tally.is_won:
+            self._replica.become_candidate(now_ms)
+            state = self._replica.state
+        if isinstance(state, Candidate) and state.tally.is_won:
+            self._replica.become_leader(now_ms)
+
+    def on_vote_request(self, now_ms: int, request_id: int, request: VoteRequest) -> None:
+        """Grant or refuse a vote or a pre-vote."""
+        replica = self._replica
+        error = self._check(request)
+        if error is not Error.NONE:
+            return self._reply(request_id, error, granted=False)
+        if request.epoch > replica.epoch:
+            replica.become_unattached(now_ms, request.epoch)  # for pre-votes too (facts 10.1, 9)
+        if not is_meant_for(replica, request.voter):
+            return self._reply(request_id, Error.INVALID_VOTER_KEY, granted=False)
+        granted = can_grant_vote(
+            replica.state,
+            replica.election,
+            request.candidate,
+            log_is_up_to_date=request.log_end.is_up_to_date_with(replica.log_end),
+            pre_vote=request.pre_vote,
+        )
+        if granted and not request.pre_vote and replica.election.voted is None:
+            replica.add_vote(now_ms, request.candidate)
+        return self._reply(request_id, Error.NONE, granted=granted)
+
+    def on_vote_response(self, now_ms: int, voter_id: int, response: VoteResponse) -> None:
+        """Count an answer of this epoch."""
+        state = self._replica.state
+        if not isinstance(state, Prospective | Candidate):
+            return
+        state.tally.record(voter_id, response.granted)
+        self.advance(now_ms)
+        if isinstance(state, Prospective) and state.tally.is_lost:
+            self._give_up_pre_vote(now_ms)
+
+    def on_pre_vote_unsupported(self, now_ms: int) -> None:
+        """A voter before Kafka 4.0 knows no pre-vote: go on without (facts 2.5)."""
+        if isinstance(self._replica.state, Prospective):
+            self._replica.become_candidate(now_ms)
+            self.advance(now_ms)
+
+    def tick_unattached(self, now_ms: int, state: Unattached) -> int:
+        """Campaign when the time-out has passed; returns when to look again."""
+        if self._replica.is_shutting_down:
+            return NEVER_MS  # stays until another is elected or the driver's own patience ends
+        if now_ms < state.deadline_ms:
+            return state.deadline_ms
+        self.campaign(now_ms)
+        return now_ms
+
+    def tick_nominee(self, now_ms: int, state: Prospective | Candidate) -> int:
+        """Ask the voters that have not answered; give up when the time-out has passed. Returns when to look again."""
+        deadline_ms = NEVER_MS if self._replica.is_shutting_down else state.deadline_ms
+        if now_ms < deadline_ms:
+            return self._ask(now_ms, state, deadline_ms)
+        if isinstance(state, Prospective):
+            self._give_up_pre_vote(now_ms)
+        else:
+            self.campaign(now_ms)
+        return now_ms
+
+    def _ask(self, now_ms: int, state: Prospective | Candidate, next_ms: int) -> int:
+        replica = self._replica
+        if state.tally.is_lost:
+            return next_ms
+        for voter_id in sorted(state.tally.unanswered):
+            if replica.requests.is_ready(now_ms, voter_id):
+                replica.send(now_ms, voter_id, self._vote_request(voter_id, isinstance(state, Prospective)))
+            next_ms = min(next_ms, replica.requests.ready_at_ms(voter_id))
+        return next_ms
+
+    def _vote_request(self, voter_id: int, pre_vote: bool) -> VoteRequest:
+        replica, voter = self._replica, self._replica.voters.get(voter_id)
+        return VoteRequest(
+            cluster_id=replica.identity.cluster_id,
+            voter=voter.key if voter is not None else None,
+            candidate=replica.key,
+            epoch=replica.epoch,
+            log_end=replica.log_end,
+            pre_vote=pre_vote,
+        )
+
+    def _give_up_pre_vote(self, now_ms: int) -> None:
+        replica, leader_id = self._replica, self._replica.leader_id
+        if leader_id is not None and replica.knows_way_to(leader_id, replica.leader_endpoints):
+            replica.become_follower(now_ms, replica.epoch, leader_id, replica.leader_endpoints)
+        else:
+            replica.become_unattached(now_ms, replica.epoch, leader_id)
+
+    def _check(self, request: VoteRequest) -> Error:
+        replica, log_end = self._replica, request.log_end
+        if request.cluster_id not in (None, replica.identity.cluster_id):
+            return Error.INCONSISTENT_CLUSTER_ID
+        # A candidate raised its epoch and so has no record of it; a prospective may well have one.
+        highest_epoch = request.epoch if request.pre_vote else request.epoch - 1
+        if log_end.offset < 0 or log_end.epoch < 0 or log_end.epoch > highest_epoch:
+            return Error.INVALID_REQUEST
+        if request.epoch < replica.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if request.candidate.id < 0 or request.candidate.id == replica.id:
+            return Error.INVALID_REQUEST
+        return Error.NONE
+
+    def _reply(self, request_id: int, error: Error, *, granted: bool) -> None:
+        replica = self._replica
+        response = VoteResponse(error, replica.epoch, replica.leader_id, granted, replica.leader_endpoints)
+        replica.reply(request_id, response)
+
+
+def is_meant_for(replica: Replica, voter: ReplicaKey | None) -> bool:
+    """Whether a request that names its receiver names this replica (facts 2.2); checked after the epoch was learned."""
+    return voter is None or voter.matches(replica.key)

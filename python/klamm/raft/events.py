@@ -1,0 +1,103 @@
+"""What happens to a replica, as values: for who records, replays or draws it. A driver calls the methods themselves."""
+
+from typing import NamedTuple, assert_never
+
+from klamm.raft.effects import Effect
+from klamm.raft.election_state import ElectionState
+from klamm.raft.messages import Request, Response
+from klamm.raft.node import RaftNode
+
+
+class Started(NamedTuple):
+    """The first event: what quorum-state held, or None when there was no file."""
+
+    stored: ElectionState | None
+
+
+class Ticked(NamedTuple):
+    """The clock reached `deadline_ms`."""
+
+
+class RequestReceived(NamedTuple):
+    """A peer asks; the `Reply` bears the same id."""
+
+    request_id: int
+    request: Request
+
+
+class ResponseReceived(NamedTuple):
+    """A peer answers."""
+
+    correlation_id: int
+    response: Response
+
+
+class RequestFailed(NamedTuple):
+    """No answer will come: the connection is gone, or could not be made."""
+
+    correlation_id: int
+
+
+class Persisted(NamedTuple):
+    """quorum-state holds what this ticket (or a newer one) carried."""
+
+    ticket: int
+
+
+class Appended(NamedTuple):
+    """The leader's driver appended proposals to the log."""
+
+
+class Flushed(NamedTuple):
+    """The log's `flushed_offset` moved."""
+
+
+class ResignRequested(NamedTuple):
+    """The controller gives up `epoch`, which it led (a fault while it replayed its own records, say)."""
+
+    epoch: int
+
+
+class ShutdownRequested(NamedTuple):
+    """The node is to stop: hand over if this replica leads."""
+
+
+Event = (
+    Started
+    | Ticked
+    | RequestReceived
+    | ResponseReceived
+    | RequestFailed
+    | Persisted
+    | Appended
+    | Flushed
+    | ResignRequested
+    | ShutdownRequested
+)
+
+
+def happen(node: RaftNode, now_ms: int, event: Event) -> list[Effect]:
+    """Let an event happen to a replica."""
+    match event:
+        case Started(stored):
+            return node.on_start(now_ms, stored)
+        case Ticked():
+            return node.on_tick(now_ms)
+        case RequestReceived(request_id, request):
+            return node.on_request(now_ms, request_id, request)
+        case ResponseReceived(correlation_id, response):
+            return node.on_response(now_ms, correlation_id, response)
+        case RequestFailed(correlation_id):
+            return node.on_request_failed(now_ms, correlation_id)
+        case Persisted(ticket):
+            return node.on_persisted(now_ms, ticket)
+        case Appended():
+            return node.on_append(now_ms)
+        case Flushed():
+            return node.on_flushed(now_ms)
+        case ResignRequested(epoch):
+            return node.on_resign(now_ms, epoch)
+        case ShutdownRequested():
+            return node.on_shutdown(now_ms)
+        case _:
+            assert_never(event)

@@ -1,0 +1,167 @@
+"""The follower's part: finding the leader, fetching from it, and hearing of new leaders (facts 2.4, 2.6)."""
+
+from klamm.raft.effects import AppendFetched, TruncateLog
+from klamm.raft.elections import Elections, is_meant_for
+from klamm.raft.log import truncation_offset
+from klamm.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    Error,
+    FetchRequest,
+    FetchResponse,
+)
+from klamm.raft.replica import InvariantError, Replica
+from klamm.raft.role_states import NEVER_MS, Follower
+from klamm.raft.voters import Endpoint, ReplicaKey
+
+
+class Following:
+    """The part of a replica that follows."""
+
+    def __init__(self, replica: Replica, elections: Elections) -> None:
+        self._replica = replica
+        self._elections = elections
+
+    # Hearing of leaders
+
+    def is_consistent(self, epoch: int, leader_id: int | None) -> bool:
+        """Whether a message's leader can be true: one leader an epoch, and this replica knows when it leads."""
+        replica = self._replica
+        if leader_id == replica.id:
+            return epoch <= replica.epoch
+        return epoch != replica.epoch or None in (leader_id, replica.leader_id) or leader_id == replica.leader_id
+
+    def learn(self, now_ms: int, epoch: int, leader_id: int | None, endpoints: tuple[Endpoint, ...]) -> None:
+        """Follow what a consistent message tells of epoch and leader (facts 2.4, 2 and 3)."""
+        replica = self._replica
+        is_reachable = leader_id is not None and replica.knows_way_to(leader_id, endpoints)
+        if epoch > replica.epoch and not is_reachable:
+            replica.become_unattached(now_ms, epoch, leader_id)
+        elif leader_id is not None and is_reachable and leader_id != replica.id and epoch >= replica.epoch:
+            knows_more = len(endpoints) > len(replica.leader_endpoints)
+            if epoch > replica.epoch or replica.leader_id is None or knows_more:
+                replica.become_follower(now_ms, epoch, leader_id, endpoints)
+
+    def on_begin_epoch(self, now_ms: int, request_id: int, request: BeginQuorumEpochRequest) -> None:
+        """A leader makes itself known."""
+        replica = self._replica
+        error = self._check_leader_request(request)
+        if error is Error.NONE:
+            self.learn(now_ms, request.epoch, request.leader_id, request.leader_endpoints)
+            error = Error.NONE if is_meant_for(replica, request.voter) else Error.INVALID_VOTER_KEY
+        response = BeginQuorumEpochResponse(error, replica.epoch, replica.leader_id, replica.leader_endpoints)
+        replica.reply(request_id, response)
+
+    def on_end_epoch(self, now_ms: int, request_id: int, request: EndQuorumEpochRequest) -> None:
+        """The leader resigns: campaign at once, or after those that it prefers have had their time."""
+        replica = self._replica
+        error = self._check_leader_request(request)
+        if error is Error.NONE:
+            self.learn(now_ms, request.epoch, request.leader_id, request.leader_endpoints)
+            if isinstance(replica.state, Follower) and replica.leader_id == request.leader_id:
+                replica.state.deadline_ms = now_ms + self._successor_backoff_ms(request.preferred_candidates)
+        response = EndQuorumEpochResponse(error, replica.epoch, replica.leader_id, replica.leader_endpoints)
+        replica.reply(request_id, response)
+
+    def _check_leader_request(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> Error:
+        replica = self._replica
+        if request.cluster_id not in (None, replica.identity.cluster_id):
+            return Error.INCONSISTENT_CLUSTER_ID
+        if request.epoch < replica.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        # Apache Kafka stops the node on a second leader of one epoch; the sender alone is wrong, so it is refused.
+        is_possible = request.leader_id >= 0 and request.leader_id != replica.id
+        if not is_possible or not self.is_consistent(request.epoch, request.leader_id):
+            return Error.INVALID_REQUEST
+        return Error.NONE
+
+    def _successor_backoff_ms(self, candidates: tuple[ReplicaKey, ...]) -> int:
+        """Nothing for the first of the list, then doubling; the maximum for the last and all others (facts 2.8)."""
+        longest_ms = self._replica.config.election_backoff_max_ms
+        for position, candidate in enumerate(candidates):
+            if candidate.matches(self._replica.key):
+                if position == 0:
+                    return 0
+                return min(longest_ms, (longest_ms >> (len(candidates) - 1)) << (position - 1))
+        return longest_ms
+
+    # Fetching
+
+    def on_fetch_response(self, now_ms: int, response: FetchResponse) -> bool:
+        """Append, or truncate where the logs part. What depends on the changed log comes with the next tick.
+
+        False when the answer asks for what this replica cannot do, so that the next fetch waits a little.
+        """
+        replica, state = self._replica, self._replica.state
+        if not isinstance(state, Follower):
+            return True
+        if response.snapshot_id is not None:
+            return False
+        if response.diverging is not None:
+            offset = truncation_offset(replica.log, response.diverging)
+            if offset < replica.high_watermark:
+                raise InvariantError(
+                    f"leader {replica.leader_id} of epoch {replica.epoch} wants the log cut to {offset}, "
+                    f"below the high watermark {replica.high_watermark}: committed records are gone there"
+                )
+            replica.effects.append(TruncateLog(offset))
+        else:
+            if response.records:
+                replica.effects.append(AppendFetched(response.records, replica.epoch))
+            state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
+        state.has_fetched = True
+        state.deadline_ms = now_ms + replica.config.fetch_timeout_ms
+        return True
+
+    def tick(self, now_ms: int, state: Follower) -> int:
+        """Advance the high watermark, fetch what comes next, campaign when the leader is silent."""
+        replica = self._replica
+        # Up to what is flushed: the leader's high watermark speaks of a log that is this one as far as it goes.
+        replica.advance_high_watermark(min(state.leader_high_watermark, replica.log.flushed_offset))
+        deadline_ms = state.deadline_ms if replica.is_voter else NEVER_MS
+        if now_ms >= deadline_ms:
+            self._elections.campaign(now_ms)
+            return now_ms
+        return min(deadline_ms, self._fetch_from_leader(now_ms))
+
+    def _fetch_from_leader(self, now_ms: int) -> int:
+        replica, leader_id = self._replica, self._replica.leader_id
+        if leader_id is None:
+            raise InvariantError(f"a follower without a leader in epoch {replica.epoch}")
+        if replica.log.flushed_offset < replica.log.end_offset:
+            return NEVER_MS  # a fetch acknowledges what lies below it: the flush comes first
+        if replica.requests.is_silent(now_ms, leader_id):
+            return self.fetch_from_anyone(now_ms)  # another may know of a newer leader
+        busy_until_ms = replica.requests.busy_until_ms(now_ms)
+        if busy_until_ms <= now_ms:
+            replica.send(now_ms, leader_id, self._fetch_request(), replica.leader_endpoints)
+            return replica.requests.ready_at_ms(leader_id)
+        return busy_until_ms
+
+    def fetch_from_anyone(self, now_ms: int) -> int:
+        """Ask a voter at random: who does not lead answers with the leader it knows. Returns when to ask again."""
+        replica = self._replica
+        others = replica.voters.others(replica.id)
+        busy_until_ms = replica.requests.busy_until_ms(now_ms)
+        if not others or busy_until_ms > now_ms or replica.log.flushed_offset < replica.log.end_offset:
+            return busy_until_ms if busy_until_ms > now_ms else NEVER_MS
+        ready = [voter_id for voter_id in others if replica.requests.is_ready(now_ms, voter_id)]
+        if ready:
+            replica.send(now_ms, ready[replica.below(len(ready))], self._fetch_request())
+            return replica.requests.busy_until_ms(now_ms)
+        return min(replica.requests.ready_at_ms(voter_id) for voter_id in others)
+
+    def _fetch_request(self) -> FetchRequest:
+        replica = self._replica
+        return FetchRequest(
+            cluster_id=replica.identity.cluster_id,
+            replica=replica.key,
+            epoch=replica.epoch,
+            fetch_offset=replica.log.end_offset,
+            last_fetched_epoch=replica.log.last_epoch,
+            high_watermark=replica.high_watermark,
+            max_wait_ms=replica.config.fetch_max_wait_ms,
+            max_bytes=replica.config.fetch_max_bytes,
+        )

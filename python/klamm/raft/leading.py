@@ -1,0 +1,231 @@
+"""The leader's part: its log, the others' fetches, the high watermark, check-quorum, hand-over (facts 2.6, 2.8)."""
+
+from typing import Final
+
+from klamm.raft.control_records import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    encode_kraft_version,
+    encode_leader_change,
+    encode_voters,
+)
+from klamm.raft.effects import AppendControl, ReadRange, Reply
+from klamm.raft.log import Diverging, FetchPosition, NeedsSnapshot, check_fetch_position
+from klamm.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    Error,
+    FetchRequest,
+    FetchResponse,
+)
+from klamm.raft.quorum import UNKNOWN_OFFSET, majority_size, replicated_offset
+from klamm.raft.replica import CHECK_QUORUM_FACTOR, Replica
+from klamm.raft.role_states import NEVER_MS, Leader, ParkedFetch, ReplicaProgress, Resigned
+from klamm.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey, VotersInLog
+
+# Who fetches says who it is: what is kept of that stays bounded.
+OBSERVERS_MAX: Final = 10_000
+
+
+class Leading:
+    """The part of a replica that leads, and that hands over."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    # Its own log
+
+    def maybe_start_epoch(self) -> None:
+        """Append the epoch's first batch, once no crash can make this replica forget that it leads the epoch.
+
+        Otherwise it might win the same epoch twice and write two records of one offset and epoch.
+        """
+        state, replica = self._replica.state, self._replica
+        if isinstance(state, Leader) and not state.started and replica.durable_ticket >= state.ticket:
+            state.started = True
+            leader_change = encode_leader_change(replica.id, replica.voters.ids, state.granting)
+            records = ((LEADER_CHANGE, leader_change), *self._voters_to_rewrite())
+            replica.effects.append(AppendControl(replica.epoch, records))
+
+    def _voters_to_rewrite(self) -> tuple[tuple[int, bytes], ...]:
+        """kraft.version and voters, when the log itself does not hold them yet or this leader moved (facts 2.8)."""
+        replica, known = self._replica, self._replica.voters_in_log
+        if known.kraft_version == 0:
+            return ()
+        own = known.voters.get(replica.id)
+        voters = known.voters
+        if own is not None and replica.identity.endpoints and own.endpoints != replica.identity.endpoints:
+            voters = voters.with_voter(own._replace(endpoints=replica.identity.endpoints))
+        if known.offset != BOOTSTRAP_OFFSET and voters == known.voters:
+            return ()
+        replica.voters_in_log = VotersInLog(voters, replica.log.end_offset + 2, known.kraft_version)
+        return (KRAFT_VERSION, encode_kraft_version(known.kraft_version)), (KRAFT_VOTERS, encode_voters(voters))
+
+    def on_append(self, now_ms: int) -> None:
+        """Answer the fetches that waited for what was appended just now."""
+        state, end_offset = self._replica.state, self._replica.log.end_offset
+        if isinstance(state, Leader) and state.parked:
+            ready = [parked for parked in state.parked.values() if parked.request.fetch_offset < end_offset]
+            self._answer_parked(state, ready)
+
+    def on_flushed(self, now_ms: int) -> None:
+        """Count this replica itself up to what a power cut cannot take back (ARCHITECTURE: durable first)."""
+        if isinstance(self._replica.state, Leader):
+            self._maybe_advance_high_watermark(self._replica.state)
+
+    # The others' fetches
+
+    def on_fetch(self, now_ms: int, request_id: int, request: FetchRequest) -> None:
+        """Answer a fetch at once when there is something to say, or park it."""
+        state, error = self._replica.state, self._check(request)
+        if error is not Error.NONE or not isinstance(state, Leader):
+            self._replica.reply(request_id, self._replica.fetch_error(error))
+            return
+        position = check_fetch_position(self._replica.log, request.fetch_offset, request.last_fetched_epoch)
+        if isinstance(position, Diverging | NeedsSnapshot):
+            self._answer(state, request_id, request, position)
+            return
+        self._note_progress(now_ms, state, request)
+        has_more = request.fetch_offset < self._replica.log.end_offset
+        if has_more or request.max_wait_ms == 0 or request.high_watermark < state.high_watermark:
+            self._answer(state, request_id, request, position)
+        else:
+            state.parked[request_id] = ParkedFetch(request_id, request, now_ms + request.max_wait_ms)
+
+    def _check(self, request: FetchRequest) -> Error:
+        replica = self._replica
+        if request.cluster_id not in (None, replica.identity.cluster_id):
+            return Error.INCONSISTENT_CLUSTER_ID
+        if request.max_wait_ms < 0 or request.fetch_offset < 0 or request.replica.id == replica.id:
+            return Error.INVALID_REQUEST
+        if not 0 <= request.last_fetched_epoch <= request.epoch:
+            return Error.INVALID_REQUEST
+        if request.epoch < replica.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if request.epoch > replica.epoch:
+            return Error.UNKNOWN_LEADER_EPOCH  # a fetch never raises the receiver's epoch (facts 10.1, 10)
+        if not isinstance(replica.state, Leader):
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.BROKER_NOT_AVAILABLE if replica.is_shutting_down else Error.NONE
+
+    def _note_progress(self, now_ms: int, state: Leader, request: FetchRequest) -> None:
+        if request.replica.id < 0:
+            return  # an observer without an id
+        progress = state.voters.get(request.replica.id)
+        if progress is None or not progress.key.matches(request.replica):
+            self._note_observer(now_ms, state, request)
+            return
+        progress.on_fetch(now_ms, request.fetch_offset, self._replica.log.end_offset)
+        self._count_for_quorum(now_ms, state, request.replica)
+        self._maybe_advance_high_watermark(state)
+
+    def _note_observer(self, now_ms: int, state: Leader, request: FetchRequest) -> None:
+        """Remember an observer; the one that has been silent the longest goes when there are too many."""
+        if request.replica not in state.observers and len(state.observers) >= OBSERVERS_MAX:
+            del state.observers[min(state.observers, key=lambda key: state.observers[key].last_fetch_ms)]
+        observer = state.observers.setdefault(request.replica, ReplicaProgress(request.replica))
+        observer.on_fetch(now_ms, request.fetch_offset, self._replica.log.end_offset)
+
+    def _count_for_quorum(self, now_ms: int, state: Leader, voter: ReplicaKey) -> None:
+        """Start the check-quorum time again when enough distinct voters have fetched (KIP-835)."""
+        replica = self._replica
+        state.fetched_voters.add(voter.id)
+        needed = majority_size(len(replica.voters)) - (1 if replica.is_voter else 0)
+        if len(state.fetched_voters) >= needed:
+            state.fetched_voters.clear()
+            state.check_quorum_deadline_ms = now_ms + int(replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+
+    def _maybe_advance_high_watermark(self, state: Leader) -> None:
+        replica = self._replica
+        end_offsets = [progress.end_offset for progress in state.voters.values()]
+        if replica.is_voter:
+            end_offsets.append(replica.log.flushed_offset)
+        offset = replicated_offset(end_offsets)
+        # Only a record of this epoch commits what earlier leaders left behind (Raft 5.4.2, facts 10.1, 7).
+        if offset <= state.epoch_start_offset or offset <= state.high_watermark:
+            return
+        first_of_epoch = state.high_watermark == UNKNOWN_OFFSET
+        state.high_watermark = offset
+        replica.advance_high_watermark(offset)
+        if first_of_epoch:
+            replica.announce_leadership()
+        self._answer_parked(state, list(state.parked.values()))  # they all know less (KIP-1166)
+
+    def _answer_parked(self, state: Leader, ready: list[ParkedFetch]) -> None:
+        for parked in ready:
+            del state.parked[parked.request_id]
+            position = check_fetch_position(
+                self._replica.log, parked.request.fetch_offset, parked.request.last_fetched_epoch
+            )
+            self._answer(state, parked.request_id, parked.request, position)
+
+    def _answer(self, state: Leader, request_id: int, request: FetchRequest, position: FetchPosition) -> None:
+        replica, read = self._replica, None
+        diverging = position.end if isinstance(position, Diverging) else None
+        snapshot_id = position.id if isinstance(position, NeedsSnapshot) else None
+        if diverging is None and snapshot_id is None and request.fetch_offset < replica.log.end_offset:
+            read = ReadRange(request.fetch_offset, request.max_bytes)
+        response = FetchResponse(
+            Error.NONE,
+            replica.epoch,
+            replica.id,
+            high_watermark=state.high_watermark,
+            log_start_offset=replica.log.start_offset,
+            diverging=diverging,
+            snapshot_id=snapshot_id,
+            leader_endpoints=replica.leader_endpoints,
+        )
+        replica.effects.append(Reply(request_id, response, after=replica.ticket, read=read))
+
+    # Time
+
+    def tick(self, now_ms: int, state: Leader) -> int:
+        """Resign without a majority, make itself known, end waits. Returns when to look again."""
+        if now_ms >= state.check_quorum_deadline_ms or self._replica.is_shutting_down:
+            self._replica.become_resigned(now_ms)
+            return now_ms
+        if now_ms >= state.begin_epoch_due_ms:
+            self._send_begin_epoch(now_ms, state)
+        expired = [parked for parked in state.parked.values() if parked.deadline_ms <= now_ms]
+        self._answer_parked(state, expired)
+        waits = (parked.deadline_ms for parked in state.parked.values())
+        return min(state.check_quorum_deadline_ms, state.begin_epoch_due_ms, *waits)
+
+    def _send_begin_epoch(self, now_ms: int, state: Leader) -> None:
+        """Tell the voters that have not fetched lately who leads (since Kafka 4.2 only those)."""
+        replica, period_ms = self._replica, self._replica.config.fetch_timeout_ms // 2
+        for voter_id, progress in sorted(state.voters.items()):
+            is_quiet = progress.last_fetch_ms < 0 or now_ms - progress.last_fetch_ms >= period_ms
+            if is_quiet and replica.requests.is_ready(now_ms, voter_id):
+                request = BeginQuorumEpochRequest(
+                    replica.identity.cluster_id, progress.key, replica.id, replica.epoch, replica.identity.endpoints
+                )
+                replica.send(now_ms, voter_id, request)
+        state.begin_epoch_due_ms = now_ms + period_ms
+
+    def tick_resigned(self, now_ms: int, state: Resigned) -> int:
+        """Tell the voters until they know; then leave the epoch by raising it. Returns when to look again.
+
+        Raising it keeps this replica from following itself, and its answers from naming it the leader (facts 4.2).
+        """
+        replica = self._replica
+        deadline_ms = NEVER_MS if replica.is_shutting_down else state.deadline_ms
+        if now_ms >= deadline_ms:
+            replica.become_unattached(now_ms, replica.epoch + 1)
+            return now_ms
+        for voter_id in sorted(state.unacknowledged):
+            if replica.requests.is_ready(now_ms, voter_id):
+                replica.send(now_ms, voter_id, self._end_epoch_request(state))
+            deadline_ms = min(deadline_ms, replica.requests.ready_at_ms(voter_id))
+        return deadline_ms
+
+    def _end_epoch_request(self, state: Resigned) -> EndQuorumEpochRequest:
+        # Kafka's leaders leave the endpoints empty here too (facts 10.1, 24).
+        replica = self._replica
+        return EndQuorumEpochRequest(replica.identity.cluster_id, replica.id, replica.epoch, state.preferred_successors)
+
+    def on_end_epoch_response(self, voter_id: int) -> None:
+        """A voter knows that this replica resigned."""
+        if isinstance(self._replica.state, Resigned):
+            self._replica.state.unacknowledged.discard(voter_id)

@@ -1,0 +1,179 @@
+"""What the quorum needs of the metadata log: value types, the two protocols, and the rules of divergence (facts 2.6).
+
+`LogView` is all that the sans-IO core reads; `MetadataLog` is what the driver runs it against. No method blocks: what
+is appended is in the page cache at once and durable when `flushed_offset` has passed it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndEpoch:
+    """The end of a log or of a snapshot: the offset after its last record, and that record's epoch."""
+
+    offset: int
+    epoch: int
+
+    def is_up_to_date_with(self, other: "OffsetAndEpoch") -> bool:
+        """Whether a log ending here holds all that one ending at `other` may have committed (Raft 5.4.1)."""
+        return (self.epoch, self.offset) >= (other.epoch, other.offset)
+
+
+# Where an empty log ends, and the id of the snapshot that a formatted directory may begin with (never served).
+NOTHING = OffsetAndEpoch(0, 0)
+
+
+class SnapshotInfo(NamedTuple):
+    """A finished snapshot file: its id, bytes, and the append time of the last record it contains."""
+
+    id: OffsetAndEpoch
+    size_bytes: int
+    last_contained_log_timestamp_ms: int
+
+
+class ControlRecord(NamedTuple):
+    """A control record of the log or of its latest snapshot, `offset` -1 when it comes from the snapshot 0-0."""
+
+    offset: int
+    type: int
+    value: bytes
+
+
+class LogView(Protocol):
+    """What the core reads of the log. Invariant: start <= flushed <= end."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is still there."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below is on stable storage."""
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record; of the latest snapshot when the log is empty; 0 when there is neither."""
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Where the records of `epoch` end in this log, by its leader-epoch checkpoint.
+
+        `epoch` is the last one: (end offset, epoch). Larger than the last: (end offset, last epoch). Otherwise the
+        start offset of the next larger epoch, with the largest epoch that is not above `epoch` (with `epoch` itself
+        when even the first is larger; if that lands on the earliest snapshot's offset, the snapshot's own epoch).
+        """
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`, which lies in `[start_offset, end_offset)`, or below in a snapshot."""
+
+    @property
+    def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The oldest finished snapshot."""
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The newest finished snapshot."""
+
+
+class MetadataLog(LogView, Protocol):
+    """The log of `__cluster_metadata-0` as the driver uses it. All methods are called on one thread."""
+
+    def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
+        """Append the record values as ONE batch of `epoch` and return its last offset.
+
+        Raises ValueError when the batch would be larger than the log allows (8 MiB); nothing is appended then.
+        """
+
+    def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
+        """Append control records, each (type, encoded value), as ONE control batch and return its last offset.
+
+        The first batch of an epoch also enters (epoch, its base offset) in the leader-epoch checkpoint.
+        """
+
+    def append_fetched(self, batches: bytes, max_epoch: int) -> int:
+        """Append whole batches from the leader verbatim and return the new end offset.
+
+        Raises ValueError, having appended nothing from the first bad batch on, when one is corrupt, does not begin at
+        the end offset, or has an epoch below the last or above `max_epoch` (facts 2.6).
+        """
+
+    def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
+        """Begin to make durable what is appended so far, and return at once.
+
+        `on_done(flushed_offset, error)` is called once, from any thread. An error (the text names file and cause) is
+        final: a failed fsync is never retried. At most one flush runs at a time; the driver sees to that.
+        """
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `offset` on: at least one, then as many as fit in `max_bytes`."""
+
+    def control_records(self) -> Sequence[ControlRecord]:
+        """Those of the latest snapshot, then of the log, ascending: the voters and the kraft.version come from them."""
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every record at or above `offset`; `flushed_offset` follows. Durable when it returns."""
+
+    def bytes_from(self, offset: int) -> int:
+        """How many bytes the batches at or above `offset` take."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes the log's segments take, snapshots not counted."""
+
+    def snapshots(self) -> Sequence[SnapshotInfo]:
+        """The finished snapshots, oldest first."""
+
+    def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Move the log start to that snapshot, drop whole segments below and older snapshots; False if nothing went."""
+
+
+class Valid(NamedTuple):
+    """The fetch position is a prefix of this log."""
+
+
+class Diverging(NamedTuple):
+    """The follower must truncate: the largest common epoch and where it ends here."""
+
+    end: OffsetAndEpoch
+
+
+class NeedsSnapshot(NamedTuple):
+    """The log does not reach back that far: fetch this snapshot first."""
+
+    id: OffsetAndEpoch
+
+
+FetchPosition = Valid | Diverging | NeedsSnapshot
+
+
+def check_fetch_position(log: LogView, offset: int, last_epoch: int) -> FetchPosition:
+    """How the leader answers a replica whose log ends at `offset` with a record of `last_epoch` (facts 2.6, 1 to 5)."""
+    latest, earliest = log.latest_snapshot_id, log.earliest_snapshot_id
+    if offset == 0 and latest is not None and latest != NOTHING:
+        return NeedsSnapshot(latest)  # faster than reading the log from its beginning
+    if offset == 0 and log.start_offset == 0:
+        return Valid()
+    if earliest is not None and latest is not None:
+        below_start = offset < log.start_offset
+        not_at_start = offset == log.start_offset and last_epoch != earliest.epoch
+        if below_start or not_at_start or last_epoch < earliest.epoch:
+            return NeedsSnapshot(latest)
+    end = log.end_offset_for_epoch(last_epoch)
+    if end.epoch != last_epoch or end.offset < offset:
+        return Diverging(end)
+    return Valid()
+
+
+def truncation_offset(log: LogView, diverging: OffsetAndEpoch) -> int:
+    """Where a follower cuts its log when the leader says that `diverging.epoch` ends at `diverging.offset`."""
+    if diverging.epoch == 0:
+        return min(diverging.offset, log.end_offset)
+    own = log.end_offset_for_epoch(diverging.epoch)
+    if own.epoch == diverging.epoch:
+        return min(own.offset, diverging.offset)
+    return own.offset

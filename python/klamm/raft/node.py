@@ -1,0 +1,255 @@
+"""The sans-IO quorum core: events and the time go in, effects come out (ARCHITECTURE: cores decide, drivers do).
+
+How a driver runs it: call the method of what happened (or `events.happen`), carry out the effects in order, and when
+`deadline_ms` has come, which is at once after most events, call `on_tick`. The core reads the log through `LogView`
+and never in the same call after an effect that changes it: what depends on the changed log happens on the next tick.
+"""
+
+from typing import assert_never
+
+from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.effects import Effect, Reply, SendRequest, ShutdownCompleted
+from klamm.raft.election_state import ElectionState
+from klamm.raft.elections import Elections
+from klamm.raft.following import Following
+from klamm.raft.leading import Leading
+from klamm.raft.log import LogView
+from klamm.raft.messages import (
+    TOP_LEVEL_ERRORS,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from klamm.raft.quorum import Tally
+from klamm.raft.replica import Replica
+from klamm.raft.requests import InFlight
+from klamm.raft.role_states import (
+    NEVER_MS,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    RoleState,
+    Unattached,
+)
+from klamm.raft.voters import VotersInLog
+
+
+class RaftNode:
+    """One replica of the metadata quorum.
+
+    `now_ms` is any clock that does not run backwards; `seed` feeds the election time-outs. Raises InvariantError when
+    the replica must stop.
+    """
+
+    def __init__(self, identity: Identity, voters: VotersInLog, config: RaftConfig, log: LogView, seed: int) -> None:
+        self.replica = Replica(identity, voters, config, log, seed)
+        self.deadline_ms = NEVER_MS
+        self._elections = Elections(self.replica)
+        self._leading = Leading(self.replica)
+        self._following = Following(self.replica, self._elections)
+        self._has_said_goodbye = False
+
+    @property
+    def can_append(self) -> bool:
+        """Whether this replica leads and its epoch's first batch is in the log."""
+        return isinstance(self.replica.state, Leader) and self.replica.state.started
+
+    def settled(self, effect: SendRequest | Reply) -> SendRequest | Reply:
+        """A held effect as it may leave now: a range of the log is true only while this replica leads that epoch.
+
+        Later the log may have been cut and have grown again, and the batches there would not follow the asker's own.
+        """
+        if isinstance(effect, SendRequest) or effect.read is None:
+            return effect
+        if isinstance(self.replica.state, Leader) and self.replica.epoch == effect.response.epoch:
+            return effect
+        refusal = self.replica.fetch_error(Error.NOT_LEADER_OR_FOLLOWER)
+        return Reply(effect.request_id, refusal, after=self.replica.ticket)
+
+    def on_start(self, now_ms: int, stored: ElectionState | None) -> list[Effect]:
+        """Take the role that quorum-state and the log call for (facts 4.1)."""
+        replica = self.replica
+        replica.start(stored, *self._initial_state(now_ms, stored or ElectionState()))
+        if replica.voters.is_only_voter(replica.key):
+            if isinstance(replica.state, Candidate):
+                self._elections.advance(now_ms)
+            else:
+                self._elections.campaign(now_ms)
+        return self._done(now_ms)
+
+    def on_tick(self, now_ms: int) -> list[Effect]:
+        """Do what is due: time-outs, requests to peers. Sets the next `deadline_ms`."""
+        if self.replica.is_shutting_down and self._may_stop():
+            self._say_goodbye()
+            self.deadline_ms = NEVER_MS
+        else:
+            self.deadline_ms = self._tick(now_ms, self.replica.state)
+        return self._take_effects()
+
+    def on_request(self, now_ms: int, request_id: int, request: Request) -> list[Effect]:
+        """Answer a peer, now or later."""
+        match request:
+            case VoteRequest():
+                self._elections.on_vote_request(now_ms, request_id, request)
+            case BeginQuorumEpochRequest():
+                self._following.on_begin_epoch(now_ms, request_id, request)
+            case EndQuorumEpochRequest():
+                self._following.on_end_epoch(now_ms, request_id, request)
+            case FetchRequest():
+                self._leading.on_fetch(now_ms, request_id, request)
+            case _:
+                assert_never(request)
+        return self._done(now_ms)
+
+    def on_response(self, now_ms: int, correlation_id: int, response: Response) -> list[Effect]:
+        """Take a peer's answer, unless its request no longer matters."""
+        asked = self.replica.requests.end(correlation_id)
+        if asked is not None and not self._take_response(now_ms, asked, response):
+            self.replica.requests.back_off(now_ms, asked.to)
+        return self._done(now_ms)
+
+    def on_request_failed(self, now_ms: int, correlation_id: int) -> list[Effect]:
+        """Leave a peer alone for a moment that could not be asked."""
+        asked = self.replica.requests.end(correlation_id)
+        if asked is not None:
+            self.replica.requests.back_off(now_ms, asked.to)
+        return self._done(now_ms)
+
+    def on_persisted(self, now_ms: int, ticket: int) -> list[Effect]:
+        """quorum-state is durable up to `ticket`: a new leader may now begin its epoch."""
+        self.replica.durable_ticket = max(self.replica.durable_ticket, ticket)
+        self._leading.maybe_start_epoch()
+        return self._done(now_ms)
+
+    def on_append(self, now_ms: int) -> list[Effect]:
+        """The leader's log has grown."""
+        self._leading.on_append(now_ms)
+        return self._take_effects()
+
+    def on_flushed(self, now_ms: int) -> list[Effect]:
+        """More of the log is durable: the leader counts it, a follower may fetch on."""
+        self._leading.on_flushed(now_ms)
+        return self._take_effects() if isinstance(self.replica.state, Leader) else self._done(now_ms)
+
+    def on_resign(self, now_ms: int, epoch: int) -> list[Effect]:
+        """Give up leading `epoch`; nothing happens when it is over already."""
+        if isinstance(self.replica.state, Leader) and self.replica.epoch == epoch:
+            self.replica.become_resigned(now_ms)
+        return self._done(now_ms)
+
+    def on_shutdown(self, now_ms: int) -> list[Effect]:
+        """Begin to hand over; `ShutdownCompleted` tells when that is done (facts 4.2)."""
+        self.replica.is_shutting_down = True
+        return self._done(now_ms)
+
+    # Start
+
+    def _initial_state(self, now_ms: int, stored: ElectionState) -> tuple[RoleState, ElectionState]:
+        replica, deadline_ms = self.replica, self.replica.draw_election_deadline_ms(now_ms)
+        if not replica.is_voter:
+            deadline_ms = NEVER_MS
+        if stored.epoch < replica.log_end.epoch:
+            return Unattached(deadline_ms), ElectionState(replica.log_end.epoch)
+        if stored.leader_id == replica.id:
+            return Resigned(deadline_ms, set(replica.voters.others(replica.id)), ()), stored
+        if stored.leader_id is not None:
+            # Before the vote is looked at, unlike Kafka: a lost campaign whose winner is known is not run again, and
+            # its requests could not even be valid once records of that epoch are in the log.
+            if replica.knows_way_to(stored.leader_id, ()):
+                return Follower(now_ms + replica.config.fetch_timeout_ms), stored
+            return Unattached(deadline_ms), stored
+        if stored.voted is not None and stored.voted.matches(replica.key) and replica.is_voter:
+            return Candidate(deadline_ms, Tally(frozenset(replica.voters.ids), {replica.id})), stored
+        return Unattached(deadline_ms), stored
+
+    # Responses
+
+    def _take_response(self, now_ms: int, asked: InFlight, response: Response) -> bool:
+        """False when the peer is to be left alone for a moment (facts 2.4)."""
+        if response.error in TOP_LEVEL_ERRORS:
+            is_pre_vote = isinstance(asked.request, VoteRequest) and asked.request.pre_vote
+            if response.error is Error.UNSUPPORTED_VERSION and is_pre_vote:
+                self._elections.on_pre_vote_unsupported(now_ms)
+                return True
+            return False
+        if not self._following.is_consistent(response.epoch, response.leader_id):
+            return False
+        if response.epoch < self.replica.epoch or response.error is Error.UNKNOWN_LEADER_EPOCH:
+            return True
+        is_stale = response.error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
+        if response.epoch > self.replica.epoch or is_stale:
+            return self._learn_from(now_ms, response)
+        if self.replica.leader_id is None and response.leader_id is not None:
+            self._following.learn(now_ms, response.epoch, response.leader_id, response.leader_endpoints)
+        if response.error is Error.INVALID_VOTER_KEY:
+            return True
+        return response.error is Error.NONE and self._take_body(now_ms, asked, response)
+
+    def _learn_from(self, now_ms: int, response: Response) -> bool:
+        before = (self.replica.epoch, self.replica.leader_id)
+        self._following.learn(now_ms, response.epoch, response.leader_id, response.leader_endpoints)
+        # Nothing new: ask again a little later, not at the speed of the network.
+        return before != (self.replica.epoch, self.replica.leader_id)
+
+    def _take_body(self, now_ms: int, asked: InFlight, response: Response) -> bool:
+        match response:
+            case VoteResponse():
+                if isinstance(asked.request, VoteRequest):
+                    self._elections.on_vote_response(now_ms, asked.to, response)
+            case FetchResponse():
+                return self._following.on_fetch_response(now_ms, response)
+            case EndQuorumEpochResponse():
+                self._leading.on_end_epoch_response(asked.to)
+            case BeginQuorumEpochResponse():
+                pass  # the voter shows that it knows by its fetches
+            case _:
+                assert_never(response)
+        return True
+
+    # Time
+
+    def _tick(self, now_ms: int, state: RoleState) -> int:
+        match state:
+            case Unattached():
+                if now_ms < state.deadline_ms or self.replica.is_shutting_down:
+                    fetch_ms = self._following.fetch_from_anyone(now_ms)
+                    return min(self._elections.tick_unattached(now_ms, state), fetch_ms)
+                return self._elections.tick_unattached(now_ms, state)
+            case Prospective() | Candidate():
+                return self._elections.tick_nominee(now_ms, state)
+            case Leader():
+                return self._leading.tick(now_ms, state)
+            case Follower():
+                return self._following.tick(now_ms, state)
+            case Resigned():
+                return self._leading.tick_resigned(now_ms, state)
+            case _:
+                assert_never(state)
+
+    def _may_stop(self) -> bool:
+        replica = self.replica
+        has_remote_leader = replica.leader_id not in (None, replica.id)
+        return not replica.is_voter or replica.voters.is_only_voter(replica.key) or has_remote_leader
+
+    def _say_goodbye(self) -> None:
+        if not self._has_said_goodbye:
+            self._has_said_goodbye = True
+            self.replica.effects.append(ShutdownCompleted())
+
+    def _done(self, now_ms: int) -> list[Effect]:
+        self.deadline_ms = now_ms
+        return self._take_effects()
+
+    def _take_effects(self) -> list[Effect]:
+        effects, self.replica.effects = self.replica.effects, []
+        return effects

@@ -1,0 +1,60 @@
+"""What a driver is plugged into: the store of quorum-state, the network, and the node that listens."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from klamm.raft.effects import ReadRange, SendRequest
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.messages import Response
+
+
+class NotLeaderError(Exception):
+    """The proposal was not made, or its fate is unknown: this replica does not lead, or stopped leading, the epoch."""
+
+
+class RaftStoppedError(Exception):
+    """The replica stopped, by a fault that the message names or because it was told to."""
+
+
+class ElectionStore(Protocol):
+    """Keeps quorum-state. Both methods may block; `write` has made the bytes durable when it returns."""
+
+    def read(self) -> bytes | None:
+        """The bytes written last, None when there never were any."""
+
+    def write(self, data: bytes) -> None:
+        """Replace the bytes, all or nothing. Raises OSError. Called in a thread of its own, one call at a time."""
+
+
+class Transport(Protocol):
+    """Takes requests to other replicas."""
+
+    def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
+        """Send; call `on_done` once, later, on the loop's thread, with the answer or with None when there is none."""
+
+
+class Listener(Protocol):
+    """What the node learns, on the loop's thread. For a commit: on_commit, on_leader, then those who waited for it."""
+
+    def on_commit(self, high_watermark: int) -> None:
+        """Everything below is committed: apply it."""
+
+    def on_leader(self, epoch: int) -> None:
+        """This replica leads `epoch`, and `on_commit` has told of all that was committed before."""
+
+    def on_not_leader(self, epoch: int) -> None:
+        """This replica no longer leads `epoch`: drop what was speculated on it."""
+
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
+        """Write the state committed below that offset as that snapshot; done when the log lists it.
+
+        Called right after `on_commit` of that offset: take hold of the state now, not in what is awaited, or it may be
+        a later one by then.
+        """
+
+    def on_fault(self, error: Exception) -> None:
+        """The replica stopped for good."""
+
+
+# Answers a peer: a response, and the range of the log that becomes its records.
+ReplyTo = Callable[[Response, ReadRange | None], None]

@@ -1,0 +1,70 @@
+"""Which peer may be sent a request: one in flight a peer, time-outs, and a back-off after a failure (facts 2.8)."""
+
+from typing import NamedTuple
+
+from klamm.raft.config import RaftConfig
+from klamm.raft.messages import Request
+
+
+class InFlight(NamedTuple):
+    """A request that waits for its answer."""
+
+    to: int
+    correlation_id: int
+    sent_ms: int
+    request: Request
+
+
+class Requests:
+    """The connections of a replica as it sees them. An answer counts only while its request is known here."""
+
+    def __init__(self, config: RaftConfig) -> None:
+        self._config = config
+        self._next_correlation_id = 0
+        self._in_flight: dict[int, InFlight] = {}
+        self._backing_off_until_ms: dict[int, int] = {}
+
+    def begin(self, now_ms: int, to: int, request: Request) -> int:
+        """Note that `request` goes to a peer that is ready; returns its correlation id, which is never used again."""
+        self._next_correlation_id += 1
+        self._in_flight[to] = InFlight(to, self._next_correlation_id, now_ms, request)
+        return self._next_correlation_id
+
+    def end(self, correlation_id: int) -> InFlight | None:
+        """Take the request that this answers; None when it was given up (time-out, change of role)."""
+        for entry in self._in_flight.values():
+            if entry.correlation_id == correlation_id:
+                return self._in_flight.pop(entry.to)
+        return None
+
+    def back_off(self, now_ms: int, to: int) -> None:
+        """Send nothing to that peer for `retry_backoff_ms`."""
+        self._backing_off_until_ms[to] = now_ms + self._config.retry_backoff_ms
+
+    def reset(self) -> None:
+        """Forget all of it: what was asked in another role no longer matters."""
+        self._in_flight.clear()
+        self._backing_off_until_ms.clear()
+
+    def ready_at_ms(self, to: int) -> int:
+        """When the next request may go to that peer; a time that has passed means now."""
+        entry = self._in_flight.get(to)
+        if entry is not None:
+            return entry.sent_ms + self._config.request_timeout_ms
+        return self._backing_off_until_ms.get(to, 0)
+
+    def is_ready(self, now_ms: int, to: int) -> bool:
+        """Whether a request may go there now."""
+        return self.ready_at_ms(to) <= now_ms
+
+    def is_silent(self, now_ms: int, to: int) -> bool:
+        """Whether that peer let a request time out or is being left alone after a failure."""
+        entry = self._in_flight.get(to)
+        if entry is not None:
+            return entry.sent_ms + self._config.request_timeout_ms <= now_ms
+        return self._backing_off_until_ms.get(to, 0) > now_ms
+
+    def busy_until_ms(self, now_ms: int) -> int:
+        """When the last request in flight times out; `now_ms` or less when none is."""
+        timeouts = [entry.sent_ms + self._config.request_timeout_ms for entry in self._in_flight.values()]
+        return max((timeout for timeout in timeouts if timeout > now_ms), default=now_ms)

@@ -1,0 +1,98 @@
+"""Who is in the quorum: replica keys, endpoints and the set of voters (KIP-853, facts 2.9)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+
+class ReplicaKey(NamedTuple):
+    """A replica: its node id and, where it is known, the 16 bytes of its metadata directory's id."""
+
+    id: int
+    directory_id: bytes | None = None
+
+    def matches(self, other: "ReplicaKey") -> bool:
+        """Whether `other` can be the replica that this entry names: no directory id here means any (facts 2.9)."""
+        return self.id == other.id and (self.directory_id is None or self.directory_id == other.directory_id)
+
+
+class Endpoint(NamedTuple):
+    """Where a replica listens."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class Voter(NamedTuple):
+    """One entry of the voter set, as a KRaftVoters record holds it (facts 3.5)."""
+
+    key: ReplicaKey
+    endpoints: tuple[Endpoint, ...] = ()
+    kraft_version_min: int = 0
+    kraft_version_max: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters by ascending node id; no id twice."""
+
+    voters: tuple[Voter, ...]
+    ids: tuple[int, ...] = field(init=False, compare=False)  # the voters' node ids, ascending
+
+    def __post_init__(self) -> None:
+        ids = tuple(voter.key.id for voter in self.voters)
+        if list(ids) != sorted(set(ids)) or any(voter_id < 0 for voter_id in ids):
+            raise ValueError(f"voter ids must be ascending, unique and not negative, but are {list(ids)}")
+        object.__setattr__(self, "ids", ids)
+
+    @classmethod
+    def of(cls, voters: Iterable[Voter]) -> Self:
+        """The set of `voters`, given in any order."""
+        return cls(tuple(sorted(voters, key=lambda voter: voter.key.id)))
+
+    @classmethod
+    def of_ids(cls, ids: Iterable[int]) -> Self:
+        """Voters known by node id alone."""
+        return cls.of(Voter(ReplicaKey(voter_id)) for voter_id in ids)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def get(self, node_id: int) -> Voter | None:
+        """The voter with that node id, whatever its directory."""
+        return self.voters[self.ids.index(node_id)] if node_id in self.ids else None
+
+    def is_voter(self, key: ReplicaKey) -> bool:
+        """Whether `key` is one of the voters."""
+        voter = self.get(key.id)
+        return voter is not None and voter.key.matches(key)
+
+    def is_only_voter(self, key: ReplicaKey) -> bool:
+        """Whether `key` is a majority by itself."""
+        return len(self.voters) == 1 and self.is_voter(key)
+
+    def others(self, node_id: int) -> tuple[int, ...]:
+        """The voters' node ids without `node_id`."""
+        return tuple(voter_id for voter_id in self.ids if voter_id != node_id)
+
+    def with_voter(self, voter: Voter) -> "VoterSet":
+        """The set with that entry in place of the one of the same node id, or added."""
+        return VoterSet.of([*(entry for entry in self.voters if entry.key.id != voter.key.id), voter])
+
+    def endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
+        """Where that voter listens; empty when it is no voter."""
+        voter = self.get(node_id)
+        return voter.endpoints if voter is not None else ()
+
+
+# Where a voter set stands that came with the formatted directory's snapshot 0-0 (facts 10.1, 12).
+BOOTSTRAP_OFFSET = -1
+
+
+class VotersInLog(NamedTuple):
+    """The voter set in force, the offset of its record (None: from static configuration), and the kraft.version."""
+
+    voters: VoterSet
+    offset: int | None = None
+    kraft_version: int = 0

@@ -1,0 +1,1 @@
+"""The pytest plugin and the checkers. Product code never imports it."""

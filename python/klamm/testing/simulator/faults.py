@@ -1,0 +1,51 @@
+"""What goes wrong in a simulated run, and how much: drawn from the seed, so that runs differ in kind (swarm)."""
+
+import random
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Faults:
+    """Chances are per message, per step or per write; times are in microseconds of simulated time."""
+
+    drop_chance: float = 0.0
+    duplicate_chance: float = 0.0
+    delay_us_max: int = 2_000
+    slow_message_chance: float = 0.0  # a message that takes up to a second
+    partition_every_us: int = 0  # 0: never
+    crash_every_us: int = 0
+    power_cut_share: float = 0.5  # of the crashes; the others keep the page cache
+    crash_in_step_chance: float = 0.0  # before one of the effects of a step
+    strike_leader_chance: float = 0.0  # soon after it was elected: it crashes or is cut off
+    slow_disk_chance: float = 0.0
+    resign_every_us: int = 0
+    clock_rates: dict[int, float] = field(default_factory=dict)
+    clock_jump_every_us: int = 0
+
+    def stop(self) -> None:
+        """Let everything work from now on; the clocks keep their rates."""
+        rates = self.clock_rates
+        self.__init__(clock_rates=rates)  # type: ignore[misc]
+
+
+def draw(dice: random.Random, node_ids: list[int]) -> Faults:
+    """Faults for a run: each kind is left out of about every other run."""
+
+    def maybe(value: float) -> float:
+        return value if dice.random() < 0.5 else 0.0
+
+    return Faults(
+        drop_chance=maybe(dice.uniform(0.01, 0.3)),
+        duplicate_chance=maybe(dice.uniform(0.01, 0.2)),
+        delay_us_max=dice.choice([500, 2_000, 20_000, 200_000]),
+        slow_message_chance=maybe(0.02),
+        partition_every_us=int(maybe(dice.uniform(1e6, 8e6))),
+        crash_every_us=int(maybe(dice.uniform(5e5, 5e6))),
+        power_cut_share=dice.random(),
+        crash_in_step_chance=maybe(dice.uniform(0.0005, 0.01)),
+        strike_leader_chance=maybe(dice.uniform(0.2, 0.9)),
+        slow_disk_chance=maybe(dice.uniform(0.01, 0.3)),
+        resign_every_us=int(maybe(dice.uniform(1e6, 5e6))),
+        clock_rates={node_id: dice.uniform(0.8, 1.25) for node_id in node_ids} if dice.random() < 0.5 else {},
+        clock_jump_every_us=int(maybe(dice.uniform(1e6, 5e6))),
+    )

@@ -1,0 +1,16 @@
+"""What must be true after every event. A file each; each names where the truth comes from."""
+
+from typing import Protocol
+
+from klamm.testing.simulator.replica import SimulatedReplica
+
+
+class InvariantViolatedError(AssertionError):
+    """An invariant does not hold; the text says which, where and with what values."""
+
+
+class Invariant(Protocol):
+    """A check with a memory of its own."""
+
+    def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
+        """Look at what changed: only `touched` did. Raises InvariantViolatedError."""

@@ -1,0 +1,34 @@
+"""Epoch and high watermark never fall. Source: KIP-595; KafkaRaftClient refuses both as fatal (facts 2.6).
+
+The epoch never falls below what a replica told anyone, over all of its lives; the high watermark within one life.
+"""
+
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.replica import SimulatedReplica
+
+
+class Monotonic:
+    """Remembers what each replica had and said."""
+
+    def __init__(self) -> None:
+        self._told_epochs: dict[int, int] = {}
+        self._high_watermarks: dict[tuple[int, int], int] = {}
+
+    def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
+        """Neither has fallen."""
+        if not touched.is_up:
+            return
+        told = self._told_epochs.get(touched.id, 0)
+        if touched.epoch < told:
+            raise InvariantViolatedError(f"{touched.id} is at epoch {touched.epoch} after it told of {told}")
+        if touched.outbox:
+            spoken = [
+                envelope.request.epoch if envelope.response is None else envelope.response.epoch
+                for envelope in touched.outbox
+            ]
+            self._told_epochs[touched.id] = max(told, *spoken)
+        life = (touched.id, touched.life)
+        before = self._high_watermarks.get(life, -1)
+        if touched.high_watermark < before:
+            raise InvariantViolatedError(f"{touched.id}: high watermark {before} fell to {touched.high_watermark}")
+        self._high_watermarks[life] = touched.high_watermark

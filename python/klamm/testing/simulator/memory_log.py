@@ -1,0 +1,225 @@
+"""A metadata log in memory, with a page cache that can be lost: `klamm.raft.log.MetadataLog` for tests."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from struct import Struct
+from typing import Final
+
+from klamm.raft.log import NOTHING, ControlRecord, OffsetAndEpoch, SnapshotInfo
+
+_BATCH: Final = Struct(">qii")  # base offset, epoch, record count
+_RECORD: Final = Struct(">hi")  # control type or DATA, size
+DATA: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: its epoch, the offset of its batch, its control type (or DATA) and value."""
+
+    epoch: int
+    batch_offset: int
+    type: int
+    value: bytes
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """Invariant: start <= flushed <= end; `epochs` has (epoch, start offset), ascending in both.
+
+    `start_flush` only notes what is asked; `finish_flush` makes it so, whenever the test wants.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    start_offset: int = 0
+    flushed_offset: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    snapshot_infos: list[SnapshotInfo] = field(default_factory=list)
+    flushing_to: int | None = None
+    on_flush_done: Callable[[int, str | None], None] | None = None
+    batch_bytes_max: int = 8 << 20
+
+    # LogView
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.start_offset + len(self.records)
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record, of the latest snapshot, or 0."""
+        if self.records:
+            return self.records[-1].epoch
+        return self.snapshot_infos[-1].id.epoch if self.snapshot_infos else 0
+
+    @property
+    def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The oldest snapshot."""
+        return self.snapshot_infos[0].id if self.snapshot_infos else None
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The newest snapshot."""
+        return self.snapshot_infos[-1].id if self.snapshot_infos else None
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """See `LogView.end_offset_for_epoch`."""
+        position = bisect_right(self.epochs, epoch, key=lambda entry: entry[0])
+        if position == len(self.epochs):
+            return OffsetAndEpoch(self.end_offset, self.last_epoch)
+        end = OffsetAndEpoch(self.epochs[position][1], self.epochs[position - 1][0] if position else epoch)
+        earliest = self.earliest_snapshot_id
+        return earliest if earliest is not None and end == OffsetAndEpoch(earliest.offset, epoch) else end
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the record at `offset`."""
+        if offset >= self.start_offset:
+            return self.records[offset - self.start_offset].epoch
+        return next(info.id.epoch for info in self.snapshot_infos if info.id.offset > offset)
+
+    # Appending
+
+    def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
+        """Append a batch of data records."""
+        return self._append_batch(epoch, [(DATA, value) for value in records])
+
+    def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
+        """Append a batch of control records."""
+        return self._append_batch(epoch, records)
+
+    def append_fetched(self, batches: bytes, max_epoch: int) -> int:
+        """Append what `read` of another log returned."""
+        for offset, group in groupby(self.decode(batches), key=lambda record: record.batch_offset):
+            records = list(group)
+            epoch = records[0].epoch
+            if offset != self.end_offset or not self.last_epoch <= epoch <= max_epoch:
+                raise ValueError(f"batch {offset} of epoch {epoch} does not follow {self.end_offset}")
+            self._append_batch(epoch, [(record.type, record.value) for record in records])
+        return self.end_offset
+
+    @staticmethod
+    def decode(batches: bytes) -> list[Record]:
+        """The records in what `read` returned."""
+        position, records = 0, []
+        while position < len(batches):
+            offset, epoch, count = _BATCH.unpack_from(batches, position)
+            position += _BATCH.size
+            for _ in range(count):
+                kind, size = _RECORD.unpack_from(batches, position)
+                position += _RECORD.size + size
+                records.append(Record(epoch, offset, kind, batches[position - size : position]))
+        return records
+
+    def _append_batch(self, epoch: int, records: Sequence[tuple[int, bytes]]) -> int:
+        if sum(len(value) for _, value in records) > self.batch_bytes_max:
+            raise ValueError(f"a batch of more than {self.batch_bytes_max} bytes")
+        if epoch < self.last_epoch:
+            raise ValueError(f"epoch {epoch} after {self.last_epoch}")
+        if not self.epochs or self.epochs[-1][0] < epoch:
+            self.epochs.append((epoch, self.end_offset))
+        offset = self.end_offset
+        self.records.extend(Record(epoch, offset, kind, value) for kind, value in records)
+        return self.end_offset - 1
+
+    # Flushing, reading, truncating
+
+    def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
+        """Note what is to be flushed."""
+        if self.flushing_to is not None:
+            raise RuntimeError("one flush at a time")
+        self.flushing_to, self.on_flush_done = self.end_offset, on_done
+
+    def finish_flush(self, error: str | None = None) -> None:
+        """End the flush that runs, well or with an error."""
+        on_done, target = self.on_flush_done, self.flushing_to
+        if on_done is None or target is None:
+            raise RuntimeError("no flush runs")
+        self.on_flush_done = self.flushing_to = None
+        if error is None:
+            self.flushed_offset = max(self.flushed_offset, min(target, self.end_offset))
+        on_done(self.flushed_offset, error)
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from `offset` on, at least one."""
+        chunks: list[bytes] = []
+        size, position = 0, self.records[offset - self.start_offset].batch_offset
+        while position < self.end_offset:
+            batch = self._encode_batch(position)
+            if chunks and size + len(batch[0]) > max_bytes:
+                break
+            chunks.append(batch[0])
+            size += len(batch[0])
+            position = batch[1]
+        return b"".join(chunks)
+
+    def _encode_batch(self, offset: int) -> tuple[bytes, int]:
+        end = offset
+        parts = []
+        while end < self.end_offset and self.records[end - self.start_offset].batch_offset == offset:
+            record = self.records[end - self.start_offset]
+            parts.append(_RECORD.pack(record.type, len(record.value)) + record.value)
+            end += 1
+        epoch = self.records[offset - self.start_offset].epoch
+        return _BATCH.pack(offset, epoch, end - offset) + b"".join(parts), end
+
+    def control_records(self) -> Sequence[ControlRecord]:
+        """The control records of the log."""
+        return [
+            ControlRecord(offset, record.type, record.value)
+            for offset, record in enumerate(self.records, self.start_offset)
+            if record.type != DATA
+        ]
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop records from `offset` on."""
+        del self.records[max(offset - self.start_offset, 0) :]
+        self.epochs = [entry for entry in self.epochs if entry[1] < offset]
+        self.flushed_offset = min(self.flushed_offset, offset)
+
+    def bytes_from(self, offset: int) -> int:
+        """The values' bytes from `offset` on."""
+        return sum(len(record.value) for record in self.records[max(offset - self.start_offset, 0) :])
+
+    @property
+    def size_bytes(self) -> int:
+        """The values' bytes."""
+        return self.bytes_from(self.start_offset)
+
+    # Snapshots
+
+    def snapshots(self) -> Sequence[SnapshotInfo]:
+        """The snapshots, oldest first."""
+        return self.snapshot_infos
+
+    def add_snapshot(self, info: SnapshotInfo) -> None:
+        """List a snapshot that was written."""
+        self.snapshot_infos.append(info)
+        self.snapshot_infos.sort(key=lambda snapshot: snapshot.id.offset)
+
+    def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
+        """Begin the log at that snapshot."""
+        if snapshot_id.offset <= self.start_offset or snapshot_id == NOTHING:
+            return False
+        del self.records[: snapshot_id.offset - self.start_offset]
+        self.start_offset = snapshot_id.offset
+        kept = [entry for entry in self.epochs if entry[1] >= snapshot_id.offset]
+        older = [entry[0] for entry in self.epochs if entry[1] < snapshot_id.offset]
+        self.epochs = [(older[-1], snapshot_id.offset), *kept] if older and self.records else kept
+        self.snapshot_infos = [info for info in self.snapshot_infos if info.id.offset >= snapshot_id.offset]
+        return True
+
+    # Losing
+
+    def lose_unflushed(self, keep: int = 0) -> None:
+        """A power cut: of what was not flushed, the first `keep` records survive, in whole batches."""
+        end = min(self.flushed_offset + keep, self.end_offset)
+        while end > self.flushed_offset and end < self.end_offset:
+            if self.records[end - self.start_offset].batch_offset == end:
+                break
+            end -= 1
+        flushed_offset = self.flushed_offset
+        self.truncate_to(end)
+        self.flushed_offset = flushed_offset
+        self.on_flush_done = self.flushing_to = None

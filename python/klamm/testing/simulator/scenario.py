@@ -1,0 +1,303 @@
+"""Scenario files: a paragraph, commands, and all that they print. The rules of raft, readable as documentation.
+
+A file is blocks divided by blank lines: `#` lines say what is shown, then commands, one a line, `----`, and the output.
+Nothing happens by itself: messages, writes and flushes wait until a command lets them go, and time stands still.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from klamm.raft.config import RaftConfig
+from klamm.raft.effects import Reply, SendRequest
+from klamm.raft.election_state import ElectionState
+from klamm.raft.events import ResignRequested, ShutdownRequested
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.messages import Request, VoteRequest
+from klamm.raft.role_states import Leader
+from klamm.raft.voters import ReplicaKey, VoterSet
+from klamm.testing.simulator import words
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+
+SETTLE_STEPS_MAX = 10_000
+
+
+@dataclass(slots=True)
+class Block:
+    """One step of a scenario."""
+
+    comments: list[str]
+    commands: list[str]
+    output: str
+
+
+def parse(text: str) -> list[Block]:
+    """The blocks of a file. Raises ValueError for a block without `----`."""
+    blocks, pending = [], []
+    for paragraph in text.strip().split("\n\n"):
+        lines = paragraph.splitlines()
+        pending += [line for line in lines if line.startswith("#")]
+        rest = [line for line in lines if not line.startswith("#")]
+        if not rest:
+            pending.append("")
+            continue
+        if "----" not in rest:
+            raise ValueError(f"no ---- after {rest[0]!r}")
+        divider = rest.index("----")
+        blocks.append(Block(pending, rest[:divider], "\n".join(rest[divider + 1 :])))
+        pending = []
+    return blocks
+
+
+def render(blocks: list[Block]) -> str:
+    """The file of these blocks."""
+    return "\n\n".join("\n".join([*block.comments, *block.commands, "----", block.output]) for block in blocks) + "\n"
+
+
+def play(text: str) -> str:
+    """The file with the output that its commands print now."""
+    stage, blocks = Stage(), parse(text)
+    for block in blocks:
+        block.output = stage.run(block.commands)
+    return render(blocks)
+
+
+def play_file(path: Path, *, rewrite: bool) -> tuple[str, str]:
+    """What the file says and what happens; with `rewrite` the file is made to say it."""
+    expected = path.read_text()
+    actual = play(expected)
+    if rewrite:
+        path.write_text(actual)
+    return expected, actual
+
+
+class Stage:
+    """Replicas, and the commands that move them."""
+
+    def __init__(self) -> None:
+        self.replicas: dict[int, SimulatedReplica] = {}
+        self.clocks_ms: dict[int, int] = {}
+        self.messages: list[Envelope] = []
+        self._lines: list[str] = []
+        self._commands: dict[str, Callable[[list[str]], None]] = {
+            "quorum": self._quorum,
+            "stored": self._stored,
+            "records": self._records,
+            "start": self._start,
+            "wait": self._wait,
+            "timeout": self._timeout,
+            "disk": self._disk,
+            "deliver": self._deliver,
+            "lose": self._lose,
+            "settle": self._settle,
+            "propose": self._propose,
+            "resign": self._resign,
+            "shutdown": self._shutdown,
+            "crash": self._crash,
+            "ask-vote": self._ask_vote,
+            "show": self._show,
+            "log": self._log,
+            "pending": self._pending,
+        }
+
+    def run(self, commands: list[str]) -> str:
+        """Carry out the commands; returns what they print."""
+        self._lines = []
+        for command in commands:
+            name, *arguments = command.split()
+            self._commands[name](arguments)
+        return "\n".join(self._lines) or "ok"
+
+    # Setting up
+
+    def _quorum(self, arguments: list[str]) -> None:
+        """`quorum 1 2 3 [observers 4] [fetch-bytes=1]`: new replicas, all down, with empty logs."""
+        self.replicas, self.messages = {}, []
+        options = _options(arguments)
+        config = RaftConfig(fetch_max_bytes=int(options.get("fetch-bytes", 1 << 20)))
+        ids = [argument for argument in arguments if "=" not in argument]
+        voters, _, observers = " ".join(ids).partition("observers")
+        voter_ids = [int(node_id) for node_id in voters.split()]
+        voter_set = VoterSet.of_ids(voter_ids)
+        for node_id in [*voter_ids, *map(int, observers.split())]:
+            self.clocks_ms[node_id] = 0
+            clock = partial(self.clocks_ms.__getitem__, node_id)
+            self.replicas[node_id] = SimulatedReplica(node_id, voter_set, config, clock)
+
+    def _stored(self, arguments: list[str]) -> None:
+        """`stored 1 epoch=5 leader=2 voted=3`: what quorum-state holds."""
+        options = _options(arguments[1:])
+        leader, voted = options.get("leader"), options.get("voted")
+        self._replica(arguments).stored = ElectionState(
+            int(options["epoch"]), int(leader) if leader else None, ReplicaKey(int(voted)) if voted else None
+        )
+
+    def _records(self, arguments: list[str]) -> None:
+        """`records 1 1 1 2`: append flushed records of these epochs, a batch each."""
+        replica = self._replica(arguments)
+        for epoch in map(int, arguments[1:]):
+            replica.log.append([b"%d/%d" % (epoch, replica.log.end_offset)], epoch, 0)
+        replica.log.flushed_offset = replica.log.end_offset
+
+    # What happens
+
+    def _start(self, arguments: list[str]) -> None:
+        """`start 1 2`: begin a life; the dice of replica n have the seed n."""
+        for node_id in map(int, arguments):
+            self._act(self.replicas[node_id], lambda node_id=node_id: self.replicas[node_id].start(node_id))  # type: ignore[misc]
+
+    def _wait(self, arguments: list[str]) -> None:
+        """`wait 500`: so many ms pass for all."""
+        for _ in range(int(arguments[0])):
+            for replica in self.replicas.values():
+                self.clocks_ms[replica.id] += 1
+                if replica.core is not None and replica.core.deadline_ms <= self.clocks_ms[replica.id]:
+                    self._act(replica, replica.tick)
+
+    def _timeout(self, arguments: list[str]) -> None:
+        """`timeout 1`: the clock of that replica, and no other, goes on to its role's own deadline."""
+        replica = self._replica(arguments)
+        state = replica.running.replica.state
+        deadline_ms = state.check_quorum_deadline_ms if isinstance(state, Leader) else state.deadline_ms
+        self.clocks_ms[replica.id] = max(self.clocks_ms[replica.id], deadline_ms)
+        self._act(replica, replica.tick)
+
+    def _disk(self, arguments: list[str]) -> None:
+        """`disk [1 2]`: finish the writes and flushes of these replicas, of all by default."""
+        for node_id in map(int, arguments or map(str, self.replicas)):
+            while self._finish_disk_work(self.replicas[node_id]):
+                pass
+
+    def _deliver(self, arguments: list[str]) -> None:
+        """`deliver [1 2]`: let pass what is on its way, or what is on its way to one of these replicas."""
+        targets = set(map(int, arguments or map(str, self.replicas)))
+        passing = [envelope for envelope in self.messages if envelope.target in targets]
+        for envelope in passing:
+            self._pass(envelope)
+
+    def _lose(self, arguments: list[str]) -> None:
+        """`lose [1 2]`: what is on its way to these replicas, or to any, is lost; no sender notices."""
+        targets = set(map(int, arguments or map(str, self.replicas)))
+        for envelope in [envelope for envelope in self.messages if envelope.target in targets]:
+            self.messages.remove(envelope)
+            self._lines.append(f"lost: {words.of_envelope(envelope)}")
+
+    def _settle(self, arguments: list[str]) -> None:
+        """`settle [quietly]`: disks and messages, until nothing is under way."""
+        kept = len(self._lines)
+        for _ in range(SETTLE_STEPS_MAX):
+            worked = [self._finish_disk_work(replica) for replica in self.replicas.values()]
+            if self.messages:
+                self._pass(self.messages[0])
+            elif not any(worked):
+                break
+        else:
+            raise AssertionError("it never settles")
+        if "quietly" in arguments:
+            del self._lines[kept:]
+
+    def _propose(self, arguments: list[str]) -> None:
+        """`propose 1 text`: append a record at a leader."""
+        replica = self._replica(arguments)
+        if not replica.running.can_append:
+            raise ValueError(f"{replica.id} does not lead")
+        self._act(replica, lambda: replica.propose(arguments[1].encode()))
+
+    def _resign(self, arguments: list[str]) -> None:
+        """`resign 1`: the leader gives up its epoch."""
+        replica = self._replica(arguments)
+        self._act(replica, lambda: replica.step(ResignRequested(replica.epoch)))
+
+    def _shutdown(self, arguments: list[str]) -> None:
+        """`shutdown 1`: the node is to stop."""
+        replica = self._replica(arguments)
+        self._act(replica, lambda: replica.step(ShutdownRequested()))
+
+    def _crash(self, arguments: list[str]) -> None:
+        """`crash 1 [keep=N]`: the process dies, or with `keep` the power goes and N unflushed records stay."""
+        replica, options = self._replica(arguments), _options(arguments[1:])
+        replica.crash(int(options["keep"]) if "keep" in options else None, write_survives=False)
+        self.messages = [envelope for envelope in self.messages if replica.id not in (envelope.source, envelope.target)]
+
+    def _ask_vote(self, arguments: list[str]) -> None:
+        """`ask-vote 1 from=2 epoch=3 log=5@2 [pre]`: ask a replica by hand, and see only its answer."""
+        replica, options = self._replica(arguments), _options(arguments[1:])
+        offset, _, log_epoch = options["log"].partition("@")
+        candidate, epoch = ReplicaKey(int(options["from"])), int(options["epoch"])
+        end = OffsetAndEpoch(int(offset), int(log_epoch))
+        request = VoteRequest(None, None, candidate, epoch, end, "pre" in arguments)
+        self._ask(replica, candidate.id, request)
+
+    def _ask(self, replica: SimulatedReplica, asker: int, request: Request) -> None:
+        replica.receive(Envelope(asker, replica.id, -1, 0, request))
+        while self._finish_disk_work(replica, quietly=True):
+            pass
+        for envelope in [*replica.outbox, *self.messages]:
+            if envelope.correlation_id == -1:
+                self._lines.append(words.of_envelope(envelope))
+        replica.outbox.clear()
+        self.messages = [envelope for envelope in self.messages if envelope.correlation_id != -1]
+
+    # What there is
+
+    def _show(self, arguments: list[str]) -> None:
+        """`show [1 2]`: roles, election states, ends of logs."""
+        for node_id in map(int, arguments or map(str, self.replicas)):
+            self._lines.append(words.of_state(self.replicas[node_id]))
+
+    def _log(self, arguments: list[str]) -> None:
+        """`log [1 2]`: the records."""
+        for node_id in map(int, arguments or map(str, self.replicas)):
+            records = self.replicas[node_id].log.records
+            shown = [f"{offset}@{record.epoch} {words.of_record(record)}" for offset, record in enumerate(records)]
+            self._lines.append(f"{node_id}: {', '.join(shown) or 'empty'}")
+
+    def _pending(self, arguments: list[str]) -> None:
+        """`pending`: the messages on their way."""
+        self._lines.extend(words.of_envelope(envelope) for envelope in self.messages)
+
+    # Steps
+
+    def _replica(self, arguments: list[str]) -> SimulatedReplica:
+        return self.replicas[int(arguments[0])]
+
+    def _act(self, replica: SimulatedReplica, act: Callable[[], object]) -> None:
+        act()
+        for effect in replica.effects:
+            if not isinstance(effect, SendRequest | Reply):
+                self._lines.append(f"{replica.id}: {words.of_effect(effect)}")
+        for envelope in replica.outbox:
+            self._lines.append(f"  {words.of_envelope(envelope)}")
+        self.messages += replica.outbox
+        replica.outbox.clear()
+
+    def _pass(self, envelope: Envelope) -> None:
+        self.messages.remove(envelope)
+        target = self.replicas[envelope.target]
+        if target.is_up:
+            self._lines.append(f"> {words.of_envelope(envelope)}")
+            self._act(target, lambda: target.receive(envelope))
+
+    def _finish_disk_work(self, replica: SimulatedReplica, *, quietly: bool = False) -> bool:
+        """Finish a write or else a flush; False when there is none."""
+        if replica.to_write is not None:
+            replica.begin_write()
+            return self._finish(replica, "quorum-state is written", replica.finish_write, quietly)
+        if replica.is_up and replica.log.flushed_offset < replica.log.end_offset:
+            if replica.log.flushing_to is None:
+                replica.begin_flush()
+            return self._finish(replica, "the log is flushed", replica.finish_flush, quietly)
+        return False
+
+    def _finish(self, replica: SimulatedReplica, what: str, finish: Callable[[], None], quietly: bool) -> bool:
+        kept = len(self._lines)
+        self._lines.append(f"{replica.id}: {what}")
+        self._act(replica, finish)
+        if quietly:
+            del self._lines[kept:]
+        return True
+
+
+def _options(arguments: list[str]) -> dict[str, str]:
+    return dict(argument.split("=", 1) for argument in arguments if "=" in argument)

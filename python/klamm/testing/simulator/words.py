@@ -1,0 +1,149 @@
+"""Messages and effects in words, for traces and scenarios."""
+
+from typing import assert_never
+
+from klamm.raft import effects as fx
+from klamm.raft.control_records import LEADER_CHANGE
+from klamm.raft.election_state import ElectionState
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from klamm.testing.simulator.memory_log import DATA, MemoryLog, Record
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+
+
+def of_envelope(envelope: Envelope) -> str:
+    """`1 -> 2 Vote …`, or `2 -> 1 Vote: …` for an answer."""
+    route = f"{envelope.source} -> {envelope.target}"
+    if envelope.response is None:
+        return f"{route} {of_request(envelope.request)}"
+    return f"{route} {of_response(envelope.request, envelope.response)}"
+
+
+def of_request(request: Request) -> str:
+    """A request."""
+    match request:
+        case VoteRequest():
+            return f"{_vote_name(request)} epoch={request.epoch} log={of_end(request.log_end)}"
+        case BeginQuorumEpochRequest():
+            return f"BeginQuorumEpoch epoch={request.epoch}"
+        case EndQuorumEpochRequest():
+            candidates = ",".join(str(key.id) for key in request.preferred_candidates) or "-"
+            return f"EndQuorumEpoch epoch={request.epoch} successors={candidates}"
+        case FetchRequest():
+            position = of_end(OffsetAndEpoch(request.fetch_offset, request.last_fetched_epoch))
+            return f"Fetch epoch={request.epoch} log={position} hw={_known(request.high_watermark)}"
+        case _:
+            assert_never(request)
+
+
+def of_response(request: Request, response: Response) -> str:
+    """An answer, with what was asked."""
+    leader = "none" if response.leader_id is None else str(response.leader_id)
+    head = f"epoch={response.epoch} leader={leader}"
+    error = "" if response.error is Error.NONE else f" {response.error.name}"
+    match response:
+        case VoteResponse():
+            verdict = "granted" if response.granted else "refused"
+            name = _vote_name(request) if isinstance(request, VoteRequest) else "Vote"
+            return f"{name}: {verdict} {head}{error}"
+        case BeginQuorumEpochResponse():
+            return f"BeginQuorumEpoch: {head}{error}"
+        case EndQuorumEpochResponse():
+            return f"EndQuorumEpoch: {head}{error}"
+        case FetchResponse():
+            return f"Fetch: {head}{error}{_fetched(response)}"
+        case _:
+            assert_never(response)
+
+
+def of_effect(effect: fx.Effect) -> str:
+    """An effect other than a message."""
+    match effect:
+        case fx.PersistElection():
+            return f"write quorum-state #{effect.ticket}: {of_election(effect.state)}"
+        case fx.AppendControl(epoch, records):
+            names = ", ".join("LeaderChange" if kind == LEADER_CHANGE else f"control {kind}" for kind, _ in records)
+            return f"append {names} of epoch {epoch}"
+        case fx.AppendFetched(batches, _):
+            return f"append {len(_records_of(batches))} fetched record(s)"
+        case fx.TruncateLog(offset):
+            return f"truncate the log to {offset}"
+        case fx.SendRequest():
+            return f"send to {effect.to}: {of_request(effect.request)}"
+        case fx.Reply():
+            return "reply"
+        case fx.HighWatermarkAdvanced(offset):
+            return f"high watermark {offset}"
+        case fx.LeaderChanged(leader_id, epoch):
+            return f"leader of epoch {epoch} is {'unknown' if leader_id is None else leader_id}"
+        case fx.BecameLeader(epoch):
+            return f"leads epoch {epoch}"
+        case fx.LostLeadership(epoch):
+            return f"no longer leads epoch {epoch}"
+        case fx.ShutdownCompleted():
+            return "may stop"
+        case _:
+            assert_never(effect)
+
+
+def of_state(replica: SimulatedReplica) -> str:
+    """One line on a replica."""
+    log = f"log={of_end(OffsetAndEpoch(replica.log.end_offset, replica.log.last_epoch))}"
+    log += f" flushed={replica.log.flushed_offset}"
+    if replica.core is None:
+        stored = "nothing" if replica.stored is None else of_election(replica.stored)
+        return f"{replica.id}: down, stored {stored}, {log}"
+    core = replica.core.replica
+    return f"{replica.id}: {core.role.value} {of_election(core.election)} {log} hw={_known(core.high_watermark)}"
+
+
+def of_election(election: ElectionState) -> str:
+    """An election state."""
+    leader = "none" if election.leader_id is None else str(election.leader_id)
+    voted = "none" if election.voted is None else str(election.voted.id)
+    return f"epoch={election.epoch} leader={leader} voted={voted}"
+
+
+def of_end(end: OffsetAndEpoch) -> str:
+    """The end of a log as `offset@epoch`."""
+    return f"{end.offset}@{end.epoch}"
+
+
+def of_record(record: Record) -> str:
+    """A record of the log."""
+    if record.type == DATA:
+        return record.value.decode(errors="replace")
+    return "LeaderChange" if record.type == LEADER_CHANGE else f"control {record.type}"
+
+
+def _vote_name(request: VoteRequest) -> str:
+    return "PreVote" if request.pre_vote else "Vote"
+
+
+def _known(offset: int) -> str:
+    return "?" if offset < 0 else str(offset)
+
+
+def _fetched(response: FetchResponse) -> str:
+    if response.diverging is not None:
+        return f" diverging={of_end(response.diverging)}"
+    if response.snapshot_id is not None:
+        return f" snapshot={of_end(response.snapshot_id)}"
+    count = len(_records_of(response.records))
+    return f" hw={_known(response.high_watermark)} records={count}" if response.error is Error.NONE else ""
+
+
+def _records_of(batches: bytes) -> list[Record]:
+    return MemoryLog.decode(batches)

@@ -1,0 +1,336 @@
+"""Time, network, disks and clients of a simulated quorum; one random generator decides everything.
+
+Invariants are checked after every event. `Faults` say what goes wrong; `heal` ends all of it.
+"""
+
+import heapq
+import random
+from collections.abc import Callable
+
+from klamm.raft.config import RaftConfig
+from klamm.raft.effects import PersistElection
+from klamm.raft.events import ResignRequested
+from klamm.raft.role_states import NEVER_MS
+from klamm.raft.roles import Role
+from klamm.raft.voters import VoterSet
+from klamm.testing.simulator import words
+from klamm.testing.simulator.faults import Faults
+from klamm.testing.simulator.invariants import Invariant
+from klamm.testing.simulator.invariants.committed import CommittedHistory
+from klamm.testing.simulator.invariants.committed_immutable import CommittedImmutable
+from klamm.testing.simulator.invariants.election_safety import ElectionSafety
+from klamm.testing.simulator.invariants.leader_completeness import LeaderCompleteness
+from klamm.testing.simulator.invariants.log_matching import LogMatching
+from klamm.testing.simulator.invariants.majority_holds import MajorityHolds
+from klamm.testing.simulator.invariants.monotonic import Monotonic
+from klamm.testing.simulator.invariants.one_vote import OneVote
+from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica
+
+PROPOSE_EVERY_US = 20_000
+
+
+class World:
+    """A quorum of `voter_count` voters and some observers, and the time that passes for them."""
+
+    def __init__(
+        self, dice: random.Random, voter_count: int, observer_count: int, faults: Faults, config: RaftConfig
+    ) -> None:
+        self.dice, self.faults = dice, faults
+        self.now_us = 0
+        self.event_count = 0
+        self.trace: list[str] | None = None
+        self.history = CommittedHistory()
+        self.acknowledged: dict[bytes, int] = {}  # value -> offset
+        self._proposed: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # (leader, life) -> (offset, value)
+        self._next_value = 0
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._next_entry = 0
+        self._cut: set[tuple[int, int]] = set()  # (from, to) that messages do not pass
+        self._clock_offsets_ms: dict[int, int] = {}
+        self._tick_at_us: dict[int, int] = {}
+        self.replicas: dict[int, SimulatedReplica] = {}
+        voters = VoterSet.of_ids(range(1, voter_count + 1))
+        for node_id in range(1, voter_count + observer_count + 1):
+            self._clock_offsets_ms[node_id] = dice.randrange(1_000_000)
+            self.replicas[node_id] = SimulatedReplica(node_id, voters, config, self._clock_of(node_id))
+        self.invariants: list[Invariant] = [
+            ElectionSafety(),
+            OneVote(),
+            LogMatching(),
+            CommittedImmutable(self.history),
+            LeaderCompleteness(self.history),
+            MajorityHolds(self.history),
+            Monotonic(),
+        ]
+
+    # Running
+
+    def run(self, until_us: int, done: Callable[[], bool] = lambda: False) -> bool:
+        """Let time pass up to `until_us` or until `done`; says whether it is done."""
+        while self._queue and self._queue[0][0] <= until_us:
+            self.now_us, _, happen = heapq.heappop(self._queue)
+            happen()
+            self.event_count += 1
+            if done():
+                return True
+        self.now_us = max(self.now_us, until_us)
+        return done()
+
+    def begin(self) -> None:
+        """Start all replicas, the clients, and what goes wrong."""
+        for replica in self.replicas.values():
+            self._at(self.dice.randrange(100_000), lambda replica=replica: self._start(replica))  # type: ignore[misc]
+        self._every(lambda: PROPOSE_EVERY_US, self._propose_somewhere)
+        faults = self.faults
+        self._every(lambda: faults.partition_every_us, self._change_partition)
+        self._every(lambda: faults.crash_every_us, self._crash_someone)
+        self._every(lambda: faults.resign_every_us, self._resign_someone)
+        self._every(lambda: faults.clock_jump_every_us, self._jump_a_clock)
+
+    def heal(self) -> None:
+        """End all faults, and start who is down."""
+        self._say("all faults end")
+        self.faults.stop()
+        self._cut.clear()
+        for replica in self.replicas.values():
+            replica.crash_after_effects = None
+            if not replica.is_up:
+                self._start(replica)
+
+    def leaders(self) -> list[SimulatedReplica]:
+        """Those that lead, each in its epoch."""
+        return [replica for replica in self.replicas.values() if replica.role is Role.LEADER]
+
+    # Time
+
+    def _at(self, delay_us: int, happen: Callable[[], None]) -> None:
+        self._next_entry += 1
+        heapq.heappush(self._queue, (self.now_us + delay_us, self._next_entry, happen))
+
+    def _every(self, period_us: Callable[[], int], happen: Callable[[], None]) -> None:
+        def again() -> None:
+            if period_us():
+                happen()
+                self._at(1 + self.dice.randrange(2 * period_us()), again)
+
+        if period_us():
+            self._at(1 + self.dice.randrange(2 * period_us()), again)
+
+    def _clock_of(self, node_id: int) -> Callable[[], int]:
+        rate = self.faults.clock_rates.get(node_id, 1.0)
+        return lambda: self._clock_offsets_ms[node_id] + int(self.now_us * rate) // 1000
+
+    def _until_ms(self, replica: SimulatedReplica, deadline_ms: int) -> int:
+        """Microseconds until the replica's own clock shows that time."""
+        rate = self.faults.clock_rates.get(replica.id, 1.0)
+        shown_us = (deadline_ms - self._clock_offsets_ms[replica.id]) * 1000
+        return max(int(shown_us / rate) + 1 - self.now_us, 0)
+
+    # Steps of a replica
+
+    def _step(self, replica: SimulatedReplica, act: Callable[[], None]) -> None:
+        if self.dice.random() < self.faults.crash_in_step_chance:
+            replica.crash_after_effects = self.dice.randrange(6)
+        try:
+            act()
+        except CrashedError:
+            self._after_step(replica)
+            self._crash(replica)
+            return
+        replica.crash_after_effects = None
+        self._after_step(replica)
+
+    def _after_step(self, replica: SimulatedReplica) -> None:
+        if self.trace is not None:
+            for effect in replica.effects:
+                self._say(f"{replica.id}: {words.of_effect(effect)}")
+        self._check(replica)
+        self._acknowledge(replica)
+        if any(isinstance(effect, PersistElection) for effect in replica.effects) and replica.role is Role.LEADER:
+            self._maybe_strike(replica)
+        for envelope in replica.outbox:
+            self._send(envelope)
+        replica.outbox.clear()
+        if replica.to_write is not None and replica.writing is None:
+            self._begin_write(replica)
+        if replica.log.flushed_offset < replica.log.end_offset and replica.log.flushing_to is None:
+            self._begin_flush(replica)
+        if replica.core is not None:
+            self._arm(replica, replica.core.deadline_ms)
+
+    def _check(self, replica: SimulatedReplica) -> None:
+        for invariant in self.invariants:
+            invariant.check(self.replicas, replica)
+
+    def _arm(self, replica: SimulatedReplica, deadline_ms: int) -> None:
+        if deadline_ms >= NEVER_MS:
+            self._tick_at_us.pop(replica.id, None)
+            return
+        at_us = self.now_us + self._until_ms(replica, deadline_ms)
+        if self._tick_at_us.get(replica.id) == at_us:
+            return
+        self._tick_at_us[replica.id] = at_us
+
+        def tick() -> None:
+            if self._tick_at_us.get(replica.id) == at_us and replica.is_up:
+                del self._tick_at_us[replica.id]
+                self._step(replica, replica.tick)
+
+        self._at(at_us - self.now_us, tick)
+
+    def _while_alive(self, replica: SimulatedReplica, act: Callable[[], None]) -> Callable[[], None]:
+        life = replica.life
+
+        def happen() -> None:
+            if replica.is_up and replica.life == life:
+                self._step(replica, act)
+
+        return happen
+
+    # Disk
+
+    def _disk_us(self) -> int:
+        if self.dice.random() < self.faults.slow_disk_chance:
+            return self.dice.randrange(3_000_000)
+        return 50 + self.dice.randrange(1_000)
+
+    def _begin_write(self, replica: SimulatedReplica) -> None:
+        replica.begin_write()
+        self._at(self._disk_us(), self._while_alive(replica, replica.finish_write))
+
+    def _begin_flush(self, replica: SimulatedReplica) -> None:
+        replica.begin_flush()
+        self._at(self._disk_us(), self._while_alive(replica, replica.finish_flush))
+
+    # Network
+
+    def _send(self, envelope: Envelope) -> None:
+        faults, dice = self.faults, self.dice
+        if (envelope.source, envelope.target) in self._cut or dice.random() < faults.drop_chance:
+            self._say(f"lost: {words.of_envelope(envelope)}" if self.trace is not None else "")
+            self._maybe_notice_loss(envelope)
+            return
+        copies = 2 if dice.random() < faults.duplicate_chance else 1
+        for _ in range(copies):
+            delay_us = dice.randrange(1_000_000 if dice.random() < faults.slow_message_chance else faults.delay_us_max)
+            self._at(50 + delay_us, lambda: self._deliver(envelope))
+
+    def _maybe_notice_loss(self, envelope: Envelope) -> None:
+        """A sender may learn that its connection broke, or wait for its time-out."""
+        if self.dice.random() < 0.5:
+            self._at(50 + self.dice.randrange(self.faults.delay_us_max), lambda: self._fail_request(envelope))
+
+    def _deliver(self, envelope: Envelope) -> None:
+        target = self.replicas[envelope.target]
+        if not target.is_up:
+            self._maybe_notice_loss(envelope)
+            return
+        if self.trace is not None:
+            self._say(f"arrives: {words.of_envelope(envelope)}")
+        self._step(target, lambda: target.receive(envelope))
+
+    def _fail_request(self, envelope: Envelope) -> None:
+        asker = self.replicas[envelope.source if envelope.response is None else envelope.target]
+        if asker.is_up:
+            self._step(asker, lambda: asker.fail_request(envelope))
+
+    # Faults
+
+    def _start(self, replica: SimulatedReplica) -> None:
+        if not replica.is_up:
+            self._say(f"{replica.id} starts")
+            self._step(replica, lambda: replica.start(self.dice.getrandbits(32)))
+
+    def _crash(self, replica: SimulatedReplica) -> None:
+        unflushed = replica.log.end_offset - replica.log.flushed_offset
+        keep = self.dice.randint(0, unflushed) if self.dice.random() < self.faults.power_cut_share else None
+        self._say(f"{replica.id} crashes" + ("" if keep is None else f", {keep} of {unflushed} unflushed records stay"))
+        replica.crash(keep, write_survives=self.dice.random() < 0.5)
+        self._tick_at_us.pop(replica.id, None)
+        self._check(replica)
+        self._at(self.dice.randrange(3_000_000), lambda: self._start(replica))
+
+    def _crash_someone(self) -> None:
+        replica = self.dice.choice(list(self.replicas.values()))
+        if replica.is_up:
+            self._crash(replica)
+
+    def _maybe_strike(self, leader: SimulatedReplica) -> None:
+        """Leave a new leader just the time to append and to reach some of the others, but not all."""
+        if self.dice.random() >= self.faults.strike_leader_chance:
+            return
+        life, is_crash = leader.life, self.dice.random() < 0.7
+
+        def strike() -> None:
+            if not leader.is_up or leader.life != life or not self.faults.strike_leader_chance:
+                return
+            if is_crash:
+                self._crash(leader)
+            else:
+                others = [node_id for node_id in self.replicas if node_id != leader.id]
+                self._cut = {pair for node_id in others for pair in ((node_id, leader.id), (leader.id, node_id))}
+                self._say(f"no message passes from or to {leader.id}")
+
+        self._at(self.dice.randrange(self.dice.choice([3_000, 30_000, 300_000])), strike)
+
+    def _resign_someone(self) -> None:
+        for leader in self.leaders():
+            self._step(leader, lambda leader=leader: leader.step(ResignRequested(leader.epoch)))  # type: ignore[misc]
+
+    def _change_partition(self) -> None:
+        """Heal, split in two, cut one replica off, or cut single directions."""
+        ids, dice = list(self.replicas), self.dice
+        kind = dice.randrange(4)
+        if kind == 0:
+            self._cut = set()
+        elif kind == 1:
+            side = {node_id for node_id in ids if dice.random() < 0.5}
+            self._cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
+        elif kind == 2:
+            alone = dice.choice(ids)
+            self._cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
+        else:
+            self._cut = {(a, b) for a in ids for b in ids if a != b and dice.random() < 0.3}
+        self._say("messages pass " + ("everywhere" if not self._cut else f"not {sorted(self._cut)}"))
+
+    def _jump_a_clock(self) -> None:
+        replica = self.dice.choice(list(self.replicas.values()))
+        self._clock_offsets_ms[replica.id] += self.dice.randrange(5_000)
+        self._say(f"the clock of {replica.id} jumps ahead")
+        if replica.is_up:
+            self._step(replica, replica.tick)
+
+    # Clients
+
+    def _propose_somewhere(self) -> None:
+        """Propose at every replica that believes to lead: at most one of them can commit it."""
+        for leader in self.leaders():
+            if leader.running.can_append:
+                self._propose(leader)
+
+    def _propose(self, leader: SimulatedReplica) -> None:
+        self._next_value += 1
+        value = b"value-%d" % self._next_value
+
+        def act() -> None:
+            offset = leader.propose(value)
+            self._proposed.setdefault((leader.id, leader.life), []).append((offset, value))
+
+        self._say(f"{leader.id} is asked for {value.decode()}")
+        self._step(leader, act)
+
+    def _acknowledge(self, replica: SimulatedReplica) -> None:
+        """What a leader sees committed while it leads is acknowledged; the fate of all else is unknown."""
+        waiting = self._proposed.get((replica.id, replica.life))
+        if not waiting:
+            return
+        if replica.role is not Role.LEADER:
+            waiting.clear()
+            return
+        while waiting and waiting[0][0] < replica.high_watermark:
+            offset, value = waiting.pop(0)
+            self.acknowledged[value] = offset
+
+    def _say(self, text: str) -> None:
+        if self.trace is not None and text:
+            self.trace.append(f"{self.now_us / 1000:12.3f} ms  {text}")

@@ -1,0 +1,183 @@
+//! What the load generator and the ceiling endpoint share: the few frames of the wire format that they speak.
+//!
+//! Produce v9 and Fetch v12 (names, not ids; flexible headers) are spoken by every broker that klamm is measured
+//! against. Nothing here is used by klamm itself.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+pub const PRODUCE: i16 = 0;
+pub const FETCH: i16 = 1;
+pub const PRODUCE_VERSION: i16 = 9;
+pub const FETCH_VERSION: i16 = 12;
+
+/// An unsigned varint.
+pub fn put_uvarint(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads an unsigned varint at `at`, moving it.
+pub fn get_uvarint(bytes: &[u8], at: &mut usize) -> usize {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let byte = bytes[*at];
+        *at += 1;
+        value |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return value;
+        }
+        shift += 7;
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, value: i64) {
+    put_uvarint(out, ((value << 1) ^ (value >> 63)) as usize);
+}
+
+/// An uncompressed batch of `count` records whose values are `value_bytes` long.
+pub fn batch(count: usize, value_bytes: usize, timestamp_ms: i64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(count * (value_bytes + 16) + 61);
+    let last = (count - 1) as i32;
+    out.extend_from_slice(&[0; 12]);
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    out.push(2);
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&0i16.to_be_bytes());
+    out.extend_from_slice(&last.to_be_bytes());
+    out.extend_from_slice(&timestamp_ms.to_be_bytes());
+    out.extend_from_slice(&timestamp_ms.to_be_bytes());
+    out.extend_from_slice(&(-1i64).to_be_bytes());
+    out.extend_from_slice(&(-1i16).to_be_bytes());
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    out.extend_from_slice(&(count as i32).to_be_bytes());
+    let mut record = Vec::with_capacity(value_bytes + 16);
+    let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
+    for index in 0..count {
+        record.clear();
+        record.push(0);
+        put_varint(&mut record, 0);
+        put_varint(&mut record, index as i64);
+        put_varint(&mut record, -1);
+        put_varint(&mut record, value_bytes as i64);
+        for _ in 0..value_bytes {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            record.push((noise >> 56) as u8);
+        }
+        put_varint(&mut record, 0);
+        put_varint(&mut out, record.len() as i64);
+        out.extend_from_slice(&record);
+    }
+    let length = (out.len() - 12) as i32;
+    out[8..12].copy_from_slice(&length.to_be_bytes());
+    let crc = crc32c::crc32c(&out[21..]);
+    out[17..21].copy_from_slice(&crc.to_be_bytes());
+    out
+}
+
+fn header(api: i16, version: i16, correlation: i32) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    out.extend_from_slice(&api.to_be_bytes());
+    out.extend_from_slice(&version.to_be_bytes());
+    out.extend_from_slice(&correlation.to_be_bytes());
+    out.extend_from_slice(&4i16.to_be_bytes());
+    out.extend_from_slice(b"load");
+    out.push(0);
+    out
+}
+
+fn finish(mut out: Vec<u8>) -> Vec<u8> {
+    let length = (out.len() - 4) as i32;
+    out[..4].copy_from_slice(&length.to_be_bytes());
+    out
+}
+
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    put_uvarint(out, name.len() + 1);
+    out.extend_from_slice(name.as_bytes());
+}
+
+/// A whole Produce v9 frame with one batch for each of `partitions`.
+pub fn produce_frame(correlation: i32, topic: &str, partitions: &[i32], acks: i16, batch: &[u8]) -> Vec<u8> {
+    let mut out = header(PRODUCE, PRODUCE_VERSION, correlation);
+    out.push(0);
+    out.extend_from_slice(&acks.to_be_bytes());
+    out.extend_from_slice(&30_000i32.to_be_bytes());
+    put_uvarint(&mut out, 2);
+    put_name(&mut out, topic);
+    put_uvarint(&mut out, partitions.len() + 1);
+    for partition in partitions {
+        out.extend_from_slice(&partition.to_be_bytes());
+        put_uvarint(&mut out, batch.len() + 1);
+        out.extend_from_slice(batch);
+        out.push(0);
+    }
+    out.extend_from_slice(&[0, 0]);
+    finish(out)
+}
+
+/// A whole Fetch v12 frame without a session for one partition.
+pub fn fetch_frame(correlation: i32, topic: &str, partition: i32, offset: i64, max_bytes: i32) -> Vec<u8> {
+    let mut out = header(FETCH, FETCH_VERSION, correlation);
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    out.extend_from_slice(&500i32.to_be_bytes());
+    out.extend_from_slice(&1i32.to_be_bytes());
+    out.extend_from_slice(&max_bytes.to_be_bytes());
+    out.push(0);
+    out.extend_from_slice(&0i32.to_be_bytes());
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    put_uvarint(&mut out, 2);
+    put_name(&mut out, topic);
+    put_uvarint(&mut out, 2);
+    out.extend_from_slice(&partition.to_be_bytes());
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    out.extend_from_slice(&offset.to_be_bytes());
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    out.extend_from_slice(&(-1i64).to_be_bytes());
+    out.extend_from_slice(&max_bytes.to_be_bytes());
+    out.extend_from_slice(&[0, 0]);
+    put_uvarint(&mut out, 1);
+    put_uvarint(&mut out, 1);
+    out.push(0);
+    finish(out)
+}
+
+/// Reads one frame's body into the front of `buffer`, which grows as needed; its length, or `None` at the end.
+pub fn read_frame(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    let mut length = [0; 4];
+    if let Err(error) = stream.read_exact(&mut length) {
+        return if error.kind() == io::ErrorKind::UnexpectedEof { Ok(None) } else { Err(error) };
+    }
+    let length = u32::from_be_bytes(length) as usize;
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+    stream.read_exact(&mut buffer[..length])?;
+    Ok(Some(length))
+}
+
+/// A connection without Nagle's delay.
+pub fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Writes all of `frame`.
+pub fn send(stream: &mut TcpStream, frame: &[u8]) -> io::Result<()> {
+    stream.write_all(frame)
+}
+
+/// User and system seconds that process `pid` has used, all threads, from `/proc`.
+pub fn cpu_seconds(pid: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = &text[text.rfind(')')? + 2..];
+    let mut fields = after_name.split(' ').skip(11);
+    let ticks: f64 = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
+    // SAFETY: sysconf only reads a constant of the system.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(ticks / per_second as f64)
+}

@@ -1,0 +1,1 @@
+"""Tests that really kill processes."""

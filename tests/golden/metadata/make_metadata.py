@@ -1,0 +1,148 @@
+"""Makes `records.jsonl` and `changes.jsonl` here: what Apache Kafka 4.3.1 makes of metadata records and elections.
+
+Run from the repository's root: `python -m tests.golden.metadata.make_metadata`. A line of `records.jsonl` is a record
+(type, version, fields by Kafka's names, ids in base64url, bytes in base64) and its bytes; one of `changes.jsonl` is a
+partition, what is wanted of it, and the bytes of the PartitionChangeRecord of Kafka's builder, empty for none.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from klamm import _engine
+from tests.interop.apache_kafka import java
+
+HERE = Path(__file__).parent
+Schema = dict[str, Any]
+LIMITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+
+
+def camel_case(name: str) -> str:
+    """Kafka's name of a field."""
+    first, *others = name.split("_")
+    return first + "".join(other.capitalize() for other in others)
+
+
+def id_text(dice: random.Random) -> str:
+    """An id as Kafka prints it."""
+    return base64.urlsafe_b64encode(dice.randbytes(16)).decode().rstrip("=")
+
+
+def primitive(dice: random.Random, field: Schema) -> object:
+    """A value of a field, now and then at a limit of its type."""
+    kind = field["primitive"]
+    if kind in LIMITS:
+        end = 1 << LIMITS[kind]
+        return dice.choice([0, -1, end - 1, -end, dice.randrange(-end, end)])
+    match kind:
+        case "bool":
+            return dice.random() < 0.5
+        case "uint16":
+            return dice.choice([0, 65535, dice.randrange(65536)])
+        case "float64":
+            return dice.choice([0.0, -1.5, 1e300, dice.random()])
+        case "uuid":
+            return id_text(dice)
+        case "bytes":
+            return base64.b64encode(dice.randbytes(dice.randrange(40))).decode()
+    return dice.choice(["", "a", "some.key", "päß-\N{GRINNING FACE}", "x" * 130])
+
+
+def value(dice: random.Random, field: Schema, version: int) -> object:
+    """A value of a field."""
+    if field["nullable"] and dice.random() < 0.25:
+        return None
+    make = (lambda: fields(dice, field["struct"], version)) if "struct" in field else (lambda: primitive(dice, field))
+    count = dice.choice([0, 1, 1, 2, 3]) if dice.random() < 0.97 else 130
+    return [make() for _ in range(count)] if field["is_array"] else make()
+
+
+def fields(dice: random.Random, schema: Schema, version: int) -> dict[str, object]:
+    """The fields that a version has."""
+    known = [field for field in schema["fields"] if field["since"] <= version]
+    given = [field for field in known if field["tag"] is None or dice.random() < 0.7]
+    return {camel_case(field["name"]): value(dice, field, version) for field in given}
+
+
+def records(dice: random.Random) -> Iterator[dict[str, object]]:
+    """A few samples of every record in every version."""
+    for schema in _engine.metadata_record_schemas():
+        for version in range(schema["highest_version"] + 1):
+            for _ in range(3 if schema["fields"] else 1):
+                yield {"type": schema["type"], "version": version, "fields": fields(dice, schema, version)}
+
+
+def changes(dice: random.Random) -> Iterator[dict[str, object]]:
+    """Partitions in every plausible state, and what may be wanted of them."""
+    for _ in range(400):
+        replicas = dice.sample(range(6), dice.randrange(1, 5))
+        elr_enabled = dice.random() < 0.6
+        metadata_version = dice.choice([23, 26, 30]) if elr_enabled else dice.choice([7, 11, 12, 17, 23, 30])
+        isr = dice.sample(replicas, dice.randrange(0 if elr_enabled else 1, len(replicas) + 1))
+        outside = [replica for replica in replicas if replica not in isr]
+        elr = dice.sample(outside, dice.randrange(len(outside) + 1)) if elr_enabled else []
+        leader = dice.choice(isr) if isr and dice.random() < 0.8 else -1
+        unknown = str(base64.urlsafe_b64encode(bytes(16)).decode().rstrip("="))
+        has_directories = metadata_version >= 17 and dice.random() < 0.8
+        last_known = [dice.choice(replicas)] if elr_enabled and leader == -1 and dice.random() < 0.7 else []
+        moving = dice.random() < 0.3
+        adding = [replica for replica in replicas if moving and dice.random() < 0.4]
+        removing = [replica for replica in replicas if moving and replica not in adding and dice.random() < 0.4]
+        change: dict[str, object] = {
+            "partition": {
+                "replicas": replicas,
+                "directories": [id_text(dice) if has_directories else unknown for _ in replicas],
+                "isr": isr,
+                "removing": removing,
+                "adding": adding,
+                "elr": sorted(elr),
+                "lastKnownElr": last_known,
+                "leader": leader,
+                "recovery": int(dice.random() < 0.1),
+            },
+            "mayLead": [replica for replica in replicas if dice.random() < 0.6],
+            "metadataVersion": metadata_version,
+            "minIsr": dice.randrange(1, 4),
+            "elr": elr_enabled,
+            "election": dice.choice(["PREFERRED", "ONLINE", "ONLINE", "UNCLEAN"]),
+        }
+        if dice.random() < 0.5:
+            wanted = dice.sample(replicas, dice.randrange(0, len(replicas) + 1))
+            change["isr"] = wanted
+        if dice.random() < 0.2:
+            change["replicas"] = dice.sample(range(6), dice.randrange(1, 5))
+        if moving and dice.random() < 0.3:
+            change["removing"] = []
+            change["adding"] = []
+        if dice.random() < 0.1:
+            change["recovery"] = int(dice.random() < 0.5)
+        if elr_enabled and dice.random() < 0.2:
+            change["uncleanShutdown"] = dice.choice(replicas)
+        if metadata_version >= 17 and dice.random() < 0.1:
+            change["directory"] = [dice.choice(replicas), id_text(dice)]
+        yield change
+
+
+def ask_kafka(lines: Iterator[dict[str, object]]) -> str:
+    """The lines with what Kafka answers."""
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    command = java(str(HERE / "KafkaMetadata.java"))
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def main() -> None:
+    """Writes both files."""
+    dice = random.Random(uuid.NAMESPACE_DNS.int)
+    (HERE / "records.jsonl").write_text(ask_kafka(records(dice)))
+    (HERE / "changes.jsonl").write_text(ask_kafka(changes(dice)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""kafka-python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+Name = Callable[[str], str]
+
+
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
+def test_round_trip(bootstrap: str, name: Name, codec: str | None) -> None:
+    topic = name("topic")
+    producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=codec, acks="all", linger_ms=10)
+    futures = [producer.send(topic, key=b"k", value=b"v%d" % n, headers=[("h", b"1")]) for n in range(200)]
+    assert [future.get(30).offset for future in futures] == list(range(200))
+    producer.close()
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=15_000
+    )
+    found = [next(consumer) for _ in range(200)]
+    consumer.close()
+    assert [record.value for record in found] == [b"v%d" % n for n in range(200)]
+    assert found[0].headers == [("h", b"1")]
+
+
+def test_group_commits(bootstrap: str, name: Name) -> None:
+    topic, group = name("topic"), name("group")
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for n in range(10):
+        producer.send(topic, b"%d" % n)
+    producer.flush(30)
+    producer.close()
+    settings = {"bootstrap_servers": bootstrap, "group_id": group, "auto_offset_reset": "earliest"}
+    consumer = KafkaConsumer(topic, enable_auto_commit=False, consumer_timeout_ms=15_000, **settings)
+    for _ in range(5):
+        next(consumer)
+    consumer.commit()
+    consumer.close()
+    again = KafkaConsumer(topic, enable_auto_commit=False, consumer_timeout_ms=15_000, **settings)
+    assert next(again).value == b"5"
+    assert again.committed(TopicPartition(topic, 0)) == 5
+    again.close()
+
+
+def test_offsets(bootstrap: str, name: Name) -> None:
+    topic = name("topic")
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for n in range(10):
+        producer.send(topic, b"x", timestamp_ms=1_700_000_000_000 + n)
+    producer.flush(30)
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    partition = TopicPartition(topic, 0)
+    assert consumer.beginning_offsets([partition]) == {partition: 0}
+    assert consumer.end_offsets([partition]) == {partition: 10}
+    found = consumer.offsets_for_times({partition: 1_700_000_000_003})[partition]
+    assert found is not None
+    assert found.offset == 3
+    consumer.close()

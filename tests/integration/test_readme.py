@@ -1,0 +1,28 @@
+"""The README's code runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.node_process import NodeProcess
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+SNIPPETS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+OF_CLIENTS = [code for code in SNIPPETS if "localhost:9092" in code]
+CLIENTS = [match[1] for one in OF_CLIENTS if (match := re.search(r"^from (\w*kafka) import", one, re.MULTILINE))]
+
+
+@pytest.mark.parametrize("code", OF_CLIENTS, ids=CLIENTS)
+def test_a_quick_start(code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        exec(compile(code.replace("localhost:9092", node.bootstrap), "README.md", "exec"), {"__name__": "readme"})
+    assert "b'hello'" in capsys.readouterr().out
+
+
+def test_embedding(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = (code for code in SNIPPETS if code.startswith("import klamm"))
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    assert capsys.readouterr().out.splitlines() == ["[]", "{}"]

@@ -1,0 +1,1 @@
+"""klamm beside Apache Kafka 4.3.1 itself."""

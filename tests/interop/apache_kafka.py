@@ -1,0 +1,191 @@
+"""Apache Kafka 4.3.1 from Maven: its tools, and a node of it on a free port. Needs `java` and `mvn`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBS = Path(os.environ.get("KLAMM_KAFKA_LIBS", ROOT / "target" / "kafka-4.3.1"))
+POM = Path(__file__).with_name("pom.xml")
+MARK = ".complete"
+
+TOOLS: Mapping[str, str] = {
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "configs": "kafka.admin.ConfigCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "storage": "kafka.tools.StorageTool",
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+
+
+def why_not() -> str | None:
+    """What is missing to run Apache Kafka here; None when it can run."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return None
+
+
+def libs() -> Path:
+    """The folder with Apache Kafka's jars, fetched by Maven the first time, by one of those who ask at once."""
+    if not (LIBS / MARK).exists():
+        LIBS.mkdir(parents=True, exist_ok=True)
+        with (LIBS / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (LIBS / MARK).exists():
+                command = [
+                    "mvn",
+                    "-q",
+                    "-B",
+                    "-f",
+                    str(POM),
+                    "dependency:copy-dependencies",
+                    f"-DoutputDirectory={LIBS}",
+                ]
+                subprocess.run(command, check=True, timeout=900, stdin=subprocess.DEVNULL)
+                (LIBS / MARK).touch()
+    return LIBS
+
+
+def java(*arguments: str, heap: str = "-Xmx256M") -> list[str]:
+    """A command line for a class of Apache Kafka: short-lived, so with the quick compiler only."""
+    return ["java", heap, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{libs()}/*", *arguments]
+
+
+def tool(
+    name: str, *arguments: str, stdin: str | None = None, timeout_s: float = 60, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Apache Kafka's command line tools to its end."""
+    done = subprocess.run(
+        java(TOOLS[name], *arguments), input=stdin or "", capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"{name} {' '.join(arguments)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class KafkaNode:
+    """A combined Apache Kafka node over a data folder; format it first unless it is already."""
+
+    def __init__(self, data: Path, *, node_id: int = 1, overrides: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        self.port = free_port()
+        controller_port = free_port()
+        self.settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.voters": f"{node_id}@127.0.0.1:{controller_port}",
+            "log.dirs": str(data),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "group.initial.rebalance.delay.ms": "0",
+            **(overrides or {}),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self.output = data.parent / f"{data.name}.kafka.out"
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    def _properties(self) -> Path:
+        path = self.data.parent / f"{self.data.name}.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        return path
+
+    def format(self, cluster_id: str, *arguments: str) -> None:
+        """Run `kafka-storage format`."""
+        tool("storage", "format", "-t", cluster_id, "-c", str(self._properties()), *arguments)
+
+    @property
+    def pid(self) -> int:
+        """The running process."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def start(self, timeout_s: float = 60, jvm: Sequence[str] = ()) -> None:
+        """Start the node and wait until it accepts connections. `jvm`: flags in place of a short-lived test's."""
+        command = java("kafka.Kafka", str(self._properties()), heap="-Xmx512M")
+        if jvm:
+            command = ["java", *jvm, "-cp", f"{libs()}/*", "kafka.Kafka", str(self._properties())]
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise AssertionError(f"Apache Kafka ended at start:\n{self.output.read_text()[-4000:]}")
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.2):
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"Apache Kafka did not listen within {timeout_s} s")
+
+    def stop(self) -> None:
+        """Controlled shutdown."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """As a crash."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(60)
+            self._process = None
+
+    def __enter__(self) -> KafkaNode:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+@contextlib.contextmanager
+def running(data: Path, cluster_id: str, overrides: Mapping[str, str] | None = None) -> Iterator[KafkaNode]:
+    """A freshly formatted node."""
+    node = KafkaNode(data, overrides=overrides)
+    node.format(cluster_id)
+    with node:
+        yield node
+
+
+def dump(paths: Sequence[Path], *options: str) -> str:
+    """What DumpLogSegments says of files; raises when it cannot read one."""
+    files = ",".join(str(path) for path in paths)
+    return tool("dump-log", *options, "--files", files).stdout

@@ -1,0 +1,132 @@
+"""Two brokers that are asked the same: member ids are given names, so that answers can be compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import struct
+from typing import Any
+
+from klamm.protocol.codec import decode_response, from_entity, request_class, write_request
+from klamm.protocol.errors import ErrorCode
+
+IGNORED = {"throttle_time_ms", "error_message"}
+CLIENT_ID = b"client"
+
+
+class Peer:
+    """A broker, its connections by name, and the real member ids behind the names."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, port = bootstrap.split(":")
+        self._address = host, int(port)
+        self._sockets: dict[str, socket.socket] = {}
+        self.names: dict[str, str] = {}
+        self.topic_ids: dict[bytes, str] = {}
+
+    def send(self, connection: str, request: Any, version: int) -> None:
+        """Send, without waiting for the answer."""
+        request = self._translated(request)
+        body = write_request(request, version)
+        tags = b"\0" if request_class(request.API_KEY, version).__header_schema__.__version__ >= 2 else b""
+        header = struct.pack(">hhih", request.API_KEY, version, 7, len(CLIENT_ID)) + CLIENT_ID + tags
+        frame = header + body
+        self._socket(connection).sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive(self, connection: str, response: Any, version: int, *, timeout_s: float = 20) -> Any:
+        """The next answer on a connection, in our type."""
+        channel = self._socket(connection)
+        channel.settimeout(timeout_s)
+        frame = self._read(channel, struct.unpack(">i", self._read(channel, 4))[0])
+        flexible = request_class(response.API_KEY, version).__flexible__
+        body = frame[5:] if flexible else frame[4:]
+        return from_entity(response, decode_response(response.API_KEY, version, body))
+
+    def is_silent(self, connection: str, for_s: float) -> bool:
+        """Whether no answer comes for a while."""
+        channel = self._socket(connection)
+        channel.settimeout(for_s)
+        try:
+            return not channel.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            return True
+
+    def _socket(self, name: str) -> socket.socket:
+        if name not in self._sockets:
+            self._sockets[name] = socket.create_connection(self._address)
+        return self._sockets[name]
+
+    @staticmethod
+    def _read(channel: socket.socket, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = channel.recv(count - len(data))
+            assert part, "the connection was closed"
+            data += part
+        return data
+
+    def _translated(self, value: Any) -> Any:
+        """The request with this broker's member ids and topic ids in place of names."""
+        if isinstance(value, str):
+            return self.names.get(value, value)
+        if isinstance(value, bytes):
+            return next((topic_id for topic_id, name in self.topic_ids.items() if name.encode() == value), value)
+        if isinstance(value, tuple):
+            return tuple(self._translated(item) for item in value)
+        if dataclasses.is_dataclass(value):
+            fields = {field.name: self._translated(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            return type(value)(**fields)  # type: ignore[operator]
+        return value
+
+    def named(self, value: Any) -> Any:
+        """An answer as plain values, with names in place of ids, codes by name, and lists in order."""
+        known = {real: name for name, real in self.names.items()}
+        if isinstance(value, ErrorCode):
+            return value.name
+        if isinstance(value, str):
+            return known.get(value, value)
+        if isinstance(value, bytes):
+            return self.topic_ids.get(value, value)
+        if isinstance(value, tuple):
+            return sorted((self.named(item) for item in value), key=repr)
+        if dataclasses.is_dataclass(value):
+            names = (field.name for field in dataclasses.fields(value) if field.name not in IGNORED)
+            return {name: self.named(getattr(value, name)) for name in names}
+        return value
+
+
+class Pair:
+    """Apache Kafka and klamm."""
+
+    def __init__(self, kafka: Peer, klamm: Peer) -> None:
+        self.kafka = kafka
+        self.klamm = klamm
+
+    def send(self, connection: str, request: Any, version: int) -> None:
+        """Send to both."""
+        for peer in (self.kafka, self.klamm):
+            peer.send(connection, request, version)
+
+    def receive(self, connection: str, response: Any, version: int, *, name: str | None = None) -> dict[str, Any]:
+        """The answer of both, which has to be the same; `name` is given to the member id in it."""
+        told = []
+        for peer in (self.kafka, self.klamm):
+            answer = peer.receive(connection, response, version)
+            if name is not None and answer.member_id:
+                peer.names.setdefault(name, answer.member_id)
+            told.append(peer.named(answer))
+        assert told[1] == told[0], f"klamm: {told[1]}\nApache Kafka: {told[0]}"
+        found: dict[str, Any] = told[0]
+        return found
+
+    def ask(
+        self, request: Any, response: Any, version: int, *, name: str | None = None, on: str = ""
+    ) -> dict[str, Any]:
+        """Send to both and compare the answers."""
+        self.send(on, request, version)
+        return self.receive(on, response, version, name=name)
+
+    def both_wait(self, connection: str, for_s: float = 0.3) -> None:
+        """Neither answers yet."""
+        assert self.kafka.is_silent(connection, for_s), "Apache Kafka has answered"
+        assert self.klamm.is_silent(connection, for_s), "klamm has answered"

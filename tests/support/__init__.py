@@ -1,0 +1,1 @@
+"""What tests share: nodes as processes, clients, ports."""

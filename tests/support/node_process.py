@@ -1,0 +1,107 @@
+"""A klamm node as a process of its own, started as a person would: `klamm start`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class NodeProcess:
+    """`klamm start` over a data folder; its output goes to a file beside the folder."""
+
+    def __init__(self, data: Path, *, port: int | None = None, overrides: Mapping[str, str] | None = None) -> None:
+        self.data = data
+        self.port = port or free_port()
+        self.overrides = dict(overrides or {})
+        self.output = data.parent / f"{data.name}.out"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The running process."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def command(self) -> Sequence[str]:
+        """The command line."""
+        overrides = [word for key, value in self.overrides.items() for word in ("--override", f"{key}={value}")]
+        return [sys.executable, "-m", "klamm", "start", "--data", str(self.data), "--port", str(self.port), *overrides]
+
+    def start(self, timeout_s: float = 30, poll_s: float = 0.02) -> None:
+        """Start, and wait until the node answers ApiVersions: connections are accepted before it can serve."""
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                env=os.environ | {"NO_COLOR": "1"},
+            )
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise AssertionError(f"klamm ended with {self._process.returncode} at start:\n{self.log()}")
+            if self._answers():
+                return
+            time.sleep(poll_s)
+        raise AssertionError(f"klamm did not answer within {timeout_s} s:\n{self.log()}")
+
+    def _answers(self) -> bool:
+        """Whether ApiVersions v0 is answered."""
+        frame = b"\x00\x00\x00\x0a" + b"\x00\x12" + b"\x00\x00" + b"\x00\x00\x00\x01" + b"\xff\xff"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+            connection.settimeout(5)
+            connection.sendall(frame)
+            return len(connection.recv(4)) == 4
+        return False
+
+    def log(self) -> str:
+        """The end of what the node printed."""
+        return self.output.read_text(errors="replace")[-8000:]
+
+    def kill(self) -> None:
+        """SIGKILL: as a crash of the process."""
+        self._end(signal.SIGKILL)
+
+    def stop(self, timeout_s: float = 30) -> int:
+        """SIGTERM: a controlled shutdown; the exit code."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def _end(self, number: signal.Signals, timeout_s: float = 30) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        return process.wait(timeout_s)
+
+    def __enter__(self) -> NodeProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            try:
+                self.stop()
+            except subprocess.TimeoutExpired:
+                self._end(signal.SIGKILL)
+                raise

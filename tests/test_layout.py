@@ -1,0 +1,43 @@
+"""What the import contract in pyproject.toml cannot see: who imports the native module."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+KLAMM = Path(__file__).resolve().parent.parent / "python" / "klamm"
+
+ROOMS_THAT_KNOW_THE_ENGINE = {
+    "__init__.py": "the version",
+    "broker": "the config keys",
+    "cli": "the version, and the errors that a person is told",
+    "controller": "the metadata image",
+    "node": "everything: it introduces the parts to each other",
+    "protocol": "message schemas, metadata records and config keys",
+    "records.py": "the record codec in public",
+}
+"""Folders and files under klamm, and what for. The cores of `raft` and `coordinator` do without."""
+
+
+def imports_the_engine(file: Path) -> bool:
+    """Whether any statement of the file, at its top or inside a function, imports klamm._engine."""
+    for statement in ast.walk(ast.parse(file.read_text())):
+        match statement:
+            case ast.Import(names=names):
+                imported = {one.name for one in names}
+            case ast.ImportFrom(module=str(module), names=names):
+                imported = {module, *(f"{module}.{one.name}" for one in names)}
+            case _:
+                continue
+        if "klamm._engine" in imported:
+            return True
+    return False
+
+
+def test_only_listed_rooms_import_the_native_module() -> None:
+    files = [file.relative_to(KLAMM) for file in KLAMM.rglob("*.py") if imports_the_engine(file)]
+    found = {file.parts[0]: file for file in files}
+    unlisted = {room: str(file) for room, file in found.items() if room not in ROOMS_THAT_KNOW_THE_ENGINE}
+    assert not unlisted, f"list them here with a reason, or import through another room: {unlisted}"
+    unused = ROOMS_THAT_KNOW_THE_ENGINE.keys() - found.keys()
+    assert not unused, f"these no longer import klamm._engine, take them off the list: {sorted(unused)}"

@@ -1,0 +1,85 @@
+"""`pip wheel .` gives one abi3 wheel that works where there is no Rust."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.node_process import free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+
+pytestmark = [pytest.mark.wheel, pytest.mark.xdist_group("wheel"), pytest.mark.timeout(900)]
+
+
+def run(*command: str | Path, cwd: Path, path: str) -> str:
+    """The command's output; with `path` as PATH and without this environment's own variables."""
+    environment = {"PATH": path, "HOME": os.environ["HOME"], "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "HTTP"))}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=800)
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built once; the compiled crates of `make` are reused."""
+    if importlib.util.find_spec("pip") is None or shutil.which("cargo") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("pip and cargo are needed to build the wheel")
+        pytest.skip("needs pip and cargo")
+    folder = tmp_path_factory.mktemp("wheel")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    run(*pip, "--wheel-dir", folder, ROOT, cwd=folder, path=path)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def clean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a new environment that holds the wheel and what it depends on, nothing else."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--no-deps"]
+    run(*install, "--require-hashes", "-r", ROOT / "requirements.lock", cwd=folder, path="/usr/bin:/bin")
+    run(*install, "--no-index", wheel, cwd=folder, path="/usr/bin:/bin")
+    return python
+
+
+def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
+    assert "-cp311-abi3-" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {"klamm/_engine.abi3.so", "klamm/_engine.pyi", "klamm/py.typed"} <= names
+    assert not [name for name in names if name.startswith(("tests/", "benches/"))]
+
+
+def test_it_works_without_rust(clean_python: Path, tmp_path: Path) -> None:
+    script = "import klamm, klamm._engine as engine; print(engine.__version__)"
+    assert run(clean_python, "-c", script, cwd=tmp_path, path="/nowhere").strip() == "0.1.0"
+
+
+def test_a_node_runs_from_it(clean_python: Path, tmp_path: Path) -> None:
+    klamm = clean_python.parent / "klamm"
+    port = free_port()
+    command = [str(klamm), "start", "--data", str(tmp_path / "data"), "--port", str(port)]
+    with subprocess.Popen(command, env={"PATH": "/nowhere"}, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as node:
+        try:
+            assert node.stdout is not None
+            assert node.stdout.readline().startswith("klamm 0.1.0, cluster ")
+            where = ("--bootstrap", f"localhost:{port}")
+            run(klamm, "produce", "greetings", "hello", *where, cwd=tmp_path, path="/nowhere")
+            assert run(klamm, "consume", "greetings", *where, cwd=tmp_path, path="/nowhere") == "hello\n"
+        finally:
+            node.terminate()
+    assert node.returncode == 0

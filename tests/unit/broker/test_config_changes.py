@@ -1,0 +1,91 @@
+"""Changes of configs at a broker: what it refuses itself, and what the controller is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klamm._engine import Image
+from klamm.broker.handlers.config_changes import ConfigChangeHandlers
+from klamm.protocol.codec import decode_response, from_entity, write_request
+from klamm.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ResourceType,
+)
+from klamm.protocol.errors import ErrorCode
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+
+
+class Asked:
+    """A controller that refuses one topic and notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.handlers = ConfigChangeHandlers(1, {"num.io.threads": "8"}, Image, self.alter, self.alter_incrementally)
+
+    def _responses(self, request: Any) -> tuple[AlterConfigsResourceResponse, ...]:
+        self.requests.append(request)
+        codes = {"unknown": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        return tuple(
+            AlterConfigsResourceResponse(
+                each.resource_type, each.resource_name, codes.get(each.resource_name, ErrorCode.NONE)
+            )
+            for each in reversed(request.resources)
+        )
+
+    async def alter(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        return AlterConfigsResponse(self._responses(request))
+
+    async def alter_incrementally(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        return IncrementalAlterConfigsResponse(self._responses(request))
+
+
+def resource(resource_type: int, name: str, key: str, value: str) -> AlterConfigsResource:
+    return AlterConfigsResource(resource_type, name, (AlterableConfig(key, value),))
+
+
+RESOURCES = (
+    resource(BROKER, "1", "num.io.threads", "100"),
+    resource(TOPIC, "unknown", "retention.ms", "1"),
+    resource(BROKER, "2", "num.io.threads", "9"),
+    resource(TOPIC, "foo", "retention.ms", "1"),
+    resource(BROKER, "", "num.io.threads", "9"),
+)
+CODES = [
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.NONE,
+    ErrorCode.NONE,
+]
+
+
+async def test_every_resource_is_answered_in_its_place() -> None:
+    asked = Asked()
+    request = IncrementalAlterConfigsRequest(RESOURCES, validate_only=True)
+    body = await asked.handlers.incremental_alter_configs(None, 1, write_request(request, 1))  # type: ignore[arg-type]
+    answer = from_entity(IncrementalAlterConfigsResponse, decode_response(44, 1, body))
+    assert [each.error_code for each in answer.responses] == CODES
+    assert [each.resource_name for each in answer.responses] == [each.resource_name for each in RESOURCES]
+    (forwarded,) = asked.requests
+    assert (forwarded.resources, forwarded.validate_only) == ((RESOURCES[1], *RESOURCES[3:]), True)
+
+
+async def test_the_legacy_api_goes_the_same_way() -> None:
+    asked = Asked()
+    body = await asked.handlers.alter_configs(None, 2, write_request(AlterConfigsRequest(RESOURCES), 2))  # type: ignore[arg-type]
+    answer = from_entity(AlterConfigsResponse, decode_response(33, 2, body))
+    assert [each.error_code for each in answer.responses] == CODES
+
+
+async def test_the_controller_is_not_asked_for_nothing() -> None:
+    asked = Asked()
+    request = IncrementalAlterConfigsRequest(RESOURCES[:1])
+    await asked.handlers.incremental_alter_configs(None, 1, write_request(request, 1))  # type: ignore[arg-type]
+    assert asked.requests == []

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from klamm.cli import produce
+from klamm.cli.connection import ClientError
+from klamm.cli.consume import _json_value, _text
+from klamm.cli.main import run
+from klamm.cli.positions import Position, parse_position
+from klamm.node.meta_properties import parse_uuid
+
+CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def properties(folder: Path, **changes: str) -> str:
+    given = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@localhost:9093",
+        "log.dirs": str(folder / "data"),
+    } | changes
+    file = folder / "server.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    "command", ["", "topics", "topics create", "produce", "consume", "groups", "configs", "storage"]
+)
+def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command.split(), "--help"]) == 0
+    assert "Usage: klamm" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command", ["topics create", "start", "produce", "consume", "groups reset-offsets", "configs set"]
+)
+def test_help_teaches_by_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run([*command.split(), "--help"])
+    assert f" klamm {command}" in capsys.readouterr().out.partition("Examples")[2]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == "klamm 0.1.0\n"
+
+
+def test_an_unknown_command_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topcis"]) == 2
+    assert "No such command 'topcis'" in capsys.readouterr().err
+
+
+def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topics", "list", "--bootstrap", "nowhere:port"]) == 1
+    assert capsys.readouterr().err == "error: 'nowhere:port' is not host:port\n"
+
+
+class TestStorage:
+    def test_format_then_info(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = properties(tmp_path)
+        assert run(["storage", "info", "-c", file]) == 1
+        assert capsys.readouterr().out == f"problem: {tmp_path / 'data'} is not formatted\n"
+        assert run(["storage", "format", "-c", file, "-t", CLUSTER, "-r", "4.1", "-f", "group.version=1"]) == 0
+        assert capsys.readouterr().out == f"Formatting {tmp_path / 'data'} with metadata.version 4.1-IV1.\n"
+        assert run(["storage", "info", "-c", file, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["problems"] == []
+        assert found["directories"][str(tmp_path / "data")]["cluster.id"] == CLUSTER
+
+    def test_a_second_format_needs_ignore_formatted(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["storage", "format", "--config", properties(tmp_path), "--cluster-id", CLUSTER]
+        assert run(command) == 0
+        assert run(command) == 1
+        assert "is formatted already" in capsys.readouterr().err
+        assert run([*command, "--ignore-formatted"]) == 0
+        assert run(["storage", "info", "-c", properties(tmp_path, **{"node.id": "1"})]) == 0
+
+    def test_info_names_what_is_wrong(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        run(["storage", "format", "-c", properties(tmp_path), "-t", CLUSTER])
+        file = properties(tmp_path, **{"node.id": "2", "controller.quorum.voters": "2@localhost:9093"})
+        assert run(["storage", "info", "-c", file]) == 1
+        assert "node.id is 1, but the configuration says node.id=2" in capsys.readouterr().out
+
+    def test_options_that_exclude_each_other(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["storage", "format", "-c", properties(tmp_path), "-t", CLUSTER, "-s", "-N"]) == 2
+        assert run(["storage", "format", "-c", properties(tmp_path), "-t", CLUSTER, "-s"]) == 1
+        assert "controller.quorum.voters is set" in capsys.readouterr().err
+
+    def test_random_uuid(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["storage", "random-uuid"]) == 0
+        assert len(parse_uuid(capsys.readouterr().out.strip())) == 16
+
+
+class TestPositions:
+    @pytest.mark.parametrize(
+        ("text", "position"),
+        [
+            ("beginning", Position(timestamp=-2)),
+            ("end", Position(timestamp=-1)),
+            ("42", Position(offset=42)),
+            ("-10", Position(distance=-10)),
+            ("+10", Position(distance=10)),
+            ("2026-01-31T12:00:00+00:00", Position(timestamp=1769860800000)),
+        ],
+    )
+    def test_what_a_person_may_say(self, text: str, position: Position) -> None:
+        assert parse_position(text) == position
+
+    @pytest.mark.parametrize("text", ["", "middle", "1.5", "+", "31.1.2026"])
+    def test_what_is_no_position(self, text: str) -> None:
+        with pytest.raises(ClientError, match="is no position"):
+            parse_position(text)
+
+
+class TestRecords:
+    def read(
+        self, *lines: str, separator: str | None = None, as_json: bool = False
+    ) -> list[tuple[object, object, object]]:
+        found = produce._parsed(lines, separator, as_json)
+        return [(one.key, one.value, list(one.headers)) for one in found]
+
+    def test_lines(self) -> None:
+        assert self.read("a", "") == [(None, b"a", []), (None, b"", [])]
+        assert self.read("k:v:w", separator=":") == [(b"k", b"v:w", [])]
+        with pytest.raises(ClientError, match="line 2 has no ':'"):
+            self.read("k:v", "kv", separator=":")
+
+    def test_json_lines(self) -> None:
+        line = '{"value": {"a": 1}, "key": 7, "headers": {"h": "x", "n": null}}'
+        assert self.read(line, '{"value": null}', as_json=True) == [
+            (b"7", b'{"a": 1}', [("h", b"x"), ("n", None)]),
+            (None, None, []),
+        ]
+        for wrong in ("{", "[]", '{"key": 1}', '{"value": 1, "timestamp_ms": "x"}'):
+            with pytest.raises(ClientError, match="line 1"):
+                self.read(wrong, as_json=True)
+
+    def test_what_is_no_text_is_shown_all_the_same(self) -> None:
+        assert _text(b"a\xff") == "a\\xff"
+        assert _text(None) == "null"
+        assert _json_value(b"\xff") == {"base64": "/w=="}
+        assert _json_value("ä".encode()) == "ä"

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+from tests.unit.cli.fake_broker import FakeBroker
+
+from klamm.cli.client import Client, RefusedError, retried
+from klamm.cli.connection import ClientError, Connection, parse_bootstrap
+from klamm.protocol.errors import ErrorCode
+
+
+def connected(broker: FakeBroker) -> Connection:
+    host, port = parse_bootstrap(broker.address)[0]
+    return Connection(host, port)
+
+
+def test_the_newest_version_that_both_know_is_used() -> None:
+    with FakeBroker({16: (0, 9, lambda request, version: {"groups": [], "error_code": 0})}) as broker:
+        with connected(broker) as connection:
+            assert connection.request(16, 4).groups == ()
+            assert connection.version(16, 2) == 2
+        assert [(key, version) for key, version, _ in broker.requests] == [(18, 0), (16, 4)]
+
+
+def test_what_a_broker_does_not_offer_is_said() -> None:
+    with FakeBroker({16: (5, 5, lambda request, version: {})}) as broker, connected(broker) as connection:
+        for api_key in (16, 19):
+            with pytest.raises(ClientError, match=f"does not offer API {api_key}"):
+                connection.request(api_key, 4)
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(ClientError, match=f"cannot connect to 127.0.0.1:{port}: Connection refused; is a broker"):
+        Connection("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol"),
+        (b"\x00\x00\x00\x02\x00\x00", "does not speak Kafka's protocol"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x63\x00\x00", "answered another request"),
+        (b"\x00\x00\x00\x06\x00\x00\x00\x01\x00\x00", "cannot be read"),
+        (b"\x00\x00\x00\x06\x00", "closed by the broker"),
+        (b"", "closed by the broker"),
+    ],
+)
+def test_whoever_answers_is_no_broker(answer: bytes, complaint: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ClientError, match=complaint):
+            Connection("127.0.0.1", server.getsockname()[1])
+        thread.join()
+
+
+def test_a_broker_that_does_not_answer_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ClientError, match="did not answer in time"):
+            Connection("127.0.0.1", port, timeout_s=0.05)
+
+
+def test_bootstrap_addresses() -> None:
+    assert parse_bootstrap("a:1, b ,[::1]:2,[::1]") == [("a", 1), ("b", 9092), ("::1", 2), ("::1", 9092)]
+    for text in ("", ",", "a:b", "a:70000", ":1"):
+        with pytest.raises(ClientError):
+            parse_bootstrap(text)
+
+
+def test_the_first_address_that_answers_is_asked() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        dead = f"127.0.0.1:{closed.getsockname()[1]}"
+    with FakeBroker({}) as broker:
+        with Client(f"{dead},{broker.address}") as client:
+            assert client.any.address == broker.address
+        with pytest.raises(ClientError) as caught:
+            Client(f"{dead},{dead}")
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_broker_that_gets_ready_is_asked_again() -> None:
+    answers = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
+
+    def ask() -> str:
+        code = answers.pop(0)
+        if code != ErrorCode.NONE:
+            raise RefusedError(code, code.name)
+        return "ready"
+
+    assert retried(ask, pause_s=0) == "ready"
+    answers.append(ErrorCode.INVALID_GROUP_ID)
+    with pytest.raises(RefusedError, match="INVALID_GROUP_ID"):
+        retried(ask, pause_s=0)
+    answers += [ErrorCode.NOT_COORDINATOR] * 3
+    with pytest.raises(RefusedError, match="NOT_COORDINATOR"):
+        retried(ask, attempts=3, pause_s=0)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klamm.cli import logs, start
+from klamm.cli.main import run
+from klamm.node import sources
+from klamm.node.config import NodeConfigError
+
+
+def test_options() -> None:
+    options = start.parse(["conf", "--override", "a=1", "-o", "b=2", "--override=c=3", "--data=d", "--port", "0"])
+    assert options == start.StartOptions(Path("conf"), ["a=1", "b=2", "c=3"], Path("d"), 0)
+    assert start.parse([]) == start.StartOptions()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--port"], "--port needs a value"),
+        (["--port", "x"], "--port x"),
+        (["--port", "65536"], "65536"),
+        (["--prot", "1"], "no option --prot"),
+        (["a", "b"], "one file is enough"),
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["start", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["none.properties"], "klamm: cannot read none.properties: No such file or directory"),
+        (
+            ["-o", "num.partitions=0"],
+            "klamm: Invalid value 0 for configuration num.partitions: Value must be at least 1",
+        ),
+        (["-o", "listeners=SSL://localhost:1,CONTROLLER://localhost:0"], "klamm: "),
+        (["-o", "klamm.log.levels=raft"], "klamm: Invalid value raft for configuration klamm.log.levels"),
+    ],
+)
+def test_a_wrong_configuration_exits_with_1_and_no_traceback(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert (
+        run(["start", "--data", str(tmp_path / "data"), *arguments] if "-o" in arguments else ["start", *arguments])
+        == 1
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith(complaint) for line in lines)
+    assert all(line.startswith("klamm: ") for line in lines)
+    assert not (tmp_path / "data").exists()
+
+
+def test_starting_imports_nothing_that_serving_does_not_need() -> None:
+    script = (
+        "import sys; from klamm.cli.main import run; run(['start', 'none.properties'])\n"
+        "print(sorted({'typer', 'rich', 'click', 'kio', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+class TestLogs:
+    @pytest.fixture(autouse=True)
+    def restored(self) -> object:
+        root = logging.getLogger("klamm")
+        before = (root.handlers, root.propagate, root.level)
+        yield
+        root.handlers, root.propagate = before[0], before[1]
+        root.setLevel(before[2])
+        logging.getLogger("klamm.raft").setLevel(logging.NOTSET)
+
+    def configured(self, *overrides: str) -> None:
+        logs.configure(sources.load(overrides=overrides))
+
+    def test_one_line_an_event(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.configured()
+        log = logging.getLogger("klamm.node")
+        log.info("serving on %s", "a\nb")
+        log.debug("not written")
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            log.exception("it failed")
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2
+        assert lines[0].endswith(r"INFO  node       serving on a \n b")
+        assert "ERROR node" in lines[1]
+        assert "ValueError: broken" in lines[1]
+
+    def test_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.configured("klamm.log.format=json")
+        logging.getLogger("klamm.node").warning("careful: %d", 1)
+        line = json.loads(capsys.readouterr().err)
+        assert line.pop("time").endswith("Z")
+        assert line == {"level": "WARN", "logger": "klamm.node", "message": "careful: 1"}
+
+    def test_levels_for_the_whole_and_for_parts(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.configured("klamm.log.level=error", "klamm.log.levels=klamm.raft=DEBUG")
+        logging.getLogger("klamm.node").warning("not written")
+        logging.getLogger("klamm.raft.driver").debug("written")
+        assert capsys.readouterr().err.splitlines()[0].endswith("written")
+
+    @pytest.mark.parametrize("levels", ["klamm.raft", "klamm.raft=LOUD"])
+    def test_levels_that_there_are_not(self, levels: str) -> None:
+        with pytest.raises(NodeConfigError, match="DEBUG, INFO, WARN, ERROR"):
+            self.configured(f"klamm.log.levels={levels}")

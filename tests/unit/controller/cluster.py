@@ -1,0 +1,154 @@
+"""A controller over the engine's own image, with a log in memory: what it returns is appended and replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+from klamm._engine import Image
+from klamm.controller.controller import Controller
+from klamm.controller.result import Result
+from klamm.controller.settings import ControllerSettings
+from klamm.protocol.cluster import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+    SupportedFeature,
+)
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, decode, encode
+from klamm.protocol.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+
+T = TypeVar("T")
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+LATEST = {"metadata.version": 30}
+WITH_ELR = {"metadata.version": 30, "eligible.leader.replicas.version": 1}
+
+
+def uuid(number: int) -> bytes:
+    """An id that is not reserved."""
+    return number.to_bytes(8, "big") + bytes(7) + b"\x01"
+
+
+def bootstrap(features: dict[str, int]) -> list[bytes]:
+    return [encode(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in features.items()]
+
+
+class Cluster:
+    """One active controller, its log, and a clock that a test moves."""
+
+    def __init__(self, features: dict[str, int] | None = None, **settings: Any) -> None:
+        self.settings = ControllerSettings(
+            node_id=settings.pop("node_id", 0),
+            cluster_id=CLUSTER_ID,
+            voters=settings.pop("voters", frozenset({0})),
+            **settings,
+        )
+        self.controller = Controller(self.settings)
+        self.log: list[bytes] = []
+        self.image = Image()
+        self.now_ms = 1_000_000
+        self.incarnations: Iterator[int] = count(1)
+        self.epochs: dict[int, int] = {}
+        self.activate(LATEST if features is None else features)
+
+    def activate(self, features: dict[str, int]) -> Result[None]:
+        result = self.controller.activate(self.now_ms, self.image, len(self.log), bootstrap(features), 0)
+        self.commit(result)
+        return result
+
+    def fail_over(self) -> None:
+        """The same log under a controller that knows nothing but it."""
+        self.controller = Controller(self.settings)
+        self.activate({})
+
+    def commit(self, result: Result[T]) -> T:
+        if result.records:
+            self.controller.replay(result.records, len(self.log))
+            self.log += result.records
+            self.image = self.image.apply(result.records)
+        return result.answer
+
+    def register(self, broker_id: int, **changed: Any) -> BrokerRegistrationResponse:
+        api_version = changed.pop("api_version", 4)
+        request = registration(broker_id, incarnation=next(self.incarnations), **changed)
+        answer = self.commit(self.controller.on_broker_registration(self.now_ms, request, api_version))
+        if answer.error_code is ErrorCode.NONE:
+            self.epochs[broker_id] = answer.broker_epoch
+        return answer
+
+    def heartbeat(self, broker_id: int, **changed: Any) -> BrokerHeartbeatResponse:
+        values: dict[str, Any] = {
+            "broker_id": broker_id,
+            "broker_epoch": self.epochs.get(broker_id, -1),
+            "current_metadata_offset": len(self.log) - 1,
+            **changed,
+        }
+        return self.commit(self.controller.on_broker_heartbeat(self.now_ms, BrokerHeartbeatRequest(**values)))
+
+    def add_brokers(self, *broker_ids: int, **changed: Any) -> None:
+        for broker_id in broker_ids:
+            assert self.register(broker_id, **changed).error_code is ErrorCode.NONE
+            assert not self.heartbeat(broker_id).is_fenced
+
+    def create(self, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
+        request = CreateTopicsRequest(topics, validate_only=validate_only)
+        dice = bytes(at * 37 % 251 for at in range(len(self.log), len(self.log) + 24 * len(topics)))
+        return list(self.commit(self.controller.on_create_topics(request, dice)).topics)
+
+    def create_assigned(self, name: str, *assignments: Sequence[int], **configs: str) -> bytes:
+        (result,) = self.create(assigned(name, *assignments, **configs))
+        assert result.error_code is ErrorCode.NONE, result
+        return result.topic_id
+
+    def records(self, start: int = 0) -> list[MetadataRecord]:
+        return [decode(record) for record in self.log[start:]]
+
+    def run_clock(self, ms: int) -> list[MetadataRecord]:
+        """Move the clock in steps of 10 ms, doing what is due."""
+        start = len(self.log)
+        for _ in range(0, ms, 10):
+            self.now_ms += 10
+            while (result := self.controller.on_deadline(self.now_ms)) is not None:
+                self.commit(result)
+        return self.records(start)
+
+
+def registration(broker_id: int, incarnation: int = 1, **changed: Any) -> BrokerRegistrationRequest:
+    features = tuple(
+        SupportedFeature(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()
+    )
+    values: dict[str, Any] = {
+        "broker_id": broker_id,
+        "cluster_id": CLUSTER_ID,
+        "incarnation_id": uuid(1_000 + incarnation),
+        "listeners": (Listener("PLAINTEXT", f"host{broker_id}", 9092),),
+        "features": features,
+        "log_dirs": (uuid(100 + broker_id),),
+        **changed,
+    }
+    return BrokerRegistrationRequest(**values)
+
+
+def assigned(name: str, *assignments: Sequence[int], **configs: str) -> CreatableTopic:
+    return CreatableTopic(
+        name,
+        assignments=tuple(CreatableReplicaAssignment(at, tuple(brokers)) for at, brokers in enumerate(assignments)),
+        configs=topic_configs(**configs),
+    )
+
+
+def topic_configs(**configs: str | None) -> tuple[CreatableTopicConfig, ...]:
+    """Underscores stand for dots."""
+    return tuple(CreatableTopicConfig(name.replace("_", "."), value) for name, value in configs.items())

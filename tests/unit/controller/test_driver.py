@@ -1,0 +1,208 @@
+"""The driver: what is appended, when answers are given, and what becomes of them when leadership ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from klamm._engine import Image
+from klamm.controller.controller import Controller
+from klamm.controller.driver import ControllerDriver, batches
+from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
+from klamm.controller.settings import ControllerSettings
+from klamm.protocol.cluster import BrokerHeartbeatRequest
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.generated.metadata_records import MetadataRecord, NoOpRecord, TopicRecord, decode, encode
+from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
+from klamm.raft.ports import NotLeaderError
+
+from .cluster import CLUSTER_ID, LATEST, bootstrap, registration
+
+
+class Log:
+    """A quorum of one whose commits a test decides."""
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[bytes]] = []
+        self.end = 0
+        self.committed = 0
+        self.waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self.resigned: list[int] = []
+        self.is_leader = True
+
+    def propose(self, records: Sequence[bytes], epoch: int) -> int:
+        if not self.is_leader:
+            raise NotLeaderError("not the leader")
+        self.batches.append(list(records))
+        self.end += len(records)
+        return self.end - 1
+
+    def wait_committed(self, offset: int) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((offset, future))
+        self.commit(self.committed)
+        return future
+
+    def resign(self, epoch: int) -> None:
+        self.resigned.append(epoch)
+
+    def commit(self, end: int) -> None:
+        """Everything below `end` is committed."""
+        self.committed = end
+        for offset, future in list(self.waiting):
+            if offset < end and not future.done():
+                future.set_result(None)
+
+    def lose(self) -> None:
+        self.is_leader = False
+        for _, future in self.waiting:
+            if not future.done():
+                future.set_exception(NotLeaderError("leadership ended"))
+
+    def records(self) -> list[MetadataRecord]:
+        return [decode(record) for batch in self.batches for record in batch]
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.log = Log()
+        self.now_ms = 1_000
+        settings = ControllerSettings(0, CLUSTER_ID, frozenset({0}))
+        self.controller = Controller(settings)
+        self.driver = ControllerDriver(
+            self.controller, self.log, now_ms=lambda: self.now_ms, dice=lambda count: bytes(range(count % 256)) or b""
+        )
+
+    def lead(self) -> None:
+        self.driver.on_leader(3, Image(), 0, bootstrap(LATEST), 0)
+
+    async def with_broker(self) -> None:
+        self.lead()
+        self.log.commit(100)
+        answer = await self.driver.register_broker(registration(0), 4)
+        assert answer.error_code is ErrorCode.NONE
+        beat = BrokerHeartbeatRequest(0, answer.broker_epoch, current_metadata_offset=self.log.end)
+        assert not (await self.driver.broker_heartbeat(beat)).is_fenced
+
+
+def create(name: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest((CreatableTopic(name, 1, 1),))
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_an_answer_waits_for_its_records() -> None:
+    rig = Rig()
+    await rig.with_broker()
+    rig.log.commit(rig.log.end)
+    task = asyncio.ensure_future(rig.driver.create_topics(create("foo")))
+    await settle()
+    assert not task.done()
+    rig.log.commit(rig.log.end - 1)
+    await settle()
+    assert not task.done()
+    rig.log.commit(rig.log.end)
+    (result,) = (await task).topics
+    assert result.error_code is ErrorCode.NONE
+    rig.driver.close()
+
+
+async def test_an_answer_without_records_waits_for_those_before_it() -> None:
+    rig = Rig()
+    await rig.with_broker()
+    rig.log.commit(0)
+    refused = asyncio.ensure_future(rig.driver.create_topics(create("a b")))
+    await settle()
+    assert not refused.done(), "what it was read from is not committed"
+    rig.log.commit(rig.log.end)
+    assert (await refused).topics[0].error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    rig.driver.close()
+
+
+async def test_the_lost_epoch_answers_not_controller_and_is_forgotten() -> None:
+    rig = Rig()
+    await rig.with_broker()
+    rig.log.commit(0)
+    task = asyncio.ensure_future(rig.driver.create_topics(create("foo")))
+    await settle()
+    rig.log.lose()
+    rig.driver.on_not_leader()
+    assert (await task).topics[0].error_code is ErrorCode.NOT_CONTROLLER
+    assert not rig.controller.is_active
+    later = await rig.driver.create_topics(create("bar"))
+    assert later.topics[0].error_code is ErrorCode.NOT_CONTROLLER
+    assert rig.log.resigned == []
+
+
+async def test_an_append_that_is_refused_leaves_no_trace() -> None:
+    rig = Rig()
+    await rig.with_broker()
+    rig.log.is_leader = False
+    answer = await rig.driver.register_broker(registration(5, incarnation=5), 4)
+    assert answer.error_code is ErrorCode.NOT_CONTROLLER
+    rig.log.is_leader = True
+    answer = await rig.driver.register_broker(registration(6, incarnation=6, log_dirs=(bytes([1] * 16),)), 4)
+    assert answer.broker_epoch == rig.log.end - 1
+    rig.driver.close()
+
+
+async def test_a_fault_of_ours_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    await rig.with_broker()
+
+    def broken(*args: Any) -> Any:
+        raise AssertionError("a bug")
+
+    monkeypatch.setattr(rig.controller, "on_create_topics", broken)
+    answer = await rig.driver.create_topics(create("foo"))
+    assert answer.topics[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert rig.log.resigned == [3]
+    rig.driver.close()
+
+
+async def test_the_clock_writes_and_is_set_again() -> None:
+    rig = Rig()
+    rig.lead()
+    end = rig.log.end
+    assert rig.controller.deadline_ms == 1_500
+    rig.now_ms = 1_500
+    rig.driver._on_timer()
+    assert rig.log.records()[end:] == [NoOpRecord()]
+    assert rig.controller.deadline_ms == 2_000
+    rig.log.is_leader = False
+    rig.now_ms = 2_000
+    rig.driver._on_timer()
+    assert rig.log.resigned == []
+    rig.driver.on_not_leader()
+    assert rig.controller.deadline_ms is None
+    rig.driver.close()
+
+
+async def test_leading_again_begins_from_what_is_committed() -> None:
+    rig = Rig()
+    await rig.with_broker()
+    rig.driver.on_not_leader()
+    rig.driver.on_leader(4, Image().apply(bootstrap(LATEST)), 50, [], 0)
+    rig.log.end = 50
+    answer = await rig.driver.register_broker(registration(0), 4)
+    assert answer.broker_epoch == 50, "the registration of epoch 3 was never committed"
+    rig.driver.close()
+
+
+def test_a_long_result_goes_in_batches_unless_it_must_not() -> None:
+    record = encode(NoOpRecord(), 0)
+    many = [record] * (2 * MAX_RECORDS_PER_BATCH + 1)
+    sizes = [len(batch) for batch in batches(Result(None, many, is_atomic=False))]
+    assert sizes == [MAX_RECORDS_PER_BATCH, MAX_RECORDS_PER_BATCH, 1]
+    large = encode(TopicRecord(name="x" * 30_000, topic_id=bytes(16)), 0)
+    split = list(batches(Result(None, [large] * 600, is_atomic=False)))
+    assert sum(map(len, split)) == 600
+    assert all(sum(map(len, batch)) <= MAX_BATCH_SIZE for batch in split)
+    assert list(batches(Result(None, many[:3]))) == [many[:3]]
+    assert list(batches(Result(None))) == list(batches(Result(None, is_atomic=False))) == []

@@ -1,0 +1,279 @@
+"""The handlers, from bytes to bytes, over the real coordinator and a metadata of a few topics."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHandlers
+from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
+from klamm.broker.request import RequestContext
+from klamm.coordinator.driver import GroupCoordinator
+from klamm.protocol.codec import build, decode_response, encode, request_class
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.group_messages import AUTHORIZED_OPERATIONS_OMITTED
+
+from .harness import subscription
+from .test_driver import CONFIG, MemoryLog
+
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT = 8, 9, 10, 11, 12
+LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 13, 14, 15, 16, 42, 47
+GROUP_API_VERSIONS = {
+    OFFSET_COMMIT: (2, 10),
+    OFFSET_FETCH: (1, 10),
+    FIND_COORDINATOR: (0, 6),
+    JOIN_GROUP: (0, 9),
+    HEARTBEAT: (0, 4),
+    LEAVE_GROUP: (0, 5),
+    SYNC_GROUP: (0, 5),
+    DESCRIBE_GROUPS: (0, 6),
+    LIST_GROUPS: (0, 5),
+    DELETE_GROUPS: (0, 2),
+    OFFSET_DELETE: (0, 0),
+}
+
+ORDERS = TopicInfo("orders", b"o" * 16, 3)
+
+
+class Topics:
+    """Two topics, and where the offsets topic is."""
+
+    def __init__(self) -> None:
+        self.topics = {topic.name: topic for topic in (ORDERS, TopicInfo("payments", b"p" * 16, 1))}
+        self.created: list[str] = []
+        self.has_leader = True
+
+    def by_name(self, name: str) -> TopicInfo | None:
+        return self.topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> TopicInfo | None:
+        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def exists(self, topic: str) -> bool:
+        return topic in self.created
+
+    def create(self, topic: str) -> None:
+        self.created.append(topic)
+
+    def leader(self, topic: str, partition: int, listener: str) -> Endpoint | None:
+        return Endpoint(1, f"host-{listener}", 9000 + partition) if self.has_leader else None
+
+
+class Broker:
+    """Handlers by API key."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self.topics = Topics()
+        self.groups = groups
+        one, two = GroupHandlers(groups, self.topics), OffsetHandlers(groups, self.topics)
+        self.handlers: dict[int, Callable[[RequestContext, int, bytes], Awaitable[bytes]]] = {
+            OFFSET_COMMIT: two.offset_commit,
+            OFFSET_FETCH: two.offset_fetch,
+            OFFSET_DELETE: two.offset_delete,
+            FIND_COORDINATOR: one.find_coordinator,
+            JOIN_GROUP: one.join_group,
+            HEARTBEAT: one.heartbeat,
+            LEAVE_GROUP: one.leave_group,
+            SYNC_GROUP: one.sync_group,
+            DESCRIBE_GROUPS: one.describe_groups,
+            LIST_GROUPS: one.list_groups,
+            DELETE_GROUPS: one.delete_groups,
+        }
+
+    async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
+        body = encode(build(request_class(api_key, version), **fields))
+        context = RequestContext(1, api_key, version, "client", "PLAINTEXT", "127.0.0.1", False)
+        return decode_response(api_key, version, await self.handlers[api_key](context, version, body))
+
+
+@pytest.fixture
+async def broker() -> Broker:
+    groups = GroupCoordinator(CONFIG, MemoryLog(), 4)
+    for partition in range(4):
+        groups.on_elected(partition, 1)
+    await groups.loaded()
+    return Broker(groups)
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_find_coordinator(broker: Broker, version: int) -> None:
+    fields: dict[str, Any] = {"key": "g"} if version < 4 else {"coordinator_keys": ["g"]}
+    first = await broker.ask(FIND_COORDINATOR, version, **fields)
+    first = first if version < 4 else first.coordinators[0]
+    assert (first.error_code, first.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert broker.topics.created == ["__consumer_offsets"]
+    second = await broker.ask(FIND_COORDINATOR, version, **fields)
+    if version < 4:
+        found = second
+    else:
+        (found,) = second.coordinators
+        assert found.key == "g"
+    port = 9000 + broker.groups.partition_for("g")
+    assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, 1, "host-PLAINTEXT", port)
+    broker.topics.has_leader = False
+    third = await broker.ask(FIND_COORDINATOR, version, **fields)
+    third = third if version < 4 else third.coordinators[0]
+    assert third.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("key_type", [1, 2, 9])
+async def test_other_coordinators_are_not_there(broker: Broker, key_type: int) -> None:
+    answer = await broker.ask(FIND_COORDINATOR, 6, key_type=key_type, coordinator_keys=["a", "b"])
+    assert [one.error_code for one in answer.coordinators] == [ErrorCode.INVALID_REQUEST] * 2
+    assert [one.key for one in answer.coordinators] == ["a", "b"]
+
+
+@pytest.mark.parametrize("newest", [True, False])
+async def test_a_life_in_the_oldest_and_the_newest_versions(broker: Broker, newest: bool) -> None:
+    at = {api_key: versions[newest] for api_key, versions in GROUP_API_VERSIONS.items()}
+    fields = {
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": subscription("orders")}],
+    }
+    joined = await broker.ask(JOIN_GROUP, at[JOIN_GROUP], **fields)
+    if newest:
+        assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        joined = await broker.ask(JOIN_GROUP, at[JOIN_GROUP], member_id=joined.member_id, **fields)
+    assert joined.error_code == ErrorCode.NONE
+    me = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    assignments = [{"member_id": joined.member_id, "assignment": b"all"}]
+    protocol = {"protocol_type": "consumer", "protocol_name": "range"}
+    synced = await broker.ask(SYNC_GROUP, at[SYNC_GROUP], assignments=assignments, **me, **protocol)
+    assert synced.assignment == b"all"
+    assert (await broker.ask(HEARTBEAT, at[HEARTBEAT], **me)).error_code == ErrorCode.NONE
+    topic = {"name": "orders", "topic_id": ORDERS.topic_id}
+    committed = await broker.ask(
+        OFFSET_COMMIT,
+        at[OFFSET_COMMIT],
+        group_id="g",
+        generation_id_or_member_epoch=1,
+        member_id=joined.member_id,
+        topics=[topic | {"partitions": [{"partition_index": 2, "committed_offset": 5, "committed_metadata": "m"}]}],
+    )
+    assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    wanted = [topic | {"partition_indexes": [2]}]
+    fetch = {"group_id": "g", "topics": wanted} if not newest else {"groups": [{"group_id": "g", "topics": wanted}]}
+    fetched = await broker.ask(OFFSET_FETCH, at[OFFSET_FETCH], **fetch)
+    fetched = fetched.groups[0] if newest else fetched
+    assert fetched.topics[0].partitions[0].committed_offset == 5
+    described = (await broker.ask(DESCRIBE_GROUPS, at[DESCRIBE_GROUPS], groups=["g"])).groups[0]
+    assert described.group_state == "Stable"
+    assert described.members[0].client_id == "client"
+    assert described.members[0].client_host == "/127.0.0.1"
+    assert described.members[0].member_metadata == subscription("orders")
+    assert described.members[0].member_assignment == b"all"
+    listed = (await broker.ask(LIST_GROUPS, at[LIST_GROUPS])).groups
+    assert [(group.group_id, group.protocol_type) for group in listed] == [("g", "consumer")]
+    leaving = {"member_id": joined.member_id}
+    fields = leaving if not newest else {"members": [leaving]}
+    left = await broker.ask(LEAVE_GROUP, at[LEAVE_GROUP], group_id="g", **fields)
+    assert left.error_code == ErrorCode.NONE
+    deleted = await broker.ask(
+        OFFSET_DELETE, 0, group_id="g", topics=[{"name": "orders", "partitions": [{"partition_index": 2}]}]
+    )
+    assert deleted.topics[0].partitions[0].error_code == ErrorCode.NONE
+    gone = await broker.ask(DELETE_GROUPS, at[DELETE_GROUPS], groups_names=["g", "g", "absent"])
+    assert {result.group_id: result.error_code for result in gone.results} == {
+        "g": ErrorCode.NONE,
+        "absent": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+
+
+async def test_from_version_5_a_sync_names_its_protocol(broker: Broker) -> None:
+    answer = await broker.ask(SYNC_GROUP, 5, group_id="g", generation_id=1, member_id="m", protocol_type="consumer")
+    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_describe_tells_what_may_be_done_when_asked(broker: Broker) -> None:
+    await broker.ask(OFFSET_COMMIT, 9, group_id="g", topics=commit_of("orders", 0))
+    plain = await broker.ask(DESCRIBE_GROUPS, 6, groups=["g"])
+    assert plain.groups[0].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
+    asked = await broker.ask(DESCRIBE_GROUPS, 6, groups=["g", "absent"], include_authorized_operations=True)
+    assert asked.groups[0].authorized_operations == ALL_GROUP_OPERATIONS == 3400
+    assert asked.groups[1].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
+    assert asked.groups[1].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def commit_of(topic: str, *partitions: int, topic_id: bytes = bytes(16)) -> list[dict[str, Any]]:
+    listed = [
+        {"partition_index": index, "committed_offset": 10 + index, "committed_metadata": None} for index in partitions
+    ]
+    return [{"name": topic, "topic_id": topic_id, "partitions": listed}]
+
+
+def codes(answer: Any) -> dict[tuple[Any, int], int]:
+    return {
+        (getattr(topic, "name", None) or topic.topic_id.bytes, partition.partition_index): int(partition.error_code)
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", [2, 9])
+async def test_commits_for_what_is_not_there_are_refused_alone(broker: Broker, version: int) -> None:
+    topics = commit_of("orders", 0, 3, -1) + commit_of("nowhere", 0)
+    answer = await broker.ask(OFFSET_COMMIT, version, group_id="g", topics=topics)
+    missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert len(answer.topics) == 2
+    assert codes(answer) == {("orders", 0): 0, ("orders", 3): missing, ("orders", -1): missing, ("nowhere", 0): missing}
+
+
+async def test_commits_by_topic_id(broker: Broker) -> None:
+    topics = commit_of("", 0, 3, topic_id=ORDERS.topic_id) + commit_of("", 0, topic_id=b"?" * 16)
+    answer = await broker.ask(OFFSET_COMMIT, 10, group_id="g", topics=topics)
+    assert codes(answer) == {
+        (ORDERS.topic_id, 0): 0,
+        (ORDERS.topic_id, 3): int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (b"?" * 16, 0): int(ErrorCode.UNKNOWN_TOPIC_ID),
+    }
+
+
+async def test_a_commit_with_nothing_that_exists_does_not_reach_the_group(broker: Broker) -> None:
+    await broker.ask(OFFSET_COMMIT, 9, group_id="g", topics=commit_of("nowhere", 0))
+    await broker.ask(OFFSET_COMMIT, 9, group_id="g", topics=[])
+    listed = await broker.ask(LIST_GROUPS, 5)
+    assert listed.groups == ()
+
+
+async def test_many_groups_are_fetched_at_once(broker: Broker) -> None:
+    await broker.ask(OFFSET_COMMIT, 9, group_id="a", topics=commit_of("orders", 0))
+    await broker.ask(OFFSET_COMMIT, 9, group_id="b", topics=commit_of("payments", 0))
+    groups = [{"group_id": name, "topics": None} for name in ("a", "b", "c")]
+    answer = await broker.ask(OFFSET_FETCH, 9, groups=groups, require_stable=True)
+    assert [(group.group_id, [topic.name for topic in group.topics]) for group in answer.groups] == [
+        ("a", ["orders"]),
+        ("b", ["payments"]),
+        ("c", []),
+    ]
+
+
+async def test_fetches_by_topic_id(broker: Broker) -> None:
+    await broker.ask(OFFSET_COMMIT, 10, group_id="g", topics=commit_of("", 1, topic_id=ORDERS.topic_id))
+    topics = [{"topic_id": topic_id, "partition_indexes": [1]} for topic_id in (ORDERS.topic_id, b"?" * 16)]
+    answer = await broker.ask(OFFSET_FETCH, 10, groups=[{"group_id": "g", "topics": topics}])
+    known, unknown = answer.groups[0].topics
+    assert (known.topic_id.bytes, known.partitions[0].committed_offset) == (ORDERS.topic_id, 11)
+    assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    everything = await broker.ask(OFFSET_FETCH, 10, groups=[{"group_id": "g", "topics": None}])
+    assert [topic.topic_id.bytes for topic in everything.groups[0].topics] == [ORDERS.topic_id]
+    broker.topics.topics.clear()
+    everything = await broker.ask(OFFSET_FETCH, 10, groups=[{"group_id": "g", "topics": None}])
+    assert everything.groups[0].topics == ()
+
+
+async def test_offset_deletion_refuses_what_is_not_there(broker: Broker) -> None:
+    await broker.ask(OFFSET_COMMIT, 9, group_id="g", topics=commit_of("orders", 0))
+    topics = [
+        {"name": "orders", "partitions": [{"partition_index": 0}, {"partition_index": 7}]},
+        {"name": "nowhere", "partitions": [{"partition_index": 0}]},
+    ]
+    answer = await broker.ask(OFFSET_DELETE, 0, group_id="g", topics=topics)
+    missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert codes(answer) == {("orders", 0): 0, ("orders", 7): missing, ("nowhere", 0): missing}
+    absent = await broker.ask(OFFSET_DELETE, 0, group_id="absent", topics=topics)
+    assert (absent.error_code, absent.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, ())

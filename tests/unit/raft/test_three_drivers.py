@@ -1,0 +1,125 @@
+"""Three drivers in one loop, over memory logs and a transport that is a function call later."""
+
+import asyncio
+
+import pytest
+
+from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.driver import RaftDriver
+from klamm.raft.node import RaftNode
+from klamm.raft.ports import NotLeaderError
+from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.testing.simulator.memory_log import MemoryLog
+
+CONFIG = RaftConfig(election_timeout_ms=50, fetch_timeout_ms=100, request_timeout_ms=100, fetch_max_wait_ms=20)
+
+
+class QuickLog(MemoryLog):
+    """Ends its flushes at the next turn of the loop."""
+
+    def start_flush(self, on_done):
+        super().start_flush(on_done)
+        asyncio.get_running_loop().call_soon(self.finish_flush)
+
+
+class MemoryStore:
+    data = None
+
+    def read(self):
+        return self.data
+
+    def write(self, data):
+        self.data = data
+
+
+class Switch:
+    """Carries requests between drivers that are plugged in."""
+
+    def __init__(self):
+        self.drivers = {}
+        self.logs = {}
+
+    def send(self, sent, on_done):
+        asyncio.get_running_loop().call_soon(self._deliver, sent, on_done)
+
+    def _deliver(self, sent, on_done):
+        driver, log = self.drivers.get(sent.to), self.logs[sent.to]
+        if driver is None:
+            on_done(None)
+            return
+
+        def reply(response, read):
+            if read is not None:
+                response = response._replace(records=log.read(read.offset, read.max_bytes))
+            asyncio.get_running_loop().call_soon(on_done, response)
+
+        driver.handle_request(sent.request, reply)
+
+
+class Member:
+    def __init__(self, node_id, switch):
+        self.id = node_id
+        self.log, self.commits, self.led, self.faults = QuickLog(), [], asyncio.Event(), []
+        node = RaftNode(
+            Identity(ReplicaKey(node_id), "c"), VotersInLog(VoterSet.of_ids([1, 2, 3])), CONFIG, self.log, node_id
+        )
+        self.driver = RaftDriver(node, self.log, MemoryStore(), self, transport=switch)
+        switch.drivers[node_id], switch.logs[node_id] = self.driver, self.log
+
+    def on_commit(self, high_watermark):
+        self.commits.append(high_watermark)
+
+    def on_leader(self, epoch):
+        self.led.set()
+
+    def on_not_leader(self, epoch):
+        self.led.clear()
+
+    async def write_snapshot(self, snapshot_id):
+        raise AssertionError("none is due")
+
+    def on_fault(self, error):
+        self.faults.append(error)
+
+
+async def leader_of(members):
+    done, rest = await asyncio.wait(
+        [asyncio.create_task(member.led.wait(), name=str(member.id)) for member in members],
+        return_when=asyncio.FIRST_COMPLETED,
+        timeout=20,
+    )
+    for task in rest:
+        task.cancel()
+    assert done, "nobody leads"
+    return next(member for member in members if member.led.is_set())
+
+
+async def test_elect_replicate_hand_over():
+    switch = Switch()
+    members = [Member(node_id, switch) for node_id in (1, 2, 3)]
+    for member in members:
+        member.driver.start()
+    leader = await leader_of(members)
+    values = [b"%d" % number for number in range(200)]
+    waits = [leader.driver.wait_committed(leader.driver.propose([value], leader.driver.epoch)) for value in values]
+    await asyncio.wait_for(asyncio.gather(*waits), 20)
+    description = leader.driver.describe_quorum()
+    assert (description.leader_id, description.high_watermark) == (leader.id, leader.driver.high_watermark)
+    assert [voter.key.id for voter in description.voters] == [1, 2, 3]
+    assert max(voter.log_end_offset for voter in description.voters) == leader.log.end_offset
+
+    others = [member for member in members if member is not leader]
+    with pytest.raises(NotLeaderError):
+        others[0].driver.describe_quorum()
+    await leader.driver.close()
+    del switch.drivers[leader.id]
+    successor = await leader_of(others)
+    await asyncio.wait_for(
+        successor.driver.wait_committed(successor.driver.propose([b"last"], successor.driver.epoch)), 20
+    )
+    committed = successor.log.records[: successor.driver.high_watermark]
+    assert [record.value for record in committed if record.value in values] == values
+    for member in others:
+        await member.driver.close(timeout_ms=200)
+        assert member.faults == []
+        assert member.commits == sorted(member.commits)

@@ -769,7 +769,7 @@ class Engine:
     def producers(self, topic_id: bytes, partition: int) -> list[tuple[int, int, int, int, int, int]]:
         """Producer id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
     def log_dirs(self) -> list[tuple[Path, bytes | None, str | None, list[tuple[str, int, int]]]]:
-        """Path, directory id, why it is out of use, and (topic, partition, bytes) of the open logs."""
+        """Path, directory id, why it is out of use, and (topic, partition, bytes) of what it has or would have."""
     @property
     def previous_broker_epoch(self) -> int:
         """The broker epoch of the last clean shutdown, else -1."""

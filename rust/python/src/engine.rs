@@ -81,7 +81,7 @@ fn event<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
 
 type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
 type ProducerRow = (i64, i32, i32, i64, i32, i64);
-/// Path, directory id, why it is out of use, and the sizes of its open logs.
+/// Path, directory id, why it is out of use, and its partitions with their sizes.
 type DirRow = (PathBuf, Option<Vec<u8>>, Option<String>, Vec<(String, i32, u64)>);
 type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
 
@@ -254,13 +254,11 @@ impl Engine {
 
     fn log_dirs(&self, py: Python<'_>) -> Vec<DirRow> {
         let replicas = self.engine.replicas();
-        let row = |(at, dir): (usize, &Arc<klamm_engine::log::LogDir>)| {
+        let row = |(dir, sizes): (&Arc<klamm_engine::log::LogDir>, Vec<(String, i32, u64)>)| {
             let id = dir.id().map(|id| id.0.to_vec());
-            let cause = dir.offline_cause().map(str::to_owned);
-            let sizes = if cause.is_some() { Vec::new() } else { replicas.sizes(at) };
-            (dir.path().to_owned(), id, cause, sizes)
+            (dir.path().to_owned(), id, dir.offline_cause().map(str::to_owned), sizes)
         };
-        py.detach(|| replicas.logs().dirs().iter().enumerate().map(row).collect())
+        py.detach(|| replicas.logs().dirs().iter().zip(replicas.sizes()).map(row).collect())
     }
 
     #[getter]

@@ -90,6 +90,7 @@ impl Log {
         now_ms: i64,
         update: &Update,
     ) -> Result<Appended, AppendError> {
+        self.make_if_planned(now_ms)?;
         self.maybe_roll(batches.len(), &summary, now_ms)?;
         self.note_epochs(batches);
         let active = self.segments.last_mut().expect("at least one segment");

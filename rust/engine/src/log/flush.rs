@@ -129,6 +129,9 @@ fn open_if_there(cache: &Arc<FileCache>, file: &Arc<LogFile>) -> Result<Option<A
 impl Log {
     /// Whether anything is not durable yet.
     pub fn is_dirty(&self) -> bool {
+        if self.is_planned() {
+            return false;
+        }
         self.flushed_offset < self.log_end_offset
             || self.dir_dirty
             || self.epochs.is_dirty()
@@ -157,7 +160,7 @@ impl Log {
     }
 
     pub(super) fn take_dirty(&mut self, extent: Extent) -> Option<FlushJob> {
-        if self.is_flushing {
+        if self.is_flushing || self.is_planned() {
             return None;
         }
         let first = self.first_unflushed();

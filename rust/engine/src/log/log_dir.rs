@@ -173,7 +173,7 @@ impl LogDir {
     pub fn checkpoint_recovery_points(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         let offsets = self.collect(
             |inventory| inventory.recovery_points.clone(),
-            |owner| Some(with_log(owner, |log| log.recovery_point())),
+            |owner| with_log(owner, |log| (!log.is_planned()).then(|| log.recovery_point())),
         );
         self.write(cache, RECOVERY_POINT, &offsets, |written| &mut written.recovery_points)
     }
@@ -189,7 +189,10 @@ impl LogDir {
 
     /// Writes the high watermarks.
     pub fn checkpoint_high_watermarks(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        let offsets = self.collect(|inventory| inventory.high_watermarks.clone(), |owner| Some(owner.high_watermark()));
+        let offsets = self.collect(
+            |inventory| inventory.high_watermarks.clone(),
+            |owner| (!with_log(owner, |log| log.is_planned())).then(|| owner.high_watermark()),
+        );
         self.write(cache, HIGH_WATERMARK, &offsets, |written| &mut written.high_watermarks)
     }
 

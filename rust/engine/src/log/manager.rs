@@ -210,28 +210,24 @@ impl LogManager {
         });
     }
 
-    /// Makes the log of a partition that is new here; its first flush makes all of it durable.
-    pub fn create(
+    /// The log of a partition that is new here: it is on disk from its first write on.
+    pub fn plan(
         &self,
         dir: usize,
         topic: &str,
         partition: i32,
         topic_id: Uuid,
         config: Arc<LogConfig>,
-        now_ms: i64,
     ) -> Result<Log, LogError> {
         self.dirs[dir].check_online()?;
         let path = self.dirs[dir].partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
-        let created = Log::create(&path, topic, partition, config, &self.context, 0, now_ms).and_then(|mut log| {
-            log.write_topic_id(topic_id)?;
-            Ok(log)
-        });
-        self.judge(dir, created)
+        Ok(Log::plan(&path, topic, partition, topic_id, config, &self.context))
     }
 
-    /// The directory for a new partition: the one with the fewest open logs; `None` when all are out of use.
-    pub fn dir_for_new(&self) -> Option<usize> {
-        self.online().min_by_key(|(_, dir)| dir.owner_count()).map(|(at, _)| at)
+    /// The directory for a new partition: the one with the fewest open logs, counted with `more` of each directory;
+    /// `None` when all are out of use.
+    pub fn dir_for_new(&self, more: impl Fn(usize) -> usize) -> Option<usize> {
+        self.online().min_by_key(|(at, dir)| dir.owner_count() + more(*at)).map(|(at, _)| at)
     }
 
     /// The directory with this `directory.id`.
@@ -276,11 +272,11 @@ impl LogManager {
         let to = log_dir.partition_path(&partition_dir(topic, partition, stage, &random_hex()));
         let renamed = match log_dir.forget(&key) {
             Some(owner) => with_log(&*owner, |log| log.rename_dir(&to)),
-            None => self.context.cache.rename(&from, &to),
+            None => self.context.cache.rename(&from, &to).map(|()| true),
         };
         // Not synced: a rename that a crash takes back is made again when the image has no such partition.
-        self.judge(dir, renamed)?;
-        Ok(Some(to))
+        let was_there = self.judge(dir, renamed)?;
+        Ok(was_there.then_some(to))
     }
 
     /// Lets a result pass; one that a directory must not survive stops it.

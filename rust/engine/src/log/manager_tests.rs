@@ -62,7 +62,7 @@ fn start(paths: &[&Path]) -> (Arc<LogManager>, Receiver<Event>) {
 }
 
 fn create(manager: &LogManager, dir: usize, topic: &str) -> (Arc<Owner>, Receiver<i64>) {
-    let log = manager.create(dir, topic, 0, Uuid([7; 16]), Arc::new(config()), 0).expect("create");
+    let log = manager.plan(dir, topic, 0, Uuid([7; 16]), Arc::new(config())).expect("plan");
     let (owner, flushed) = Owner::new(log);
     manager.adopt(dir, topic, 0, owner.clone());
     (owner, flushed)
@@ -140,7 +140,7 @@ fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
     let dir = tempdir().expect("temporary directory");
     let (manager, _events) = start(&[dir.path()]);
     let (owner, _) = create(&manager, 0, "a");
-    create(&manager, 0, "b");
+    create(&manager, 0, "b").0.append();
     owner.append();
     let slice = with_log(&*owner, |log| log.read(0, 1 << 20, i64::MAX, true).expect("read"));
     manager.delete("a", 0, 0).expect("delete");
@@ -155,7 +155,7 @@ fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
     assert!(!slice.read().expect("a reader goes on").is_empty());
     assert!(manager.place_of("a", 0).is_none() && manager.place_of("b", 0).is_some());
     // The name is free at once.
-    create(&manager, 0, "a");
+    create(&manager, 0, "a").0.append();
     manager.shutdown(1);
     drop(manager);
     let (manager, _events) = start(&[dir.path()]);
@@ -171,7 +171,7 @@ fn one_directory_fails_and_the_others_go_on() {
     let (first, told_first) = create(&manager, 0, "a");
     let (second, told_second) = create(&manager, 1, "b");
     // The epochs cannot be written where a directory stands in the way.
-    fs::create_dir(manager.dirs()[0].path().join("a-0/leader-epoch-checkpoint.tmp")).expect("create");
+    fs::create_dir_all(manager.dirs()[0].path().join("a-0/leader-epoch-checkpoint.tmp")).expect("create");
     for (dir, owner) in [(0, &first), (1, &second)] {
         owner.append();
         let shared: Arc<dyn LogOwner> = owner.clone();
@@ -182,8 +182,8 @@ fn one_directory_fails_and_the_others_go_on() {
     let Event::DirFailed { dir, cause, .. } = events.recv().expect("told") else { panic!("another event") };
     assert_eq!(dir, manager.dirs()[0].path());
     assert!(cause.contains("leader-epoch-checkpoint"), "{cause}");
-    assert!(matches!(manager.create(0, "c", 0, Uuid([7; 16]), Arc::new(config()), 0), Err(LogError::Offline { .. })));
-    assert_eq!(manager.dir_for_new(), Some(1));
+    assert!(matches!(manager.plan(0, "c", 0, Uuid([7; 16]), Arc::new(config())), Err(LogError::Offline { .. })));
+    assert_eq!(manager.dir_for_new(|_| 0), Some(1));
     manager.shutdown(1);
     assert!(!one.path().join(".kafka_cleanshutdown").exists());
     assert!(two.path().join(".kafka_cleanshutdown").exists());

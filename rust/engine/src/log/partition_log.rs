@@ -3,7 +3,8 @@
 //! Used under its partition's mutex; what is slow (syncing, serving bytes) is handed out and done outside of it.
 //! Invariants: (1) at least one segment, by rising base offset, the last one takes appends; (2) `log_start <= log_end`,
 //! and `log_start` is in or before the first segment's range; (3) `flushed <= log_end`: everything below it is durable;
-//! (4) `generation` changes when bytes that a flush in flight may count on are dropped.
+//! (4) `generation` changes when bytes that a flush in flight may count on are dropped; (5) a planned log is empty, and
+//! nothing of it is on disk: the first write makes its directory.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ impl LogContext {
 }
 
 pub struct Log {
+    /// The topic's id while the log is planned.
+    pub(super) planned: Option<Uuid>,
     pub(super) dir: Arc<PartitionDir>,
     pub(super) topic: String,
     pub(super) partition: i32,
@@ -78,13 +81,38 @@ impl Log {
         start_offset: i64,
         now_ms: i64,
     ) -> Result<Self, LogError> {
-        let cache = &context.cache;
-        cache.create_dir(path)?;
+        let mut log = Self::empty(path, topic, partition, config, context, start_offset);
+        log.make(now_ms)?;
+        Ok(log)
+    }
+
+    /// A log that begins at 0 and is not on disk before something is written to it.
+    pub fn plan(
+        path: &Path,
+        topic: &str,
+        partition: i32,
+        topic_id: Uuid,
+        config: Arc<LogConfig>,
+        context: &LogContext,
+    ) -> Self {
+        let log = Self::empty(path, topic, partition, config, context, 0);
+        Self { planned: Some(topic_id), ..log }
+    }
+
+    fn empty(
+        path: &Path,
+        topic: &str,
+        partition: i32,
+        config: Arc<LogConfig>,
+        context: &LogContext,
+        start_offset: i64,
+    ) -> Self {
         let dir = PartitionDir::new(path);
-        let segment = Segment::create(cache, &dir, start_offset, &config, now_ms)?;
+        let segment = Segment::planned(&dir, start_offset, Stage::Live, &config);
         let mut producers = Producers::new(BTreeSet::new());
         producers.set_map_end_offset(start_offset);
-        Ok(Self {
+        Self {
+            planned: None,
             topic: topic.to_owned(),
             partition,
             config,
@@ -104,9 +132,33 @@ impl Log {
             is_flushing: false,
             idle_end_offset: -1,
             unsynced: Vec::new(),
-            is_new: true,
-            dir_dirty: true,
-        })
+            is_new: false,
+            dir_dirty: false,
+        }
+    }
+
+    /// Makes the directory and the first segment. Nothing is durable yet.
+    fn make(&mut self, now_ms: i64) -> Result<(), LogError> {
+        let cache = self.context.cache.clone();
+        cache.create_dir(&self.dir.path())?;
+        self.segments[0].make(&cache, now_ms)?;
+        (self.is_new, self.dir_dirty) = (true, true);
+        Ok(())
+    }
+
+    /// Makes a planned log; to be called before anything is written to it.
+    pub(super) fn make_if_planned(&mut self, now_ms: i64) -> Result<(), LogError> {
+        if let Some(topic_id) = self.planned {
+            self.make(now_ms)?;
+            self.write_topic_id(topic_id)?;
+            self.planned = None;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing of the log is on disk yet.
+    pub fn is_planned(&self) -> bool {
+        self.planned.is_some()
     }
 
     pub fn topic(&self) -> &str {
@@ -267,9 +319,13 @@ impl Log {
         Ok(())
     }
 
-    /// Moves the partition's directory; open files stay open.
-    pub fn rename_dir(&mut self, to: &Path) -> Result<(), LogError> {
-        self.dir.rename(&self.context.cache, to)
+    /// Moves the partition's directory; open files stay open. `false` when there is none yet: then there never is one.
+    pub fn rename_dir(&mut self, to: &Path) -> Result<bool, LogError> {
+        if self.is_planned() {
+            return Ok(false);
+        }
+        self.dir.rename(&self.context.cache, to)?;
+        Ok(true)
     }
 
     /// Writes what a clean start needs and gives what has to be synced for it; [`Log::end_close`] follows.
@@ -278,6 +334,9 @@ impl Log {
         if self.is_flushing {
             let (path, cause) = (self.dir.path(), "a flush that did not end well".to_owned());
             return Err(LogError::Offline { path, cause });
+        }
+        if self.is_planned() {
+            return Ok(None);
         }
         self.take_snapshot()?;
         let active = self.segments.last_mut().expect("at least one segment");

@@ -76,6 +76,7 @@ impl Log {
         let epochs = read_epochs(path, &mut recovery);
         let rebuild_epochs = epochs.is_none();
         let mut log = Log {
+            planned: None,
             dir: dir.clone(),
             topic: topic.to_owned(),
             partition,

@@ -101,15 +101,27 @@ impl Segment {
         config: &LogConfig,
         now_ms: i64,
     ) -> Result<Self, LogError> {
+        let mut segment = Self::planned(dir, base_offset, stage, config);
+        segment.make(cache, now_ms)?;
+        Ok(segment)
+    }
+
+    /// An empty segment of which nothing is on disk before [`Segment::make`].
+    pub fn planned(dir: &Arc<PartitionDir>, base_offset: i64, stage: Stage, config: &LogConfig) -> Self {
         let mut segment = Self::with_files(dir, base_offset, stage, config, Some(0));
-        for file in segment.files() {
+        segment.max_timestamp = Some(segment.times.last());
+        segment
+    }
+
+    /// Creates the log file of a planned segment.
+    pub fn make(&mut self, cache: &Arc<FileCache>, now_ms: i64) -> Result<(), LogError> {
+        for file in self.files() {
             cache.remove(&file.path())?;
         }
-        segment.log.create(cache)?;
-        segment.created_ms = now_ms;
-        segment.max_timestamp = Some(segment.times.last());
-        segment.dirty = true;
-        Ok(segment)
+        self.log.create(cache)?;
+        self.created_ms = now_ms;
+        self.dirty = true;
+        Ok(())
     }
 
     /// A segment whose log file has `size` bytes; its indexes are read when they are needed.

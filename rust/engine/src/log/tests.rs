@@ -398,3 +398,40 @@ fn another_segments_file_is_refused() {
     assert!(error.to_string().contains(&format!("{base_offset:020}.log")), "{error}");
     assert_eq!(log.read(0, 1000, i64::MAX, true).expect("the others are served").first_batch_offset, 0);
 }
+
+#[test]
+fn a_planned_log_is_on_disk_from_its_first_write_on() {
+    let dir = tempdir().expect("temporary directory");
+    let (path, context) = (dir.path().join("t-0"), LogContext::new(16));
+    let plan = || Log::plan(&path, "t", 0, crate::Uuid([7; 16]), config().into(), &context);
+    let mut log = plan();
+    log.assign_epoch(3, 0);
+    assert_eq!(log.read(0, 1 << 20, i64::MAX, true).expect("read").len, 0);
+    assert_eq!(log.offset_for_timestamp(0).expect("a search").map(|found| found.offset), None);
+    assert_eq!((log.delete_expired(0, i64::MAX).expect("retention").segments, log.size()), (0, 0));
+    assert!(!log.is_dirty() && log.begin_flush().is_none() && log.begin_mark().expect("a mark").is_none());
+    log.cut_idle_tail().expect("nothing to cut");
+    assert!(!log.rename_dir(&dir.path().join("gone")).expect("nothing to rename"));
+    log.close().expect("nothing to close");
+    assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0);
+
+    let mut log = plan();
+    log.assign_epoch(3, 0);
+    append(&mut log, &BatchSpec::default());
+    assert!(!log.is_planned() && log.is_dirty());
+    log.flush().expect("flush");
+    let read = |name: &str| fs::read_to_string(path.join(name)).expect("written");
+    assert_eq!(read("partition.metadata"), "version: 0\ntopic_id: BwcHBwcHBwcHBwcHBwcHBw");
+    assert!(read("leader-epoch-checkpoint").starts_with("0\n"));
+    assert_eq!(read_all(&mut log, 0).len() as u64, log.size());
+}
+
+#[test]
+fn a_planned_log_that_begins_elsewhere_is_made() {
+    let dir = tempdir().expect("temporary directory");
+    let (path, context) = (dir.path().join("t-0"), LogContext::new(16));
+    let mut log = Log::plan(&path, "t", 0, crate::Uuid([7; 16]), config().into(), &context);
+    log.truncate_fully_and_start_at(40, 0).expect("begin at 40");
+    assert_eq!((log.log_start_offset(), log.log_end_offset()), (40, 40));
+    assert!(path.join("00000000000000000040.log").exists());
+}

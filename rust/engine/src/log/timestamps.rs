@@ -11,6 +11,9 @@ use super::scan::{BatchAt, Headers};
 impl Log {
     /// The first record from the log start on whose timestamp is at least `timestamp`: its timestamp and offset.
     pub fn offset_for_timestamp(&mut self, timestamp: i64) -> Result<Option<TimestampOffset>, LogError> {
+        if self.is_planned() {
+            return Ok(None);
+        }
         let (cache, start) = (self.context.cache.clone(), self.log_start_offset);
         // Apache Kafka gives up when the first segment that reaches the time ends below the log start; we go on.
         for at in self.floor_segment(start)..self.segments.len() {

@@ -30,6 +30,7 @@ impl Log {
 
     /// Drops everything; the log goes on at `offset`.
     pub fn truncate_fully_and_start_at(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
+        self.make_if_planned(now_ms)?;
         let cache = self.context.cache.clone();
         self.drop_segments(0..self.segments.len(), now_ms)?;
         self.segments.push(Segment::create(&cache, &self.dir, offset, &self.config, now_ms)?);

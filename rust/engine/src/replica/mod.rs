@@ -3,8 +3,10 @@
 mod acks;
 mod config;
 mod partition;
+mod planned;
 mod reading;
 mod replicas;
+mod sizes;
 mod waiter;
 mod watermark;
 

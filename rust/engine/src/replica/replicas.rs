@@ -1,4 +1,5 @@
-//! All partitions that a broker leads: opened when they are used, following the metadata image.
+//! All partitions that a broker leads: opened when they are used, following the metadata image. What was never written is
+//! not on disk.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -8,7 +9,8 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
 use super::partition::{Durability, Leadership, Partition, PartitionId, Place};
-use crate::log::{Found, LogError, LogManager, LogOwner};
+use super::planned::Planned;
+use crate::log::{Found, LogError, LogManager};
 use crate::metadata::MetadataImage;
 use crate::metadata::partition::Partition as PartitionRecord;
 use crate::metadata::topic::Topic;
@@ -20,7 +22,7 @@ const TOPIC_RESOURCE: i8 = 2;
 /// Partitions that open at the same time do so under different locks.
 const OPENING_LOCKS: usize = 16;
 
-type Key = (Uuid, i32);
+pub(super) type Key = (Uuid, i32);
 
 /// What a broker's replicas are made of.
 pub struct ReplicasOptions {
@@ -34,7 +36,7 @@ pub struct ReplicasOptions {
 
 /// The partitions of one broker.
 pub struct Replicas {
-    node_id: i32,
+    pub(super) node_id: i32,
     durability: Durability,
     clock: fn() -> i64,
     logs: Arc<LogManager>,
@@ -44,7 +46,8 @@ pub struct Replicas {
     opening: [Mutex<()>; OPENING_LOCKS],
     hasher: RandomState,
     /// Directories on disk whose logs were not opened yet, by name.
-    on_disk: Mutex<HashMap<(String, i32), Found>>,
+    pub(super) on_disk: Mutex<HashMap<(String, i32), Found>>,
+    planned: Mutex<Planned>,
 }
 
 impl Replicas {
@@ -63,6 +66,7 @@ impl Replicas {
             opening: Default::default(),
             hasher: RandomState::new(),
             on_disk: Mutex::new(on_disk),
+            planned: Mutex::default(),
         }
     }
 
@@ -142,8 +146,8 @@ impl Replicas {
                 (log, found.dir, self.logs.checkpointed_high_watermark(&found))
             }
             None => {
-                let dir = self.dir_for(image, record)?;
-                (self.logs.create(dir, &name, index, topic.id(), config.log.clone(), now_ms)?, dir, 0)
+                let dir = self.dir_for(image, (topic.id(), index), record)?;
+                (self.logs.plan(dir, &name, index, topic.id(), config.log.clone())?, dir, 0)
             }
         };
         let id = PartitionId { topic: topic.name().clone(), topic_id: topic.id(), index };
@@ -151,15 +155,16 @@ impl Replicas {
         let place = Place { logs: self.logs.clone(), dir };
         let partition = Partition::lead(id, log, leadership, high_watermark, config, self.durability, place);
         self.logs.adopt(dir, &name, index, partition.clone());
+        self.planned.lock().remove(&(topic.id(), index));
         Ok(partition)
     }
 
     /// The directory that the image assigned, else the emptiest.
-    fn dir_for(&self, image: &MetadataImage, record: &PartitionRecord) -> Result<usize, LogError> {
+    pub(super) fn dir_for(&self, image: &MetadataImage, key: Key, record: &PartitionRecord) -> Result<usize, LogError> {
         let mut assigned = record.replicas().iter().zip(image.topics().directories_of(record));
         let assigned = assigned.find(|(replica, _)| **replica == self.node_id);
         let wanted = assigned.and_then(|(_, id)| self.logs.dir_by_id(id));
-        wanted.or_else(|| self.logs.dir_for_new()).ok_or_else(|| LogError::Offline {
+        wanted.or_else(|| self.planned.lock().dir_for(key, &self.logs)).ok_or_else(|| LogError::Offline {
             path: self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default(),
             cause: "every log directory has failed".to_owned(),
         })
@@ -243,6 +248,7 @@ impl Replicas {
         for (index, _) in topic.partitions() {
             let open = self.open.write().remove(&(topic.id(), index));
             let on_disk = self.on_disk.lock().remove(&(topic.name().to_string(), index)).is_some();
+            self.planned.lock().remove(&(topic.id(), index));
             if let Some(partition) = &open {
                 partition.stop_leading(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
             }
@@ -269,13 +275,6 @@ impl Replicas {
         }
         self.logs.shutdown(broker_epoch);
         self.open.write().clear();
-    }
-
-    /// (topic, partition, bytes, high watermark lag, open) of each log in directory number `dir`.
-    pub fn sizes(&self, dir: usize) -> Vec<(String, i32, u64)> {
-        let open = self.logs.dirs()[dir].owners();
-        let size = |owner: &Arc<dyn LogOwner>| crate::log::with_log(&**owner, |log| log.size());
-        open.iter().map(|((topic, index), owner)| (topic.clone(), *index, size(owner))).collect()
     }
 }
 

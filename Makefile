@@ -62,6 +62,9 @@ test-python: $(VENV)/dev $(VENV)/native
 
 ## make slow     the long proofs that `make test` leaves out
 slow: $(VENV)/dev $(VENV)/native
+	$(SAY) "cutting the power of single logs, 10 240 times"
+	@KLAMM_CRASH_SEEDS=160 KLAMM_CRASH_CUTS=32 cargo test --locked --quiet -p klamm-engine --lib power_cut
+	$(SAY) "running the long Python tests"
 	@$(BIN)/python -m pytest -m slow --timeout 7200 $(PYTEST_ARGS)
 
 ## make fix      format and repair what can be repaired by itself

@@ -1,7 +1,7 @@
 """`kill -9` at random points under load: every acknowledged record is there once, in order, offsets without gaps.
 
-The seed of a run is printed with every failure: `KLAMM_KILL_SEED=n KLAMM_KILLS=1 pytest tests/crash` replays the moment
-of the kill (the machine's own timing still varies). `make crash` runs 200 kills.
+One life of a data folder is ten kills; a third of them strikes a node that is still starting. A failure prints the line
+that replays its life (the machine's own timing still varies). `make slow` kills 200 times.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.support.node_process import NodeProcess
 
 KILLS = int(os.environ.get("KLAMM_KILLS", "10"))
 SEED = int(os.environ.get("KLAMM_KILL_SEED", str(random.SystemRandom().randrange(1 << 30))))
+LIVES_IN_SLOW = 20
 PARTITIONS = 3
 PRODUCERS = 3
 
@@ -73,6 +74,7 @@ class Load:
         self._stop.set()
         self._thread.join()
         self._producer.flush(10)
+        del self._producer  # and its threads
 
 
 def read_all(bootstrap: str, partition: int) -> list[tuple[int, str]]:
@@ -121,8 +123,20 @@ def check(bootstrap: str, loads: list[Load]) -> None:
 
 @pytest.mark.timeout(KILLS * 30 + 120)
 def test_nothing_acknowledged_is_lost_doubled_or_moved(tmp_path: Path) -> None:
-    dice = random.Random(SEED)
-    node = NodeProcess(tmp_path / "data", overrides={"log.segment.bytes": "1048576"})
+    live(tmp_path, SEED)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(KILLS * 30 + 120)
+@pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW))
+def test_the_same_again(tmp_path: Path, life: int) -> None:
+    live(tmp_path, SEED + life)
+
+
+def live(folder: Path, seed: int) -> None:
+    """A node under load that is killed again and again, and held to its promise at the end."""
+    dice = random.Random(seed)
+    node = NodeProcess(folder / "data", overrides={"log.segment.bytes": "1048576"})
     acknowledged = 0
     loads: list[Load] = []
     try:
@@ -131,15 +145,20 @@ def test_nothing_acknowledged_is_lost_doubled_or_moved(tmp_path: Path) -> None:
         admin.create_topics([NewTopic("load", PARTITIONS, 1)])["load"].result()
         for round_number in range(KILLS):
             loads += [Load(node.bootstrap, round_number * PRODUCERS + n, 0) for n in range(PRODUCERS)]
-            time.sleep(0.2 + dice.random())
+            time.sleep(0.1 + dice.random() * 0.6)
             node.kill()
+            if dice.randrange(3) == 0:
+                node.launch()
+                time.sleep(dice.random() * 0.5)
+                node.kill()
             node.start()
             for load in loads[-PRODUCERS:]:
                 load.stop()
         check(node.bootstrap, loads)
         acknowledged = sum(len(load.acknowledged) for load in loads)
     except (AssertionError, KafkaException) as error:
-        raise AssertionError(f"seed {SEED}: {error}\n{node.log()}") from error
+        replay = f"KLAMM_KILL_SEED={seed} KLAMM_KILLS={KILLS} python -m pytest tests/crash/test_kill.py -m 'not slow'"
+        raise AssertionError(f"{error}\nagain: {replay}\n{node.log()}") from error
     finally:
         node.kill()
     assert acknowledged > 0, "the load never got through"

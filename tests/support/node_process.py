@@ -24,10 +24,18 @@ def free_port() -> int:
 class NodeProcess:
     """`klamm start` over a data folder; its output goes to a file beside the folder."""
 
-    def __init__(self, data: Path, *, port: int | None = None, overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        port: int | None = None,
+        overrides: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.data = data
         self.port = port or free_port()
         self.overrides = dict(overrides or {})
+        self.environment = os.environ | {"NO_COLOR": "1"} | dict(environment or {})
         self.output = data.parent / f"{data.name}.out"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -49,14 +57,8 @@ class NodeProcess:
 
     def start(self, timeout_s: float = 30, poll_s: float = 0.02) -> None:
         """Start, and wait until the node answers ApiVersions: connections are accepted before it can serve."""
-        with self.output.open("ab") as output:
-            self._process = subprocess.Popen(
-                self.command(),
-                stdout=output,
-                stderr=output,
-                stdin=subprocess.DEVNULL,
-                env=os.environ | {"NO_COLOR": "1"},
-            )
+        self.launch()
+        assert self._process is not None
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -65,6 +67,17 @@ class NodeProcess:
                 return
             time.sleep(poll_s)
         raise AssertionError(f"klamm did not answer within {timeout_s} s:\n{self.log()}")
+
+    def launch(self) -> None:
+        """Start, and wait for nothing."""
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                env=self.environment,
+            )
 
     def _answers(self) -> bool:
         """Whether ApiVersions v0 is answered."""

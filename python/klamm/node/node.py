@@ -61,6 +61,8 @@ class Node:
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Said in the log where it happens; nobody has to ask for it.
+        self.failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
         self.cluster_id = ""
         self.listeners: dict[str, tuple[str, int]] = {}
         self._image = Image()
@@ -251,7 +253,9 @@ class Node:
 
     def _on_published(self, before: Image, image: Image) -> None:
         self._image = image
-        engine = self._running()
+        engine = self._engine
+        if engine is None:
+            return  # Committed while the node closes: its next start shows it.
         engine.publish(image)
         delta = image.delta_since(before)
         if any(place in delta.changed_configs for place in self._own_config_places):

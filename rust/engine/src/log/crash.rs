@@ -1,8 +1,8 @@
 //! A disk that loses power: plays recorded changes up to a point, loses what was not synced, and leaves a directory.
 //!
-//! What is durable: of a file, what was written before its last sync (or the file system's); of a directory, the names that
-//! were there at its last sync. Of what came later any pages of 4 KiB may be there or not, the last write may be torn, and
-//! of the changes to names of a directory any first part may be there.
+//! What is durable: of a file, what was written before its last sync (or the file system's) began; of a directory, the names
+//! that were there then. Of what came later any pages of 4 KiB or sectors of 512 bytes may be there or not, the last write may
+//! be torn, and of the changes to names of a directory any first part may be there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::recorder::Change;
 
 const PAGE: u64 = 4096;
+const SECTOR: u64 = 512;
 
 /// Numbers from a seed.
 pub struct Dice(u64);
@@ -36,8 +37,8 @@ impl Dice {
 #[derive(Default)]
 struct Content {
     durable: Vec<u8>,
-    /// Since the last sync.
-    pending: Vec<Pending>,
+    /// Not synced yet, each with its place among all changes.
+    pending: Vec<(usize, Pending)>,
 }
 
 enum Pending {
@@ -54,8 +55,9 @@ fn write(content: &mut Vec<u8>, position: u64, bytes: &[u8]) {
 }
 
 impl Content {
-    fn sync(&mut self) {
-        for pending in std::mem::take(&mut self.pending) {
+    fn sync(&mut self, begun: usize) {
+        let later = self.pending.partition_point(|(at, _)| *at < begun);
+        for (_, pending) in self.pending.drain(..later) {
             match pending {
                 Pending::Write { position, bytes } => write(&mut self.durable, position, &bytes),
                 Pending::SetLen(len) => self.durable.resize(len as usize, 0),
@@ -63,19 +65,21 @@ impl Content {
         }
     }
 
-    /// What is there after the power went: of each write pages that made it, chosen by `dice`; `torn` was under way.
+    /// What is there after the power went: of each write pages or sectors that made it, chosen by `dice`; `torn` was under
+    /// way.
     fn survive(&self, torn: Option<&Pending>, dice: &mut Dice) -> Vec<u8> {
         let mut content = self.durable.clone();
-        // All, none, or some of the pages.
+        // All, none, or some of the pieces.
         let luck = dice.below(3);
-        for pending in self.pending.iter().chain(torn) {
+        let piece = if dice.one_in(2) { PAGE } else { SECTOR };
+        for pending in self.pending.iter().map(|(_, pending)| pending).chain(torn) {
             match pending {
                 Pending::SetLen(len) if luck > 0 => content.resize(*len as usize, 0),
                 Pending::SetLen(_) => {}
                 Pending::Write { position, bytes } => {
                     let (mut at, end) = (*position, *position + bytes.len() as u64);
                     while at < end {
-                        let next = end.min((at / PAGE + 1) * PAGE);
+                        let next = end.min((at / piece + 1) * piece);
                         if luck == 2 || luck == 1 && dice.one_in(2) {
                             let from = (at - position) as usize;
                             write(&mut content, at, &bytes[from..from + (next - at) as usize]);
@@ -135,8 +139,10 @@ pub struct Disk {
     now: Names,
     /// As they are durable.
     durable: Names,
-    /// Changes that are not durable yet, with the directory that must be synced for it.
-    pending: Vec<(PathBuf, Naming)>,
+    /// Changes that are not durable yet, each with its place among all changes and the directory that must be synced for it.
+    pending: Vec<(usize, PathBuf, Naming)>,
+    /// How many changes were played.
+    played: usize,
 }
 
 impl Disk {
@@ -147,11 +153,16 @@ impl Disk {
         };
         let dir = of.parent().expect("no change to the root").to_owned();
         self.now.apply(&naming);
-        self.pending.push((dir, naming));
+        self.pending.push((self.played, dir, naming));
     }
 
-    /// Plays one change.
-    pub fn play(&mut self, change: &Change) {
+    /// How many changes were played.
+    pub fn played(&self) -> usize {
+        self.played
+    }
+
+    /// Plays one change; a sync makes durable what was played before the change number `begun`.
+    pub fn play(&mut self, change: &Change, begun: usize) {
         match change {
             Change::Create { id, path } | Change::Open { id, path } => match self.now.0.get(path) {
                 Some(Entry::File(inode)) => drop(self.ids.insert(*id, *inode)),
@@ -164,28 +175,31 @@ impl Disk {
             },
             Change::Write { id, position, bytes } => {
                 let write = Pending::Write { position: *position, bytes: bytes.clone() };
-                self.inodes[self.ids[id]].pending.push(write);
+                self.inodes[self.ids[id]].pending.push((self.played, write));
             }
-            Change::SetLen { id, len } => self.inodes[self.ids[id]].pending.push(Pending::SetLen(*len)),
-            Change::Sync { id } => self.inodes[self.ids[id]].sync(),
+            Change::SetLen { id, len } => {
+                self.inodes[self.ids[id]].pending.push((self.played, Pending::SetLen(*len)));
+            }
+            Change::Sync { id } => self.inodes[self.ids[id]].sync(begun),
             Change::SyncAll => {
-                self.inodes.iter_mut().for_each(Content::sync);
-                self.settle(|_| true);
+                self.inodes.iter_mut().for_each(|inode| inode.sync(begun));
+                self.settle(begun, |_| true);
             }
             Change::Rename { from, to } => self.name(Naming::Rename { from: from.clone(), to: to.clone() }),
             Change::Remove { path } => self.name(Naming::Remove { path: path.clone() }),
             Change::CreateDir { path } if self.now.0.contains_key(path) => {}
             Change::CreateDir { path } => self.name(Naming::Dir { path: path.clone() }),
-            Change::SyncDir { path } => self.settle(|dir| dir == path),
+            Change::SyncDir { path } => self.settle(begun, |dir| dir == path),
         }
+        self.played += 1;
     }
 
-    fn settle(&mut self, is_synced: impl Fn(&Path) -> bool) {
-        for (dir, naming) in std::mem::take(&mut self.pending) {
-            if is_synced(&dir) {
+    fn settle(&mut self, begun: usize, is_synced: impl Fn(&Path) -> bool) {
+        for (at, dir, naming) in std::mem::take(&mut self.pending) {
+            if at < begun && is_synced(&dir) {
                 self.durable.apply(&naming);
             } else {
-                self.pending.push((dir, naming));
+                self.pending.push((at, dir, naming));
             }
         }
     }
@@ -201,12 +215,12 @@ impl Disk {
         };
         // Of each directory a first part of what was not synced.
         let mut left: HashMap<PathBuf, u64> = HashMap::new();
-        for (dir, _) in &self.pending {
+        for (_, dir, _) in &self.pending {
             *left.entry(dir.clone()).or_default() += 1;
         }
         left.values_mut().for_each(|count| *count = dice.below(*count + 1));
         let mut names = self.durable.clone();
-        for (dir, naming) in &self.pending {
+        for (_, dir, naming) in &self.pending {
             let count = left.get_mut(dir).expect("counted");
             if *count > 0 {
                 *count -= 1;

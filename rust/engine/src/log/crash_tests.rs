@@ -231,7 +231,9 @@ fn cut_power(changes: &[Change], seed: u64, cuts: u64, mut look: impl FnMut(usiz
     at.sort_unstable();
     let (mut disk, mut played) = (Disk::default(), 0);
     for cut in at {
-        changes[played..cut].iter().for_each(|change| disk.play(change));
+        for change in &changes[played..cut] {
+            disk.play(change, disk.played());
+        }
         played = cut;
         look(cut, &disk, dice);
     }

@@ -1,0 +1,87 @@
+"""Power cuts for a whole node: every change to its files is recorded, and what a cut leaves is made from the record.
+
+The recorder stands between the node and the C library (`file_changes.c`); the disk that loses its unsynced writes is
+that of the engine's own tests (`rust/engine/src/log/crash.rs`), driven through its example `power_cut`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from tests.support.foreign import BUILD, require, run
+from tests.support.node_process import NodeProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+SYNC_US = 2000
+
+
+class RecordedNode(NodeProcess):
+    """`klamm start` whose changes to its data folder are recorded; a start after a kill goes on in the same record."""
+
+    def __init__(self, data: Path, *, overrides: Mapping[str, str]) -> None:
+        self.changes = data.parent / f"{data.name}.changes"
+        super().__init__(
+            data,
+            overrides=overrides,
+            environment={
+                "LD_PRELOAD": str(recorder()),
+                "KLAMM_CHANGES_OF": str(data),
+                "KLAMM_CHANGES_TO": str(self.changes),
+                "KLAMM_CHANGES_SYNC_US": str(SYNC_US),
+            },
+        )
+
+    @property
+    def position(self) -> int:
+        """How long the record is: whoever was told something by now may rely on it at a cut from here on."""
+        return self.changes.stat().st_size
+
+
+def recorder() -> Path:
+    """The library that records, built when it is not there or old."""
+    if sys.platform != "linux":
+        pytest.skip("the recorder of file changes is for Linux")
+    require("cc")
+    source, library = ROOT / "tests" / "support" / "file_changes.c", BUILD / "file_changes.so"
+    if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        beside = library.with_suffix(f".{id(library)}.so")
+        run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(beside), str(source), "-ldl"])
+        beside.replace(library)
+    return library
+
+
+class PowerCuts:
+    """Makes folders that a power cut left. The cuts have to come in the order of time."""
+
+    def __init__(self, node: RecordedNode) -> None:
+        require("cargo")
+        command = ["cargo", "run", "--locked", "--quiet", "--package", "klamm-engine", "--example", "power_cut", "--"]
+        self._process = subprocess.Popen(
+            [*command, str(node.data), str(node.changes)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def cut(self, position: int, seed: int, target: Path) -> None:
+        """The power goes when the record is `position` bytes long; `target` is made."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(position, seed, target, file=self._process.stdin, flush=True)
+        assert self._process.stdout.readline(), "the program that cuts the power ended"
+
+    def __enter__(self) -> PowerCuts:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._process.communicate()

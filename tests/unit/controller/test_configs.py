@@ -292,7 +292,7 @@ def test_an_inactive_controller_says_so_for_every_resource(cluster: Cluster) -> 
 ITEMS = st.lists(st.sampled_from("abcde"), max_size=5)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(ITEMS, ITEMS)
 def test_lists_are_changed_as_sets_in_order(current: list[str], items: list[str]) -> None:
     start = list(dict.fromkeys(current))

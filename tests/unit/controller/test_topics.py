@@ -336,7 +336,7 @@ def test_an_inactive_controller_says_so_for_every_topic(one: Cluster) -> None:
     ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=16, max_size=16))
 def test_topic_ids_are_version_4_and_never_look_like_an_option(random: bytes) -> None:
     topic_id = new_topic_id(random)

@@ -7,6 +7,8 @@ bytes; both verify the checksum when they decode.
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -16,7 +18,6 @@ import pytest
 from klamm import records
 
 RECORD_COUNT: Final = 8000
-ROUNDS: Final = 40
 KEY: Final = b"k" * 10
 VALUE: Final = b"v" * 100
 ROWS: Final = [(1_700_000_000_000 + i, KEY, VALUE) for i in range(RECORD_COUNT)]
@@ -96,14 +97,38 @@ def test_both_codecs_make_the_same_bytes() -> None:
     assert encode_aiokafka() == encode_klamm()
 
 
-def main() -> None:
-    """Print nanoseconds a record, and how many times klamm's time that is."""
-    best = dict.fromkeys(range(len(SUBJECTS)), float("inf"))
-    for _ in range(ROUNDS):
+def measure(rounds: int) -> list[float]:
+    """Seconds that each subject took for all records at best; the subjects take turns."""
+    best = [float("inf")] * len(SUBJECTS)
+    for _ in range(rounds):
         for place, (_group, _name, subject) in enumerate(SUBJECTS):
             start = time.perf_counter()
             subject()
             best[place] = min(best[place], time.perf_counter() - start)
+    return best
+
+
+def figures(best: list[float]) -> dict[str, float]:
+    """Klamm's rates, and how many times aiokafka's they are."""
+    taken = {(group, name): seconds for (group, name, _), seconds in zip(SUBJECTS, best, strict=True)}
+    found: dict[str, float] = {}
+    for (group, name), seconds in taken.items():
+        if name == "klamm":
+            found[f"{group} M records/s"] = RECORD_COUNT / seconds / 1e6
+            found[f"{group}, times aiokafka's rate"] = taken[group, "aiokafka"] / seconds
+    return found
+
+
+def main() -> None:
+    """Print nanoseconds a record, and how many times klamm's time that is; or all as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rounds", type=int, default=40)
+    options = parser.parse_args()
+    best = measure(options.rounds)
+    if options.json:
+        print(json.dumps(figures(best)))
+        return
     own = {group: best[place] for place, (group, name, _) in enumerate(SUBJECTS) if name == "klamm"}
     for place, (group, name, _) in enumerate(SUBJECTS):
         nanoseconds = best[place] / RECORD_COUNT * 1e9

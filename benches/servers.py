@@ -2,68 +2,251 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, Protocol
 
 from tests.interop import apache_kafka
 from tests.support.node_process import NodeProcess, free_port
 
-ROOT = Path(__file__).resolve().parents[1]
-TARGET = ROOT / "target" / "release"
-STOCK_JVM = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+from benches import client
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+STOCK_JVM: Final = (
+    "-Xms1G",
+    "-Xmx1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+KAFKA_CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
+# A measured topic's files go soon after it: page cache and disk are for the next cell.
+BOTH: Final = {"log.segment.delete.delay.ms": "1000", "offsets.topic.num.partitions": "50"}
+
+QUICK_SETTLE_BYTES: Final = 256 << 20
+SETTLE_BYTES: Final = 2 << 30
+
+KAFKA: Final = "kafka"
+KLAMM: Final = "klamm"
+KLAMM_DURABLE: Final = "klamm durable"
+CEILING: Final = "ceiling"
+CEILING_DURABLE: Final = "ceiling durable"
+
+
+class Process(Protocol):
+    """A server that can be started again over the folder that it left."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Host and port."""
+
+    @property
+    def pid(self) -> int:
+        """The running process."""
+
+    def start(self) -> None:
+        """Start, and wait until ApiVersions is answered."""
+
+    def kill(self) -> object:
+        """SIGKILL."""
+
+    def stop(self) -> object:
+        """A controlled shutdown."""
+
+
+def program(name: str) -> str:
+    """The path of the load generator or of the ceiling endpoint; `KLAMM_BENCH_PROGRAMS` names another folder."""
+    folder = os.environ.get("KLAMM_BENCH_PROGRAMS")
+    path = (Path(folder) if folder else ROOT / "target" / "release") / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not there: cargo build --release -p klamm-load")
+    return str(path)
 
 
 @dataclass
 class Server:
-    """A running endpoint under its letter in the table."""
+    """A server of one kind, with what the system says of its process."""
 
-    name: str
-    address: str
-    pid: int
-    stop: Callable[[], object] = field(repr=False)
+    kind: str
+    data: Path
+    process: Process = field(repr=False)
 
     @property
-    def has_topics(self) -> bool:
-        """Whether topics must be made first: the ceiling takes any name."""
-        return not self.name.startswith("ceiling")
+    def address(self) -> str:
+        """Host and port."""
+        return self.process.bootstrap
 
-    def close(self) -> None:
-        """Stop it."""
-        self.stop()
+    @property
+    def pid(self) -> int:
+        """The running process."""
+        return self.process.pid
+
+    @property
+    def is_ceiling(self) -> bool:
+        """The ceiling takes any topic and knows nothing but produce and fetch."""
+        return self.kind in (CEILING, CEILING_DURABLE)
 
     def resident_mb(self) -> float:
-        """Resident memory now."""
+        """Resident memory."""
+        return self._status("VmRSS") / 1024
+
+    def open_files(self) -> int:
+        """Descriptors of regular files and folders; sockets do not count."""
+        count = 0
+        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                count += entry.readlink().is_absolute() and not str(entry.readlink()).startswith("/dev/")
+        return count
+
+    def read_gb(self) -> float:
+        """What the process has had read from the disk itself since its start."""
+        for line in Path(f"/proc/{self.pid}/io").read_text().splitlines():
+            name, _, value = line.partition(": ")
+            if name == "read_bytes":
+                return int(value) / 1e9
+        raise LookupError(f"/proc/{self.pid}/io has no read_bytes")
+
+    def _status(self, name: str) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        return 0.0
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1])
+        raise LookupError(f"/proc/{self.pid}/status has no {name}")
 
 
-def klamm(name: str, folder: Path, overrides: Mapping[str, str]) -> Server:
+class Bench:
+    """Where cells find their servers. Servers asked for with `shared` stay for the next cell; `fresh` ones do not."""
+
+    def __init__(self, *, quick: bool, settle_bytes: int | None = None) -> None:
+        """`quick`: small cells. `settle_bytes`: see `cells.settle`; 0 where nothing that is measured matters."""
+        self.quick = quick
+        self.settle_bytes = settle_bytes if settle_bytes is not None else QUICK_SETTLE_BYTES if quick else SETTLE_BYTES
+        self._folder = tempfile.TemporaryDirectory(prefix="klamm-bench-")
+        self.folder = Path(self._folder.name)
+        self._shared: dict[str, Server] = {}
+
+    def shared(self, kind: str) -> Server:
+        """The running server of this kind, started if need be."""
+        if kind not in self._shared:
+            self._shared[kind] = start(kind, self._new_folder(kind), {})
+        return self._shared[kind]
+
+    def drop(self, kind: str) -> None:
+        """End the shared server of this kind: it failed, or its memory and files are wanted back."""
+        server = self._shared.pop(kind, None)
+        if server is not None:
+            end(server)
+
+    def drop_all(self) -> None:
+        """End all shared servers."""
+        for kind in list(self._shared):
+            self.drop(kind)
+
+    @contextlib.contextmanager
+    def fresh(self, kind: str, overrides: Mapping[str, str] | None = None) -> Iterator[Server]:
+        """A server of its own, over an empty folder that goes away with it."""
+        server = start(kind, self._new_folder(kind), overrides or {})
+        try:
+            yield server
+        finally:
+            end(server)
+
+    def _new_folder(self, kind: str) -> Path:
+        return Path(tempfile.mkdtemp(prefix=kind.replace(" ", "-") + "-", dir=self.folder)) / "data"
+
+    def close(self) -> None:
+        """End everything."""
+        self.drop_all()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def start(kind: str, data: Path, overrides: Mapping[str, str]) -> Server:
+    """A running server of that kind."""
+    process: Process
+    match kind:
+        case "kafka":
+            process = KafkaProcess(data, overrides)
+        case "klamm" | "klamm durable":
+            durability = {"klamm.flush.before.ack": "all" if kind == KLAMM_DURABLE else "none"}
+            process = KlammProcess(data, {**BOTH, **durability, **overrides})
+        case "ceiling" | "ceiling durable":
+            process = CeilingProcess(data, durable=kind == CEILING_DURABLE)
+        case _:
+            raise ValueError(f"there is no server '{kind}'")
+    process.start()
+    return Server(kind, data, process)
+
+
+def end(server: Server) -> None:
+    """Kill it and remove its folder."""
+    server.process.kill()
+    shutil.rmtree(server.data.parent, ignore_errors=True)
+
+
+class KlammProcess(NodeProcess):
     """`klamm start`."""
-    node = NodeProcess(folder / name, overrides=overrides)
-    node.start()
-    return Server(name, node.bootstrap, node.pid, node.kill)
+
+    def __init__(self, data: Path, overrides: Mapping[str, str]) -> None:
+        super().__init__(data, overrides=overrides)
+
+    def start(self, timeout_s: float = 120, poll_s: float = 0.001) -> None:
+        """Start, and wait until ApiVersions is answered."""
+        super().start(timeout_s, poll_s)
 
 
-def ceiling(name: str, folder: Path, *, durable: bool) -> Server:
-    """The least that the wire format allows."""
-    data, port = folder / name, free_port()
-    data.mkdir()
-    command = [str(TARGET / "klamm-ceiling"), str(port), str(data), *(["durable"] if durable else [])]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
-    return Server(name, f"127.0.0.1:{port}", process.pid, process.kill)
-
-
-def kafka(name: str, folder: Path) -> Server:
+class KafkaProcess(apache_kafka.KafkaNode):
     """Apache Kafka."""
-    node = apache_kafka.KafkaNode(folder / name)
-    node.format("4L6g3nShT-eMCtK--X86sw")
-    node.start(jvm=STOCK_JVM)
-    time.sleep(1)
-    return Server(name, node.bootstrap, node.pid, node.kill)
+
+    def __init__(self, data: Path, overrides: Mapping[str, str]) -> None:
+        super().__init__(data, overrides={**BOTH, **overrides})
+        self.format(KAFKA_CLUSTER_ID)
+
+    def start(self, timeout_s: float = 120, jvm: object = None, poll_s: float = 0.005) -> None:
+        """Start, and wait until ApiVersions is answered."""
+        super().start(timeout_s, STOCK_JVM, poll_s)
+        client.until_answered(self.bootstrap)
+
+
+class CeilingProcess:
+    """The least that the wire format allows."""
+
+    def __init__(self, data: Path, *, durable: bool) -> None:
+        port = free_port()
+        data.mkdir(parents=True)
+        self.bootstrap = f"127.0.0.1:{port}"
+        self._command = [program("klamm-ceiling"), str(port), str(data), *(["durable"] if durable else [])]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The running process."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start, and wait until it listens."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            raise RuntimeError(f"{' '.join(self._command)} ended with {self._process.wait()}")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    stop = kill

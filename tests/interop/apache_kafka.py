@@ -138,7 +138,7 @@ class KafkaNode:
         assert self._process is not None, "not started"
         return self._process.pid
 
-    def start(self, timeout_s: float = 60, jvm: Sequence[str] = ()) -> None:
+    def start(self, timeout_s: float = 60, jvm: Sequence[str] = (), poll_s: float = 0.1) -> None:
         """Start the node and wait until it accepts connections. `jvm`: flags in place of a short-lived test's."""
         command = java("kafka.Kafka", str(self._properties()), heap="-Xmx512M")
         if jvm:
@@ -151,7 +151,7 @@ class KafkaNode:
                 raise AssertionError(f"Apache Kafka ended at start:\n{self.output.read_text()[-4000:]}")
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.2):
                 return
-            time.sleep(0.1)
+            time.sleep(poll_s)
         raise AssertionError(f"Apache Kafka did not listen within {timeout_s} s")
 
     def stop(self) -> None:

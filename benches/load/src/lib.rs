@@ -6,6 +6,9 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
+pub mod process;
+pub mod requests;
+
 pub const PRODUCE: i16 = 0;
 pub const FETCH: i16 = 1;
 pub const PRODUCE_VERSION: i16 = 9;
@@ -38,8 +41,13 @@ fn put_varint(out: &mut Vec<u8>, value: i64) {
     put_uvarint(out, ((value << 1) ^ (value >> 63)) as usize);
 }
 
-/// An uncompressed batch of `count` records whose values are `value_bytes` long.
+/// An uncompressed batch of `count` records without keys whose values are `value_bytes` long.
 pub fn batch(count: usize, value_bytes: usize, timestamp_ms: i64) -> Vec<u8> {
+    keyed_batch(count, None, value_bytes, timestamp_ms)
+}
+
+/// The same with a key of `key_bytes` for each record.
+pub fn keyed_batch(count: usize, key_bytes: Option<usize>, value_bytes: usize, timestamp_ms: i64) -> Vec<u8> {
     let mut out = Vec::with_capacity(count * (value_bytes + 16) + 61);
     let last = (count - 1) as i32;
     out.extend_from_slice(&[0; 12]);
@@ -61,12 +69,10 @@ pub fn batch(count: usize, value_bytes: usize, timestamp_ms: i64) -> Vec<u8> {
         record.push(0);
         put_varint(&mut record, 0);
         put_varint(&mut record, index as i64);
-        put_varint(&mut record, -1);
+        put_varint(&mut record, key_bytes.map_or(-1, |bytes| bytes as i64));
+        put_noise(&mut record, key_bytes.unwrap_or(0), &mut noise);
         put_varint(&mut record, value_bytes as i64);
-        for _ in 0..value_bytes {
-            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            record.push((noise >> 56) as u8);
-        }
+        put_noise(&mut record, value_bytes, &mut noise);
         put_varint(&mut record, 0);
         put_varint(&mut out, record.len() as i64);
         out.extend_from_slice(&record);
@@ -76,6 +82,13 @@ pub fn batch(count: usize, value_bytes: usize, timestamp_ms: i64) -> Vec<u8> {
     let crc = crc32c::crc32c(&out[21..]);
     out[17..21].copy_from_slice(&crc.to_be_bytes());
     out
+}
+
+fn put_noise(out: &mut Vec<u8>, bytes: usize, noise: &mut u64) {
+    for _ in 0..bytes {
+        *noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        out.push((*noise >> 56) as u8);
+    }
 }
 
 fn header(api: i16, version: i16, correlation: i32) -> Vec<u8> {
@@ -169,15 +182,4 @@ pub fn connect(address: &str) -> io::Result<TcpStream> {
 /// Writes all of `frame`.
 pub fn send(stream: &mut TcpStream, frame: &[u8]) -> io::Result<()> {
     stream.write_all(frame)
-}
-
-/// User and system seconds that process `pid` has used, all threads, from `/proc`.
-pub fn cpu_seconds(pid: u32) -> Option<f64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let after_name = &text[text.rfind(')')? + 2..];
-    let mut fields = after_name.split(' ').skip(11);
-    let ticks: f64 = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
-    // SAFETY: sysconf only reads a constant of the system.
-    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    Some(ticks / per_second as f64)
 }

@@ -1,0 +1,72 @@
+"""The cells of the table: one measurement of one kind of server, a mapping of figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from benches.servers import Bench, Server, program
+
+Figures = Mapping[str, float]
+"""The name of a figure ends with its unit."""
+Cell = Callable[[Bench, str], Figures]
+GB: Final = 1_000_000_000
+LOAD_TIMEOUT_S: Final = 300
+BLOCK: Final = bytes(1 << 20)
+
+
+class CellError(RuntimeError):
+    """A cell could not be measured; the message says which command of it failed, and why."""
+
+
+def load(server: Server, mode: str, **options: object) -> dict[str, float]:
+    """What the load generator measured (benches/load/src/bin/load/main.rs). Raises CellError."""
+    words = [f"{key}={value}" for key, value in options.items()]
+    return run_json([*load_command(server, mode), *words], f"klamm-load {mode} on {server.kind}")
+
+
+def load_command(server: Server, mode: str) -> list[str]:
+    """The command line up to the options."""
+    return [program("klamm-load"), mode, f"address={server.address}", f"pid={server.pid}"]
+
+
+def run_json(command: list[str], what: str, timeout_s: float = LOAD_TIMEOUT_S) -> dict[str, float]:
+    """The JSON object that a command prints. Raises CellError."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise CellError(f"{what} did not end within {timeout_s:.0f} s") from None
+    if done.returncode != 0:
+        raise CellError(f"{what} exited {done.returncode}: {done.stderr.strip()[-2000:]}")
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def settle(bench: Bench) -> None:
+    """Neither write-back of earlier cells nor page cache on memory that a virtual machine never touched is this cell's.
+
+    Either changes a produce figure threefold.
+    """
+    if not bench.settle_bytes:
+        return
+    os.sync()
+    path = bench.folder / "page-cache"
+    with path.open("wb", buffering=0) as file:
+        for _ in range(bench.settle_bytes // len(BLOCK)):
+            file.write(BLOCK)
+    path.unlink()
+
+
+def cool(folder: Path) -> int:
+    """Takes a folder's files out of the page cache; gives their bytes."""
+    size = 0
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            size += path.stat().st_size
+    return size

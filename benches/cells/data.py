@@ -1,0 +1,123 @@
+"""Produce and fetch: as much as possible, and at a steady rate."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from benches import client
+from benches.cells import GB, Cell, Figures, load, settle
+from benches.servers import KAFKA, Bench, Server
+
+
+@contextlib.contextmanager
+def topic(bench: Bench, kind: str, partitions: int = 1) -> Iterator[tuple[Server, str]]:
+    """The shared server of this kind with a topic that goes away again; everything has settled."""
+    server, name = bench.shared(kind), client.fresh_name("bench")
+    if server.kind == KAFKA and not bench.quick:
+        _warm_up(server)
+    if not server.is_ceiling:
+        client.create(server.address, [name], partitions)
+        client.until_acknowledged(server.address, name)
+    settle(bench)
+    try:
+        yield server, name
+    finally:
+        if server.is_ceiling:
+            bench.drop(kind)
+        else:
+            client.delete(server.address, name)
+
+
+_warm: set[int] = set()
+
+
+def _warm_up(server: Server) -> None:
+    """What a JVM compiles in its first seconds is no cell's."""
+    if server.pid in _warm:
+        return
+    _warm.add(server.pid)
+    name = client.fresh_name("warm")
+    client.create(server.address, [name])
+    client.until_acknowledged(server.address, name)
+    load(server, "produce", topic=name, record=100, bytes=GB // 4)
+    load(server, "keyed", topic=name, bytes=GB // 20, partitions=1)
+    load(server, "fetch", topic=name, bytes=GB // 4)
+    client.delete(server.address, name)
+
+
+def produce(record: int, size: int) -> Cell:
+    """acks=all produce of `size` bytes in records of `record` bytes, one connection, batches of 1 MB."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with topic(bench, kind) as (server, name):
+            return _rates(load(server, "produce", topic=name, record=record, bytes=size))
+
+    return cell
+
+
+def fetch(record: int, size: int) -> Cell:
+    """Fetch from the page cache what was just produced."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with topic(bench, kind) as (server, name):
+            load(server, "produce", topic=name, record=record, bytes=size)
+            settle(bench)
+            found = _rates(load(server, "fetch", topic=name, bytes=size))
+            return {unit: found[unit] for unit in ("GB/s", "CPU-s/GB")}
+
+    return cell
+
+
+def keyed(size: int, producers: int) -> Cell:
+    """Ten keyed records of 100 bytes a batch, 20 batches a request; every producer writes to all of 100 partitions."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with topic(bench, kind, 100) as (server, name):
+            if not server.is_ceiling:
+                client.until_acknowledged(server.address, name, range(100))
+            found = load(server, "keyed", topic=name, bytes=size, connections=producers, partitions=100)
+            return _rates(found)
+
+    return cell
+
+
+def latency(seconds: int) -> Cell:
+    """acks=all, 1 000 requests a second, open loop, 1 KiB."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with topic(bench, kind) as (server, name):
+            if seconds > 1:
+                load(server, "latency", topic=name, rate=1000, seconds=1)
+            found = load(server, "latency", topic=name, rate=1000, seconds=seconds)
+            return {"p50 us": found["p50_us"], "p99 us": found["p99_us"], "p99.9 us": found["p999_us"]}
+
+    return cell
+
+
+def through(size: int) -> Cell:
+    """Many bytes into a server of its own and out again: the sustained rate, and the memory that it has then."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with bench.fresh(kind) as server:
+            client.create(server.address, ["bench"])
+            client.until_acknowledged(server.address, "bench")
+            settle(bench)
+            produced = _rates(load(server, "produce", topic="bench", bytes=size))
+            fetched = _rates(load(server, "fetch", topic="bench", bytes=size))
+            return {
+                "produce GB/s": produced["GB/s"],
+                "fetch GB/s": fetched["GB/s"],
+                "resident MB": server.resident_mb(),
+            }
+
+    return cell
+
+
+def _rates(found: dict[str, float]) -> dict[str, float]:
+    gigabytes = found["bytes"] / GB
+    return {
+        "GB/s": gigabytes / found["seconds"],
+        "M records/s": found["records"] / found["seconds"] / 1e6,
+        "CPU-s/GB": found["server_cpu_seconds"] / gigabytes,
+    }

@@ -1,0 +1,80 @@
+"""Topics made one by one and in bulk; offsets committed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from benches import client
+from benches.cells import Cell, Figures, load, settle
+from benches.servers import Bench, Server
+from klamm.cli import topic_admin
+from klamm.cli.client import Client
+
+
+def create_one(count: int, others: int) -> Cell:
+    """One topic after the other, at first and when there are `others` more."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with bench.fresh(kind) as server:
+            settle(bench)
+            first = _one_by_one(server, count)
+            for _ in range(0, others, 1000):
+                client.create(server.address, [client.fresh_name("other") for _ in range(min(others, 1000))])
+            settle(bench)
+            return {"p50 ms": first, f"p50 at {others:,} topics ms": _one_by_one(server, count)}
+
+    return cell
+
+
+def _one_by_one(server: Server, count: int) -> float:
+    times = []
+    with Client(server.address) as connected:
+        for _ in range(count):
+            name = client.fresh_name("one")
+            began = time.perf_counter()
+            topic_admin.create(connected, [name], partitions=1, replication_factor=1)
+            times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1000
+
+
+def create_many(topics: int, partitions: int) -> Cell:
+    """That many topics in one request; then five topics of that many partitions."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with bench.fresh(kind) as server:
+            client.until_answered(server.address)
+            settle(bench)
+            return {
+                f"{topics:,} topics, topics/s": topics / _bulk(server, topics, 1),
+                f"5 topics of {partitions:,}, partitions/s": 5 * partitions / _bulk(server, 5, partitions),
+            }
+
+    return cell
+
+
+def _bulk(server: Server, topics: int, partitions: int) -> float:
+    names = [client.fresh_name("many") for _ in range(topics)]
+    with Client(server.address, client.PATIENCE_S) as connected:
+        began = time.perf_counter()
+        topic_admin.create(connected, names, partitions=partitions, replication_factor=1)
+        return time.perf_counter() - began
+
+
+def commits(seconds: int) -> Cell:
+    """50 classic groups commit one offset after the other, five in the air each."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        server = bench.shared(kind)
+        topic, group = client.fresh_name("bench"), client.fresh_name("readers")
+        client.create(server.address, [topic])
+        for at in range(50):
+            client.until_committed(server.address, f"{group}-{at}", topic)
+        settle(bench)
+        found = load(server, "commit", topic=topic, group=group, connections=50, seconds=seconds)
+        return {
+            "commits/s": found["commits"] / found["seconds"],
+            "CPU us a commit": found["server_cpu_seconds"] / found["commits"] * 1e6,
+        }
+
+    return cell

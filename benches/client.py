@@ -1,0 +1,95 @@
+"""What the cells ask of a server themselves: topics, a first record, a first commit. Bulk is the load generator's."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from klamm import records
+from klamm.cli import group_admin, topic_admin
+from klamm.cli.client import Client, check
+from klamm.cli.connection import ClientError, Connection
+
+PRODUCE: Final = 0
+PATIENCE_S: Final = 120.0
+POLL_S: Final = 0.001
+# Of the time of the load that follows: an older record would make it begin with another segment.
+BATCH: Final = records.encode([(time.time_ns() // 1_000_000, None, b"x" * 100)])
+
+_numbers = itertools.count()
+
+
+def fresh_name(kind: str) -> str:
+    """A name that was not used before."""
+    return f"{kind}-{next(_numbers)}"
+
+
+def create(address: str, names: Sequence[str], partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+    """Topics of one replica, all in one request. Raises ClientError."""
+    with Client(address, PATIENCE_S) as client:
+        topic_admin.create(client, names, partitions=partitions, replication_factor=1, configs=configs)
+
+
+def delete(address: str, name: str) -> None:
+    """Remove a topic. Raises ClientError."""
+    with Client(address, PATIENCE_S) as client:
+        topic_admin.delete(client, [name])
+
+
+def connect(address: str) -> Connection:
+    """A connection that has asked for the versions. Raises ClientError."""
+    host, _, port = address.rpartition(":")
+    return Connection(host, int(port), PATIENCE_S)
+
+
+def produce(connection: Connection, topic: str, partition: int = 0) -> None:
+    """One record of 100 bytes with acks=all. Raises ClientError."""
+    answer = connection.request(
+        PRODUCE,
+        9,
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": BATCH}]}],
+    )
+    check(answer.responses[0].partition_responses[0].error_code, f"{topic}-{partition}")
+
+
+def until_answered(address: str) -> None:
+    """Returns when ApiVersions is answered. Raises ClientError after two minutes."""
+    _until(lambda: connect(address).close())
+
+
+def until_acknowledged(address: str, topic: str, partitions: Sequence[int] = (0,)) -> None:
+    """Returns when each partition has acknowledged a record. Raises ClientError after two minutes."""
+
+    def ask() -> None:
+        with connect(address) as connection:
+            while left:
+                produce(connection, topic, left[0])
+                left.pop(0)
+
+    left = list(partitions)
+    _until(ask)
+
+
+def until_committed(address: str, group: str, topic: str) -> None:
+    """Returns when the group's coordinator has taken an offset. Raises ClientError after two minutes."""
+
+    def ask() -> None:
+        with Client(address) as client:
+            group_admin.commit(client, group, {(topic, 0): 1})
+
+    _until(ask)
+
+
+def _until(ask: Callable[[], None]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except ClientError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(POLL_S)

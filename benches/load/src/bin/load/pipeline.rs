@@ -1,0 +1,55 @@
+//! Many connections on one thread: a thread for each would measure the scheduler.
+
+use std::io;
+use std::rc::Rc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
+/// What a connection sends, one frame after the other; `None`: no more. And what it makes of an answer.
+pub trait Exchange {
+    fn next_frame(&mut self) -> Option<&[u8]>;
+    fn on_answer(&mut self, body: &[u8]) -> io::Result<()>;
+}
+
+/// Runs every exchange on a connection of its own with `inflight` requests in the air; ends when all have.
+pub fn run<E: Exchange + 'static>(address: &str, inflight: usize, exchanges: Vec<E>) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let local = LocalSet::new();
+    let address: Rc<str> = address.into();
+    local.block_on(&runtime, async {
+        let mut tasks = Vec::new();
+        for exchange in exchanges {
+            tasks.push(tokio::task::spawn_local(talk(address.clone(), inflight, exchange)));
+        }
+        for task in tasks {
+            task.await.map_err(io::Error::other)??;
+        }
+        Ok(())
+    })
+}
+
+async fn talk<E: Exchange>(address: Rc<str>, inflight: usize, mut exchange: E) -> io::Result<()> {
+    let stream = TcpStream::connect(&*address).await?;
+    stream.set_nodelay(true)?;
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    let (mut body, mut in_the_air) = (Vec::new(), 0);
+    loop {
+        while in_the_air < inflight {
+            let Some(frame) = exchange.next_frame() else { break };
+            writer.write_all(frame).await?;
+            in_the_air += 1;
+        }
+        if in_the_air == 0 {
+            return Ok(());
+        }
+        let length = reader.read_u32().await? as usize;
+        body.resize(length, 0);
+        reader.read_exact(&mut body).await?;
+        exchange.on_answer(&body)?;
+        in_the_air -= 1;
+    }
+}

@@ -1,0 +1,67 @@
+//! The small requests: ApiVersions, OffsetCommit, and the error codes of what comes back.
+
+use std::io;
+
+use crate::{finish, get_uvarint, header, put_name, put_uvarint};
+
+const OFFSET_COMMIT: i16 = 8;
+const OFFSET_COMMIT_VERSION: i16 = 8;
+const API_VERSIONS: i16 = 18;
+
+/// A whole ApiVersions v0 frame.
+pub fn api_versions_frame(correlation: i32) -> Vec<u8> {
+    let mut out = header(API_VERSIONS, 0, correlation);
+    // Version 0 has a header without tagged fields.
+    out.pop();
+    finish(out)
+}
+
+/// A whole OffsetCommit v8 frame of a consumer that is in no group's generation: offset `offset` of one partition.
+pub fn offset_commit_frame(correlation: i32, group: &str, topic: &str, partition: i32, offset: i64) -> Vec<u8> {
+    let mut out = header(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, correlation);
+    put_name(&mut out, group);
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    put_name(&mut out, "");
+    out.push(0);
+    put_uvarint(&mut out, 2);
+    put_name(&mut out, topic);
+    put_uvarint(&mut out, 2);
+    out.extend_from_slice(&partition.to_be_bytes());
+    out.extend_from_slice(&offset.to_be_bytes());
+    out.extend_from_slice(&(-1i32).to_be_bytes());
+    put_name(&mut out, "");
+    out.extend_from_slice(&[0, 0, 0]);
+    finish(out)
+}
+
+/// Every partition's error code of a Produce v9 answer must be 0.
+pub fn check_produced(body: &[u8]) -> io::Result<()> {
+    let mut at = 5;
+    for _ in 1..get_uvarint(body, &mut at) {
+        at += get_uvarint(body, &mut at) - 1;
+        for _ in 1..get_uvarint(body, &mut at) {
+            check_code("produce", body, at + 4)?;
+            at += 4 + 2 + 8 + 8 + 8;
+            // Without an error there are neither records' errors nor a message.
+            at += 3;
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The one partition's error code of an OffsetCommit v8 answer must be 0.
+pub fn check_committed(body: &[u8]) -> io::Result<()> {
+    let mut at = 5 + 4;
+    get_uvarint(body, &mut at);
+    at += get_uvarint(body, &mut at) - 1;
+    get_uvarint(body, &mut at);
+    check_code("offset commit", body, at + 4)
+}
+
+fn check_code(what: &str, body: &[u8], at: usize) -> io::Result<()> {
+    match i16::from_be_bytes([body[at], body[at + 1]]) {
+        0 => Ok(()),
+        code => Err(io::Error::other(format!("{what} failed with error code {code}"))),
+    }
+}

@@ -1,0 +1,131 @@
+"""The table, for a person, for the README and, with every sample, as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benches.cells import Figures
+from benches.goals import COLUMNS, Goal, Verdict
+from benches.rows import Row
+from benches.run import Measured
+from benches.servers import ROOT
+
+RESULTS: Final = ROOT / "benches" / "results"
+README: Final = ROOT / "README.md"
+BEGIN: Final = "<!-- figures -->"
+END: Final = "<!-- /figures -->"
+Results = dict[str, Any]
+"""A run as it is written to a file."""
+HEAD: Final = "| what | Apache Kafka 4.3.1 | klamm | ceiling | goal | reached |\n|---|---|---|---|---|---|"
+
+
+def as_json(measured: Sequence[Measured], run: Mapping[str, object]) -> Results:
+    """Everything that was measured, as it is written to a file."""
+    medians = {one.row.name: one.medians() for one in measured}
+    rows = []
+    for one in measured:
+        verdicts = [(goal, goal.judge(medians, one.row.name)) for goal in one.row.goals]
+        rows.append(
+            {
+                "goal": one.row.number,
+                "name": one.row.name,
+                "seconds": round(one.seconds, 1),
+                "medians": one.medians(),
+                "samples": one.samples,
+                "failures": one.failures,
+                "goals": [_goal_as_json(goal, verdict) for goal, verdict in verdicts],
+            }
+        )
+    return {"run": dict(run), "rows": rows}
+
+
+def _goal_as_json(goal: Goal, verdict: Verdict) -> dict[str, object]:
+    return {"figure": goal.figure, "wants": goal.text, "limit": verdict.limit, "reached": verdict.is_reached}
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """Results, as `as_json` gives them, as a Markdown table: a line for each figure."""
+    return "\n".join([HEAD, *(line for row in results["rows"] for line in _lines(row))])
+
+
+def _lines(row: Mapping[str, Any]) -> list[str]:
+    goals = {goal["figure"]: goal for goal in row["goals"]}
+    medians: Mapping[str, Figures] = row["medians"]
+    figures = list(dict.fromkeys(figure for column in medians.values() for figure in column)) or list(goals)
+    lines = []
+    for figure in figures:
+        values = [_value(medians, row["failures"], column, figure) for column in COLUMNS]
+        lines.append(f"| {row['name']}: {figure} | {' | '.join(values)} | {' | '.join(_goal(goals.get(figure)))} |")
+    return lines
+
+
+def _value(medians: Mapping[str, Figures], failures: Mapping[str, str], column: str, figure: str) -> str:
+    if figure in medians.get(column, {}):
+        return number(medians[column][figure])
+    return "failed" if column in failures else ""
+
+
+def _goal(goal: Mapping[str, Any] | None) -> tuple[str, str]:
+    if goal is None:
+        return "", ""
+    is_computed = not re.fullmatch(r"[<>]= [\d.,]+", goal["wants"])
+    limit = f" = {number(goal['limit'])}" if is_computed and goal["limit"] is not None else ""
+    return f"{goal['wants']}{limit}", {True: "yes", False: "**no**", None: "not measured"}[goal["reached"]]
+
+
+def number(value: float) -> str:
+    """Three significant digits."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def failed(results: Mapping[str, Any]) -> list[str]:
+    """What could not be measured, a line each."""
+    return [
+        f"{row['name']}, {column}: {reason}" for row in results["rows"] for column, reason in row["failures"].items()
+    ]
+
+
+def write(results: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
+    """Write the results to a file of their own."""
+    folder.mkdir(exist_ok=True)
+    stamp = re.sub(r"[^0-9]+", "-", str(results["run"]["date"])[:19])
+    path = folder / f"{stamp}{'-quick' if results['run']['quick'] else ''}.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    return path
+
+
+def readme_block(results: Mapping[str, Any]) -> str:
+    """What stands between the README's markers: of which run, and the table."""
+    run = results["run"]
+    kind = "a quick run (small cells)" if run["quick"] else "a full run"
+    cells = f"{run['rounds']} rounds" if run["rounds"] > 1 else "one round"
+    said = (
+        f"Of {kind} of `make bench` on {str(run['date'])[:10]}, {cells}, medians: {run['cpus']} cores of "
+        f"{run['cpu']}, "
+        f"client on the same machine, Linux {run['kernel']}, Python {run['python']}. K is Apache Kafka with its stock "
+        f"JVM flags, C the ceiling."
+    )
+    return f"{BEGIN}\n{said}\n\n{table(results)}\n{END}"
+
+
+def put_into_readme(results: Mapping[str, Any], readme: Path = README) -> None:
+    """Replace the README's block. Raises ValueError when it has no markers."""
+    text = readme.read_text()
+    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    if not pattern.search(text):
+        raise ValueError(f"{readme.name} has no block between {BEGIN} and {END}")
+    readme.write_text(pattern.sub(lambda _: readme_block(results), text))
+
+
+def rows_of(words: Sequence[str], rows: Sequence[Row]) -> list[Row]:
+    """The rows that the words name; all without words. Raises ValueError for a word that names none."""
+    for word in words:
+        if not any(row.answers_to(word) for row in rows):
+            raise ValueError(f"no row is called '{word}'; there are: {', '.join(row.name for row in rows)}")
+    return [row for row in rows if not words or any(row.answers_to(word) for word in words)]

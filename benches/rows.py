@@ -1,0 +1,239 @@
+"""The rows of the table: what is measured, on which servers, and what klamm should reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from benches.cells import Cell, codec, data, lives, topics
+from benches.goals import CEILING, KAFKA, KLAMM, Goal, at_least, at_most, larger_of, times
+from benches.servers import CEILING_DURABLE, KLAMM_DURABLE
+
+PAGE_CACHE: Final = (KAFKA, KLAMM, CEILING)
+DURABLE: Final = (KLAMM_DURABLE, CEILING_DURABLE)
+BESIDE_KAFKA: Final = (KAFKA, KLAMM_DURABLE)
+ALONE: Final = (KLAMM_DURABLE,)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the plan. `number` is the goal's, `name` is what the table says."""
+
+    number: int
+    name: str
+    cell: Cell
+    kinds: tuple[str, ...]
+    goals: tuple[Goal, ...] = ()
+    rounds_max: int = 100
+    is_alone: bool = False
+    """Its cells start servers of their own; those that others share are ended before."""
+
+    def answers_to(self, word: str) -> bool:
+        """Whether a word of the command line means this row: its number, or a part of its name."""
+        return int(word) == self.number if word.isdecimal() else word.lower() in self.name.lower()
+
+
+def rows(*, quick: bool) -> list[Row]:
+    """All of them, in the order in which they are measured."""
+    shared = _data(quick) + _control(quick)
+    alone = _fresh_topics(quick) + _lives(quick) + _alone(quick)
+    return shared + [replace(row, is_alone=True) for row in alone]
+
+
+def _data(quick: bool) -> list[Row]:
+    size = 100_000_000 if quick else 500_000_000
+    seconds = 2 if quick else 10
+    near_ceiling = at_least("GB/s", times(0.85, CEILING), "0.85 C")
+    cpu = at_most("CPU-s/GB", times(1.25, CEILING), "1.25 C")
+    fetch_cpu = at_most("CPU-s/GB", times(1.1, CEILING), "1.1 C")
+    p99 = larger_of(times(1 / 3, KAFKA), times(1.3, CEILING))
+    return [
+        Row(4, "produce 1 KiB, page cache", data.produce(1024, size), PAGE_CACHE, (near_ceiling, cpu)),
+        Row(5, "produce 1 KiB, durable", data.produce(1024, size), DURABLE, (near_ceiling,)),
+        Row(
+            6,
+            "produce 100 B, page cache",
+            data.produce(100, size // 2),
+            PAGE_CACHE,
+            (
+                at_least("M records/s", times(0.9, CEILING), "0.9 C"),
+                at_most("CPU-s/GB", times(1.5, CEILING), "1.5 C"),
+            ),
+        ),
+        Row(7, "fetch 1 KiB", data.fetch(1024, size), PAGE_CACHE, (fetch_cpu,)),
+        Row(7, "fetch 100 B", data.fetch(100, size // 2), PAGE_CACHE, (fetch_cpu,)),
+        Row(
+            8,
+            "acknowledgement at 1,000/s, page cache",
+            data.latency(seconds),
+            PAGE_CACHE,
+            (
+                at_most("p50 us", times(1.3, CEILING), "1.3 C"),
+                at_most("p99 us", p99, "the larger of K / 3 and 1.3 C"),
+            ),
+        ),
+        Row(
+            9,
+            "acknowledgement at 1,000/s, durable",
+            data.latency(seconds),
+            DURABLE,
+            (
+                at_most(
+                    "p99 us", times(1, KAFKA, row="acknowledgement at 1,000/s, page cache"), "K's from the page cache"
+                ),
+            ),
+        ),
+        Row(20, "keyed small batches, 4 producers", data.keyed(size // 2, 4), PAGE_CACHE),
+        Row(
+            20,
+            "keyed small batches, 50 producers",
+            data.keyed(size // 2, 50),
+            PAGE_CACHE,
+            (
+                at_least("M records/s", times(2, KAFKA), "2 K"),
+                at_least(
+                    "GB/s", times(0.85, KLAMM, row="keyed small batches, 4 producers"), "0.85 of that with 4 producers"
+                ),
+                at_most("CPU-s/GB", times(1, KAFKA), "K"),
+            ),
+        ),
+    ]
+
+
+def _control(quick: bool) -> list[Row]:
+    return [
+        Row(
+            25,
+            "offset commits of classic groups",
+            topics.commits(2 if quick else 5),
+            BESIDE_KAFKA,
+            (at_least("commits/s", 10_000),),
+        ),
+    ]
+
+
+def _fresh_topics(quick: bool) -> list[Row]:
+    many = f"p50 at {4000:,} topics ms"
+    return [
+        Row(
+            10,
+            "create one topic",
+            topics.create_one(20 if quick else 100, 4000),
+            BESIDE_KAFKA,
+            (at_most("p50 ms", 1.5), at_most(many, times(1.25, KLAMM, figure="p50 ms"), "1.25 of the former")),
+        ),
+        Row(
+            11,
+            "create in bulk",
+            topics.create_many(1000, 1000),
+            BESIDE_KAFKA,
+            (
+                at_least("1,000 topics, topics/s", times(5, KAFKA), "5 K"),
+                at_least("5 topics of 1,000, partitions/s", times(5, KAFKA), "5 K"),
+            ),
+        ),
+        Row(
+            5,
+            f"{'1 GB' if quick else '10 GB'} in and out, durable (K: page cache)",
+            data.through(1_000_000_000 if quick else 10_000_000_000),
+            BESIDE_KAFKA,
+            (at_least("produce GB/s", times(1, KAFKA), "K"), at_most("resident MB", 80)),
+            rounds_max=1,
+        ),
+        Row(
+            25,
+            "control loop under data load",
+            lives.stalls(500_000_000 if quick else 4_000_000_000),
+            ALONE,
+            (at_most("stall p99 ms", 5),),
+        ),
+    ]
+
+
+def _lives(quick: bool) -> list[Row]:
+    return [
+        Row(
+            1,
+            "start",
+            lives.start,
+            BESIDE_KAFKA,
+            (
+                at_most("first answer ms", 60),
+                at_most("first acknowledged record ms", 100),
+                at_most("resident MB, idle", 45),
+            ),
+        ),
+        Row(
+            2,
+            "start, embedded in a process",
+            lives.embedded(5 if quick else 20),
+            (KLAMM,),
+            (at_most("first acknowledged record ms", 25),),
+        ),
+        Row(
+            3,
+            "6,000 partitions",
+            lives.many_partitions(6000),
+            BESIDE_KAFKA,
+            (at_most("resident MB", 100), at_most("restart: first acknowledged record ms", 300)),
+            rounds_max=2,
+        ),
+        Row(
+            24,
+            "6,000 partitions, klamm.open.files.max=1000",
+            lives.many_partitions(6000, {"klamm.open.files.max": "1000"}),
+            ALONE,
+            (at_most("open files", 1064, "1,000 and 64 that are no log's"),),
+            rounds_max=1,
+        ),
+        Row(
+            18,
+            "restart after kill -9 under load, 220 MB in segments of 1 MiB",
+            lives.killed(220_000_000),
+            BESIDE_KAFKA,
+            (at_most("first acknowledged record ms", 300),),
+        ),
+        Row(
+            18,
+            f"recovery of {'1 GB' if quick else '4 GB'} after kill -9",
+            lives.recovery(*((1_000_000_000, 300_000_000) if quick else (4_000_000_000, 1_000_000_000))),
+            BESIDE_KAFKA,
+            (
+                at_least("of the disk's rate", 0.8),
+                at_most("GB read a GB behind the recovery point", 1.05),
+            ),
+            rounds_max=2,
+        ),
+        Row(
+            23,
+            "10,000 idle connections",
+            lives.idle_connections(10_000, 2 if quick else 5),
+            BESIDE_KAFKA,
+            (
+                at_most("KiB each", 4),
+                at_most(
+                    "wake-ups/s",
+                    times(1, KLAMM, figure="wake-ups/s without them", more=10),
+                    "10 more than without them",
+                ),
+            ),
+            rounds_max=1,
+        ),
+    ]
+
+
+def _alone(quick: bool) -> list[Row]:
+    return [
+        Row(
+            19,
+            "record codec of Python",
+            codec.ratios,
+            (KLAMM,),
+            (
+                at_least("encode, times aiokafka's rate", 1.5),
+                at_least("decode to objects, times aiokafka's rate", 1),
+                at_least("decode to columns, times aiokafka's rate", 5),
+            ),
+            rounds_max=1,
+        ),
+    ]

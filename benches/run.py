@@ -1,0 +1,116 @@
+"""The run: every row's cells in turn on every server, round after round; what fails is told, and the run goes on."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from tests.interop import apache_kafka
+
+from benches.cells import Figures
+from benches.goals import COLUMNS, KAFKA
+from benches.rows import Row
+from benches.servers import Bench
+
+ENOUGH: float = 0.7
+"""From this share of the time on, no row gets a second round."""
+
+
+@dataclass
+class Measured:
+    """One row: what each round gave in each column, and why a column has nothing."""
+
+    row: Row
+    samples: dict[str, list[Figures]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def medians(self) -> dict[str, Figures]:
+        """Figure by figure, of each column that has any."""
+        return {column: _median(samples) for column, samples in self.samples.items() if samples}
+
+
+def column_of(kind: str) -> str:
+    """The column of a server's kind: klamm and the ceiling are there in two kinds, never both in a row."""
+    return next(column for column in COLUMNS if kind.startswith(column))
+
+
+@dataclass
+class Clock:
+    """How much time the run has. What is not begun when it is over is left out, and that is told."""
+
+    minutes: float
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_over(self) -> bool:
+        """No cell begins any more."""
+        return time.monotonic() > self.began + self.minutes * 60
+
+    @property
+    def is_short(self) -> bool:
+        """No row gets another round: all should have one."""
+        return time.monotonic() > self.began + self.minutes * 60 * ENOUGH
+
+
+def measure(
+    rows: Sequence[Row], *, quick: bool, rounds: int, kafka: bool, clock: Clock, console: Console
+) -> list[Measured]:
+    """All rows."""
+    missing = apache_kafka.why_not() if kafka else "--no-kafka"
+    if missing is not None:
+        console.print(f"Apache Kafka is left out: {missing}")
+    found = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bench(quick=quick) as bench, Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=len(rows))
+        for row in rows:
+            progress.update(task, description=row.name)
+            kinds = [kind for kind in row.kinds if missing is None or kind != KAFKA]
+            if row.is_alone:
+                bench.drop_all()
+            measured = _measure_row(bench, row, kinds, min(rounds, row.rounds_max), clock)
+            _tell(console, measured)
+            found.append(measured)
+            progress.advance(task)
+    return found
+
+
+def _tell(console: Console, measured: Measured) -> None:
+    name = measured.row.name
+    for column, figures in measured.medians().items():
+        values = ", ".join(f"{figure} {value:,.3g}" for figure, value in figures.items())
+        console.print(f"{name}, {column}: {values}", highlight=False, markup=False, soft_wrap=True)
+    for column, reason in measured.failures.items():
+        console.print(f"{name}, {column}: FAILED: {reason}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _measure_row(bench: Bench, row: Row, kinds: Sequence[str], rounds: int, clock: Clock) -> Measured:
+    measured = Measured(row, {column_of(kind): [] for kind in kinds})
+    began = time.monotonic()
+    for number in range(rounds):
+        if number > 0 and clock.is_short:
+            break
+        for kind in kinds:
+            column = column_of(kind)
+            if column in measured.failures:
+                continue
+            if clock.is_over:
+                measured.failures[column] = f"left out: the {clock.minutes:g} minutes are over"
+                continue
+            try:
+                measured.samples[column].append(row.cell(bench, kind))
+            except Exception as error:
+                # Whatever it was: the other rows can still be measured, and the exit code tells of this one.
+                measured.failures[column] = f"{type(error).__name__}: {error}"
+                bench.drop(kind)
+    measured.seconds = time.monotonic() - began
+    return measured
+
+
+def _median(samples: Sequence[Figures]) -> Figures:
+    return {figure: statistics.median(sample[figure] for sample in samples) for figure in samples[0]}

@@ -1,0 +1,104 @@
+"""Every cell of `make bench` with next to nothing to do: what it measures is not looked at, that it measures is."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from benches.cells import Cell, codec, data, lives, topics
+from benches.rows import rows
+from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, ROOT, Bench
+
+MB = 1_000_000
+
+# The debug build of the load generator may have to be made first.
+pytestmark = pytest.mark.timeout(600)
+
+CELLS: list[tuple[Cell, str, set[str]]] = [
+    (data.produce(1024, MB), KLAMM, {"GB/s", "M records/s", "CPU-s/GB"}),
+    (data.produce(100, MB), CEILING, {"GB/s", "M records/s", "CPU-s/GB"}),
+    (data.fetch(1024, MB), KLAMM, {"GB/s", "CPU-s/GB"}),
+    (data.keyed(MB, 4), KLAMM, {"GB/s", "M records/s", "CPU-s/GB"}),
+    (data.latency(1), KLAMM_DURABLE, {"p50 us", "p99 us", "p99.9 us"}),
+    (data.through(MB), KLAMM_DURABLE, {"produce GB/s", "fetch GB/s", "resident MB"}),
+    (topics.create_one(2, 10), KLAMM_DURABLE, {"p50 ms", "p50 at 10 topics ms"}),
+    (topics.create_many(10, 10), KLAMM_DURABLE, {"10 topics, topics/s", "5 topics of 10, partitions/s"}),
+    (topics.commits(1), KLAMM_DURABLE, {"commits/s", "CPU us a commit"}),
+    (lives.start, KLAMM_DURABLE, {"first answer ms", "first acknowledged record ms", "resident MB, idle"}),
+    (lives.embedded(1), KLAMM, {"Cluster() ms", "first acknowledged record ms", "close ms"}),
+    (lives.stalls(MB), KLAMM_DURABLE, {"stall p50 ms", "stall p99 ms", "longest stall ms"}),
+    (lives.killed(3 * MB), KLAMM_DURABLE, {"first answer ms", "first acknowledged record ms"}),
+]
+FIGURES_OF_LIVES = {
+    "resident MB",
+    "open files",
+    "restart: first answer ms",
+    "restart: first acknowledged record ms",
+}
+
+
+@pytest.fixture(scope="session")
+def programs() -> str:
+    """The folder of the load generator's debug build, which `cargo test --workspace` makes too."""
+    if shutil.which("cargo") is None:
+        if os.environ.get("CI"):
+            pytest.fail("cargo is needed to build the load generator")
+        pytest.skip("needs cargo")
+    (ROOT / "target").mkdir(exist_ok=True)
+    with (ROOT / "target" / ".bench-programs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = ["cargo", "build", "--locked", "--quiet", "-p", "klamm-load", "--target-dir", str(ROOT / "target")]
+        subprocess.run(command, check=True, cwd=ROOT)
+    return str(ROOT / "target" / "debug")
+
+
+@pytest.fixture(scope="module")
+def bench(programs: str) -> Iterator[Bench]:
+    with pytest.MonkeyPatch.context() as patch, Bench(quick=True, settle_bytes=0) as running:
+        patch.setenv("KLAMM_BENCH_PROGRAMS", programs)
+        yield running
+
+
+@pytest.mark.parametrize(("cell", "kind", "figures"), CELLS)
+def test_a_cell_gives_its_figures(bench: Bench, cell: Cell, kind: str, figures: set[str]) -> None:
+    found = cell(bench, kind)
+    assert set(found) == figures
+    assert all(math.isfinite(value) and value >= 0 for value in found.values()), found
+
+
+def test_partitions_are_written_and_read_with_few_open_files(bench: Bench) -> None:
+    found = lives.many_partitions(40, {"klamm.open.files.max": "20"})(bench, KLAMM_DURABLE)
+    assert set(found) == FIGURES_OF_LIVES
+    assert 0 < found["open files"] <= 20 + 64
+
+
+def test_recovery_reads_what_lies_behind_the_recovery_point(bench: Bench) -> None:
+    found = lives.recovery(4 * MB, 4 * MB)(bench, KLAMM_DURABLE)
+    assert found["GB/s"] > 0
+    assert found["of the disk's rate"] == pytest.approx(found["GB/s"] / found["disk GB/s"])
+
+
+def test_idle_connections_are_counted(bench: Bench) -> None:
+    found = lives.idle_connections(150, 1)(bench, KLAMM)
+    assert set(found) == {"KiB each", "wake-ups/s", "wake-ups/s without them"}
+
+
+def test_the_codec_is_held_against_aiokafka(bench: Bench) -> None:
+    pytest.importorskip("aiokafka")
+    assert codec.ratios(bench, KLAMM)["encode, times aiokafka's rate"] > 0
+
+
+def test_every_goal_is_one_of_a_figure_that_a_cell_gives() -> None:
+    # Sizes that a figure's name tells are those of the plan.
+    given = set().union(*(figures for _, _, figures in CELLS)) | FIGURES_OF_LIVES
+    given |= {"p50 at 4,000 topics ms", "1,000 topics, topics/s", "5 topics of 1,000, partitions/s"}
+    given |= {"of the disk's rate", "GB read a GB behind the recovery point", "KiB each", "wake-ups/s"}
+    given |= {f"{what}, times aiokafka's rate" for what in ("encode", "decode to objects", "decode to columns")}
+    wanted = {goal.figure for row in rows(quick=False) for goal in row.goals}
+    assert wanted <= given, json.dumps(sorted(wanted - given))

@@ -1,0 +1,119 @@
+"""Goals and the table: nothing counts as reached that was not measured, and nothing that failed is silent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benches import report
+from benches.goals import CEILING, KAFKA, KLAMM, at_least, at_most, larger_of, times
+from benches.rows import Row, rows
+from benches.run import Clock, Measured, measure
+from benches.servers import Bench
+from rich.console import Console
+
+RUN = {
+    "date": "2026-01-02 03:04:05 +0000",
+    "quick": True,
+    "rounds": 2,
+    "cpus": 2,
+    "cpu": "a processor",
+    "kernel": "6.1",
+    "python": "3.11.9",
+}
+
+
+def no_cell(bench: Bench, kind: str) -> dict[str, float]:
+    raise AssertionError("not to be run")
+
+
+def results(measured: Measured) -> report.Results:
+    return report.as_json([measured], RUN)
+
+
+def test_limits_are_numbers_or_multiples_of_what_was_measured() -> None:
+    medians = {"row": {KLAMM: {"p99 us": 120.0}, KAFKA: {"p99 us": 300.0}, CEILING: {"p99 us": 90.0}}}
+    both = larger_of(times(1 / 3, KAFKA), times(1.3, CEILING))
+    assert at_most("p99 us", both, "either").judge(medians, "row").limit == pytest.approx(117)
+    assert at_most("p99 us", both, "either").judge(medians, "row").is_reached is False
+    assert at_least("p99 us", 120).judge(medians, "row").is_reached is True
+    assert at_most("p99 us", times(1, KLAMM, row="row", more=1), "itself").judge(medians, "row").is_reached is True
+
+
+def test_what_was_not_measured_is_not_reached() -> None:
+    medians = {"row": {KLAMM: {"GB/s": 2.0}}}
+    assert at_least("GB/s", times(0.85, CEILING), "0.85 C").judge(medians, "row").is_reached is None
+    assert at_least("commits/s", 1).judge(medians, "row").is_reached is None
+
+
+def test_the_table_has_a_line_for_each_figure_with_its_goal() -> None:
+    row = Row(4, "produce", no_cell, (), (at_least("GB/s", times(0.85, CEILING), "0.85 C"), at_most("MB", 45)))
+    measured = Measured(row, {KLAMM: [{"GB/s": 1.0, "MB": 50.0}] * 2, CEILING: [{"GB/s": 1.0}, {"GB/s": 3.0}]})
+    assert report.table(results(measured)).splitlines()[2:] == [
+        "| produce: GB/s |  | 1 | 2 | >= 0.85 C = 1.7 | **no** |",
+        "| produce: MB |  | 50 |  | <= 45 | **no** |",
+    ]
+
+
+def test_a_cell_that_failed_is_in_the_table_and_told_of() -> None:
+    row = Row(4, "produce", no_cell, (), (at_least("GB/s", 1),))
+    found = results(Measured(row, {KLAMM: []}, {KLAMM: "CellError: no disk"}))
+    assert report.table(found).splitlines()[2:] == ["| produce: GB/s |  | failed |  | >= 1 | not measured |"]
+    assert report.failed(found) == ["produce, klamm: CellError: no disk"]
+
+
+def test_the_block_of_the_readme_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    found = results(Measured(Row(4, "produce", no_cell, ()), {KLAMM: [{"GB/s": 1.0}]}))
+    report.put_into_readme(found, readme)
+    assert readme.read_text() == f"before\n{report.readme_block(found)}\nafter\n"
+    readme.write_text("no markers")
+    with pytest.raises(ValueError, match="no block between"):
+        report.put_into_readme(found, readme)
+
+
+def test_the_readme_has_the_block() -> None:
+    text = report.README.read_text()
+    assert text.count(report.BEGIN) == text.count(report.END) == 1
+
+
+def test_results_are_written_with_their_samples(tmp_path: Path) -> None:
+    found = results(Measured(Row(4, "produce", no_cell, ()), {KLAMM: [{"GB/s": 1.0}, {"GB/s": 2.0}]}))
+    path = report.write(found, folder=tmp_path)
+    assert path.name == "2026-01-02-03-04-05-quick.json"
+    assert json.loads(path.read_text())["rows"][0]["samples"][KLAMM] == [{"GB/s": 1.0}, {"GB/s": 2.0}]
+
+
+def test_words_and_numbers_select_rows() -> None:
+    every = rows(quick=True)
+    assert report.rows_of([], every) == every
+    assert {row.number for row in report.rows_of(["8", "codec"], every)} == {8, 19}
+    with pytest.raises(ValueError, match="no row is called 'nonsense'"):
+        report.rows_of(["nonsense"], every)
+
+
+def test_names_are_unique_and_goals_have_their_figures_once() -> None:
+    every = rows(quick=False)
+    assert len({row.name for row in every}) == len(every)
+    for row in every:
+        figures = [goal.figure for goal in row.goals]
+        assert len(set(figures)) == len(figures), row.name
+
+
+def test_a_run_goes_on_after_a_failure_and_ends_with_its_time() -> None:
+    def fails(bench: Bench, kind: str) -> dict[str, float]:
+        raise ValueError("broken")
+
+    def works(bench: Bench, kind: str) -> dict[str, float]:
+        return {"GB/s": 1.0}
+
+    quiet = Console(quiet=True)
+    plan = [Row(1, "first", fails, (KLAMM,)), Row(2, "second", works, (KLAMM,))]
+    first, second = measure(plan, quick=True, rounds=2, kafka=False, clock=Clock(1), console=quiet)
+    assert first.failures == {KLAMM: "ValueError: broken"}
+    assert second.samples == {KLAMM: [{"GB/s": 1.0}, {"GB/s": 1.0}]}
+    [late] = measure(plan[1:], quick=True, rounds=2, kafka=False, clock=Clock(-1), console=quiet)
+    assert late.samples == {KLAMM: []}
+    assert "minutes are over" in late.failures[KLAMM]

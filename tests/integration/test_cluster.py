@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,15 @@ from confluent_kafka import Consumer, Producer
 
 import klamm
 from klamm.node.cluster import ClusterClosedError
+from klamm.node.config import NodeConfigError
 from klamm.protocol.errors import ErrorCode, KafkaError
+
+API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+
+def address(cluster: klamm.Cluster) -> tuple[str, int]:
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    return host, int(port)
 
 
 def produce(cluster: klamm.Cluster, topic: str, *values: str) -> None:
@@ -38,6 +47,40 @@ def test_a_guest_leaves_nothing_behind() -> None:
     with pytest.raises(ClusterClosedError, match="closed"):
         cluster.topics()
     cluster.close()
+
+
+A_GUESTS_LIFE = """
+import os, socket, sys, time, klamm
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+before = threads()
+for _ in range(2):
+    with klamm.Cluster() as cluster:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port)), 30) as peer:
+            peer.sendall(bytes.fromhex("0000000a 03e7 0000 00000001 ffff"))  # an API that nobody knows
+            assert peer.recv(1) == b""
+deadline = time.monotonic() + 30
+while threads() > before and time.monotonic() < deadline:  # a thread that was joined may be seen a moment longer
+    time.sleep(0.01)
+print(threads() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_a_guest_says_nothing_and_ends_its_native_threads() -> None:
+    """Even what it warns of goes to `logging` alone, and the engine's threads are not Python's to count."""
+    done = subprocess.run([sys.executable, "-c", A_GUESTS_LIFE], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_a_guest_opens_no_listener_without_its_protection() -> None:
+    listeners = {"listeners": "SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "advertised.listeners": "SSL://127.0.0.1:0"}
+    protocols = {"listener.security.protocol.map": "SSL:SSL,CONTROLLER:PLAINTEXT", "inter.broker.listener.name": "SSL"}
+    with pytest.raises(NodeConfigError, match="TLS and SASL are not there yet"):
+        klamm.Cluster(config=listeners | protocols)
 
 
 def test_two_at_a_time_do_not_meet() -> None:
@@ -94,7 +137,11 @@ def test_a_fork_is_told() -> None:
             try:
                 cluster.topics()
             except ClusterClosedError:
-                os._exit(7)
+                # One of its own has threads of its own, and answers.
+                with klamm.Cluster() as own, socket.create_connection(address(own), 20) as peer:
+                    peer.settimeout(20)
+                    peer.sendall(API_VERSIONS)
+                    os._exit(7 if peer.recv(4) else 1)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import tempfile
@@ -20,7 +21,7 @@ from klamm.coordinator.driver import GroupCoordinator
 from klamm.node.config import NodeConfig
 from klamm.node.directories import is_blank
 from klamm.node.node import Node
-from klamm.node.rules import checked
+from klamm.node.rules import check_supported, checked
 from klamm.node.sources import embedded_default
 from klamm.node.storage import format_blank
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -38,6 +39,9 @@ HOST = "127.0.0.1"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 READ_BYTES = 4 << 20
+
+# Without any handler Python prints warnings to stderr, which a guest does not do; its host may add handlers of its own.
+logging.getLogger("klamm").addHandler(logging.NullHandler())
 
 
 class ClusterClosedError(RuntimeError):
@@ -72,7 +76,9 @@ class Cluster:
         self._process_id = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
-            self._start(checked(given | dict(config or {})))
+            node_config = checked(given | dict(config or {}))
+            check_supported(node_config)
+            self._start(node_config)
         except BaseException:
             self._remove_folder()
             raise

@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use klamm_engine::engine::{Engine as NodeEngine, EngineError, EngineOptions};
-use klamm_engine::net::{
-    Event, ListenerOptions, LogLevel, Reply, Request, SupportedFeatures, block_broken_pipe_signal,
-};
+use klamm_engine::net::{Event, ListenerOptions, LogLevel, Reply, Request, SupportedFeatures};
 use klamm_engine::settings::Settings;
 use klamm_engine::wire::api::ListenerKind;
 use klamm_engine::wire::api_versions::ApiRange;
@@ -18,31 +16,21 @@ use klamm_records::{BatchBuilder, BatchFields, Compression, batches, records};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use tokio::runtime::Runtime;
 
 use crate::config::ConfigError;
 use crate::errors::{StorageError, storage_error};
 use crate::image::Image;
 use crate::metadata_records::extract_uuid;
+use crate::runtime::SharedRuntime;
 
 /// Most bytes that the records of a batch in a log of this node take.
 const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
-
-/// The tokio runtime of the process, shared by every node in it.
-fn runtime() -> PyResult<&'static Runtime> {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    if let Some(runtime) = RUNTIME.get() {
-        return Ok(runtime);
-    }
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.thread_name("klamm-net").on_thread_start(block_broken_pipe_signal).enable_all().build()?;
-    Ok(RUNTIME.get_or_init(|| runtime))
-}
 
 /// See `_engine.pyi`.
 #[pyclass(frozen, module = "klamm._engine")]
 pub struct Engine {
     engine: NodeEngine,
+    runtime: Mutex<Option<SharedRuntime>>,
 }
 
 fn refused(py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
@@ -97,13 +85,13 @@ impl Engine {
         settings: HashMap<String, String>,
     ) -> PyResult<Self> {
         let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
-        let runtime = runtime()?.handle().clone();
+        let runtime = SharedRuntime::get()?;
         let options = EngineOptions { node_id, cluster_id, log_dirs, settings };
-        let engine = py.detach(|| NodeEngine::start(options, runtime)).map_err(|error| match error {
+        let engine = py.detach(|| NodeEngine::start(options, runtime.handle())).map_err(|error| match error {
             EngineError::Log(error) => storage_error(&error),
             EngineError::Net(_) => StorageError::new_err(error.to_string()),
         })?;
-        Ok(Self { engine })
+        Ok(Self { engine, runtime: Mutex::new(Some(runtime)) })
     }
 
     #[getter]
@@ -276,7 +264,11 @@ impl Engine {
     }
 
     fn shutdown(&self, py: Python<'_>, broker_epoch: i64) {
-        py.detach(|| self.engine.shutdown(broker_epoch));
+        py.detach(|| {
+            self.engine.shutdown(broker_epoch);
+            let runtime = self.runtime.lock().expect("nothing panics with it").take();
+            drop(runtime);
+        });
     }
 }
 

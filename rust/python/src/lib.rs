@@ -12,6 +12,7 @@ mod message_schema;
 mod metadata_log;
 mod metadata_records;
 mod records;
+mod runtime;
 
 use pyo3::prelude::*;
 

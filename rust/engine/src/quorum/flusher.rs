@@ -11,10 +11,10 @@ use crate::log::{Log, LogError};
 /// Called on the flusher's thread with the flushed offset, or with what went wrong: then nothing more can be trusted.
 pub type OnFlushed = Box<dyn FnOnce(Result<i64, LogError>) + Send>;
 
-/// The thread; it ends when this is dropped.
+/// The thread; it ends with `end`, or when this is dropped.
 pub struct QuorumFlusher {
-    orders: Option<Sender<OnFlushed>>,
-    thread: Option<JoinHandle<()>>,
+    orders: Mutex<Option<Sender<OnFlushed>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl QuorumFlusher {
@@ -30,16 +30,29 @@ impl QuorumFlusher {
                 }
             }
         })?;
-        Ok(Self { orders: Some(orders), thread: Some(thread) })
+        Ok(Self { orders: Mutex::new(Some(orders)), thread: Mutex::new(Some(thread)) })
     }
 
     /// Makes durable what the log holds now; `done` is called once.
     pub fn flush(&self, done: OnFlushed) {
-        let orders = self.orders.as_ref().expect("taken only by drop");
-        if let Err(refused) = orders.send(done) {
-            (refused.0)(Err(LogError::io("cannot flush", std::path::Path::new("the metadata log"))(
-                std::io::Error::other("the flusher's thread has ended"),
-            )));
+        let refused = match &*self.orders.lock() {
+            Some(orders) => orders.send(done).err().map(|refused| refused.0),
+            None => Some(done),
+        };
+        if let Some(done) = refused {
+            done(Err(LogError::io("cannot flush", std::path::Path::new("the metadata log"))(std::io::Error::other(
+                "the flusher's thread has ended",
+            ))));
+        }
+    }
+
+    /// Finishes what was asked for, and ends the thread.
+    pub fn end(&self) {
+        drop(self.orders.lock().take());
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // A panic there was reported when it happened.
+            let _ = thread.join();
         }
     }
 }
@@ -66,10 +79,6 @@ fn flush(log: &Mutex<Log>, done: OnFlushed) -> Result<(), LogError> {
 
 impl Drop for QuorumFlusher {
     fn drop(&mut self) {
-        drop(self.orders.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic there was reported when it happened.
-            let _ = thread.join();
-        }
+        self.end();
     }
 }

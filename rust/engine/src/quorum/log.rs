@@ -329,6 +329,7 @@ impl QuorumLog {
         let (flushed, told) = std::sync::mpsc::channel();
         self.flusher.flush(Box::new(move |result| drop(flushed.send(result))));
         told.recv().expect("the flusher tells everyone")?;
+        self.flusher.end();
         self.log.lock().close()
     }
 }

@@ -32,10 +32,10 @@ HEADER: Final = '''\
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from klamm import _engine
+from klamm.protocol.record_base import Record
 '''
 
 FOOTER: Final = '''
@@ -102,18 +102,25 @@ def nested(schema: Schema) -> Iterator[Schema]:
 
 
 def write_class(schema: Schema) -> Iterator[str]:
-    """The dataclass of a record or structure."""
-    yield "\n\n@dataclass(frozen=True, slots=True, kw_only=True)"
-    yield f"class {schema['name']}:"
+    """The class of a record or structure, written out: making dataclasses of them all would cost every start 20 ms."""
+    yield f"\n\nclass {schema['name']}(Record):"
     if "type" in schema:
         yield f'    """Metadata record {schema["type"]}, versions 0 to {schema["highest_version"]}."""\n'
         yield f"    TYPE: ClassVar[int] = {schema['type']}"
         yield f"    HIGHEST_VERSION: ClassVar[int] = {schema['highest_version']}"
     else:
         yield '    """Part of a record."""\n'
+    names = [field["name"] for field in schema["fields"]]
+    yield f"    __slots__ = ({', '.join(map(repr, names))}{',' if len(names) == 1 else ''})".replace("'", '"')
+    if not names:
+        return
+    yield "\n    def __init__(\n        self,\n        *,"
     for field in schema["fields"]:
         value = default(field)
-        yield f"    {field['name']}: {python_type(field)}" + ("" if value is None else f" = {value}")
+        yield f"        {field['name']}: {python_type(field)}" + ("" if value is None else f" = {value}") + ","
+    yield "    ) -> None:"
+    for name in names:
+        yield f"        self.{name}: Final = {name}"
 
 
 def write_builder(schema: Schema) -> Iterator[str]:

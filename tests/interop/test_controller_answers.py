@@ -27,10 +27,14 @@ from klamm.protocol.configs import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    ResourceType,
 )
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from klamm.protocol.feature_updates import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

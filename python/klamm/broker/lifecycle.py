@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from klamm.protocol.value import Value
+
 
 class BrokerState(Enum):
     """Where a broker stands; the values are those of Apache Kafka's `BrokerState` metric."""
@@ -39,13 +41,11 @@ BACKOFF_BASE_MS: Final = 100
 BACKOFF_JITTER: Final = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(Value):
     """Send a BrokerRegistration."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Value):
     """Send a BrokerHeartbeat with these wishes."""
 
     broker_epoch: int

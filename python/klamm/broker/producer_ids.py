@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
+
+from klamm.protocol.value import Value
 
 PREFETCH_SHARE: Final = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Value):
     """The ids `[first, end)`."""
 
     first: int

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from klamm.protocol.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(Value):
     """Who asks, and how: what a handler may know besides the body.
 
     `listener` is the listener's name, `peer` the client's address without port; `on_controller` tells whether the

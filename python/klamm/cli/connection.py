@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from klamm.protocol import codec
+from klamm.protocol.errors import MalformedRequest
 
 API_VERSIONS: Final = 18
 CLIENT_ID: Final = "klamm-cli"
@@ -99,7 +100,7 @@ class Connection:
         header_bytes = 4 if codec.response_class(api_key, version).__header_schema__.__version__ == 0 else 5
         try:
             return codec.decode_response(api_key, version, answer[header_bytes:])
-        except codec.MalformedRequest as error:
+        except MalformedRequest as error:
             raise ClientError(f"{self.address} sent an answer that cannot be read: {error}") from None
 
     def _read_frame(self) -> bytes:

@@ -8,7 +8,6 @@ from typing import Final
 
 from klamm._engine import Image
 from klamm.controller.result import MAX_RECORDS_PER_BATCH, Result
-from klamm.protocol.configs import ResourceType
 from klamm.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_TRANSACTION_LEVEL
 from klamm.protocol.generated.metadata_records import (
     AbortTransactionRecord,
@@ -18,6 +17,7 @@ from klamm.protocol.generated.metadata_records import (
     MetadataRecord,
     encode,
 )
+from klamm.protocol.resource_types import ResourceType
 
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 

@@ -19,19 +19,19 @@ from klamm.controller.registration import (
 )
 from klamm.controller.result import Result
 from klamm.controller.speculation import Speculation
-from klamm.protocol.cluster import (
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.features import CORDONED_LOG_DIRS_LEVEL, DIRECTORY_ASSIGNMENT_LEVEL, KRAFT_VERSION
+from klamm.protocol.generated.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    UnregisterBrokerRecord,
+)
+from klamm.protocol.registration import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
-)
-from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.features import CORDONED_LOG_DIRS_LEVEL, DIRECTORY_ASSIGNMENT_LEVEL, KRAFT_VERSION
-from klamm.protocol.generated.metadata_records import (
-    BrokerRegistrationChangeRecord,
-    UnregisterBrokerRecord,
 )
 
 log = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from klamm._engine import ConfigError, parse_config
-from klamm.protocol.config_keys import Value, keys, number
+from klamm.protocol.config_keys import ConfigValue, keys, number
 from klamm.protocol.config_sources import NodeLayers, group_default, node_values, topic_defaults
-from klamm.protocol.configs import ResourceType
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topic_names import check_topic_name
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def check_broker_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A broker's id is not negative, as {name} is.")
 
 
-def _parsed(scope: ConfigScope, name: str, text: str) -> Value:
+def _parsed(scope: ConfigScope, name: str, text: str) -> ConfigValue:
     try:
         return parse_config(scope, name, text)
     except ConfigError as error:
@@ -81,7 +81,7 @@ def check_topic_configs(layers: NodeLayers, configs: Configs, existing: Configs)
 class TopicValues:
     """The typed values that a topic would work with: given, or the node's."""
 
-    def __init__(self, layers: NodeLayers, given: Mapping[str, Value]) -> None:
+    def __init__(self, layers: NodeLayers, given: Mapping[str, ConfigValue]) -> None:
         self.given = given
         self._layers = layers
 
@@ -179,7 +179,7 @@ def check_group(layers: NodeLayers, name: str, configs: Configs) -> None:
 class GroupValues:
     """A group's typed values, held against the node's limits and each other."""
 
-    def __init__(self, layers: NodeLayers, given: Mapping[str, Value]) -> None:
+    def __init__(self, layers: NodeLayers, given: Mapping[str, ConfigValue]) -> None:
         self._node = node_values(layers)
         self._given = given
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from klamm.controller.activation import MIN_INSYNC_REPLICAS, min_insync_replicas_record
@@ -21,11 +20,12 @@ from klamm.protocol.configs import (
     AlterConfigsResourceResponse,
     ConfigOperation,
     IncrementalAlterConfigsRequest,
-    ResourceType,
 )
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import CORDONED_LOG_DIRS_LEVEL
 from klamm.protocol.generated.metadata_records import ClearElrRecord, ConfigRecord
+from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.value import Value
 
 VALUE_LENGTH_MAX: Final = 32_767
 CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
@@ -39,8 +39,7 @@ AlterConfigPolicy = Callable[[ResourceType, str, Changes], None]
 """Refuses a change by raising KafkaError, POLICY_VIOLATION as a rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSettings:
+class ConfigSettings(Value):
     """What the controller's own node knows: its id, its file, the ids of the quorum, and a policy if there is one."""
 
     node_id: int

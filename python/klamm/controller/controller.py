@@ -8,60 +8,57 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm._engine import Image
 from klamm.controller.activation import activation_records
 from klamm.controller.brokers import BrokerManager
-from klamm.controller.configs import ConfigManager
-from klamm.controller.deletions import check_deletion_enabled, delete_topics
 from klamm.controller.elections import ElectionManager
-from klamm.controller.features import Supporters, changed_levels
-from klamm.controller.partitions import create_partitions
 from klamm.controller.periodic import PeriodicSchedule, PeriodicTask
-from klamm.controller.producer_ids import allocate
-from klamm.controller.refusals import refuse
 from klamm.controller.result import Result
 from klamm.controller.settings import ControllerSettings
 from klamm.controller.speculation import Speculation
-from klamm.controller.topics import TopicManager
-from klamm.protocol.cluster import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-)
-from klamm.protocol.configs import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
     NOOP_RECORD_LEVEL,
-    UpdatableFeatureResult,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
     VersionRange,
 )
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, NoOpRecord
-from klamm.protocol.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-)
+
+if TYPE_CHECKING:
+    from klamm.controller.configs import ConfigManager
+    from klamm.controller.features import Supporters
+    from klamm.controller.topics import TopicManager
+    from klamm.protocol.configs import (
+        AlterConfigsRequest,
+        AlterConfigsResponse,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from klamm.protocol.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from klamm.protocol.registration import (
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+        BrokerHeartbeatRequest,
+        BrokerHeartbeatResponse,
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+        UnregisterBrokerRequest,
+        UnregisterBrokerResponse,
+    )
+    from klamm.protocol.topics import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        ElectLeadersRequest,
+        ElectLeadersResponse,
+    )
 
 log = logging.getLogger(__name__)
 
@@ -69,17 +66,30 @@ T = TypeVar("T")
 
 
 class Controller:
-    """The managers, the state they share while this node is the active controller, and its clock."""
+    """The managers, the state they share while this node is the active controller, and its clock.
+
+    What no start needs is imported by the first request that does.
+    """
 
     def __init__(self, settings: ControllerSettings) -> None:
         self._settings: Final = settings
-        self._configs: Final = ConfigManager(settings.configs())
         self._elections: Final = ElectionManager(settings.elections())
         self._brokers: Final = BrokerManager(settings.brokers(), self._elections)
-        self._topics: Final = TopicManager(settings.topics(), self._configs)
         self._schedule: Final = PeriodicSchedule(settings.periodic())
         self._state: Speculation | None = None
         self._kraft_version = 0
+
+    @cached_property
+    def _configs(self) -> ConfigManager:
+        from klamm.controller.configs import ConfigManager
+
+        return ConfigManager(self._settings.configs())
+
+    @cached_property
+    def _topics(self) -> TopicManager:
+        from klamm.controller.topics import TopicManager
+
+        return TopicManager(self._settings.topics(), self._configs)
 
     @property
     def is_active(self) -> bool:
@@ -118,6 +128,8 @@ class Controller:
         try:
             return decide(self._active())
         except KafkaError as error:
+            from klamm.controller.refusals import refuse
+
             refusal: T = refuse(request, error)
             return Result(refusal)
 
@@ -134,6 +146,7 @@ class Controller:
 
     def on_delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> Result[DeleteTopicsResponse]:
         """DeleteTopics."""
+        from klamm.controller.deletions import check_deletion_enabled, delete_topics
 
         def delete(state: Speculation) -> Result[DeleteTopicsResponse]:
             check_deletion_enabled(self._settings.delete_topic_enable, api_version)
@@ -143,11 +156,15 @@ class Controller:
 
     def on_create_partitions(self, request: CreatePartitionsRequest, seed: int) -> Result[CreatePartitionsResponse]:
         """CreatePartitions; `seed` is a random 64-bit number."""
+        from klamm.controller.partitions import create_partitions
+
         return self._answered(request, lambda state: create_partitions(state, request, seed))
 
     def on_elect_leaders(self, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
         """ElectLeaders."""
-        return self._answered(request, lambda state: self._elections.elect(state, request))
+        from klamm.controller.election_requests import elect_leaders
+
+        return self._answered(request, lambda state: elect_leaders(self._elections, state, request))
 
     # Configs and features
 
@@ -155,6 +172,7 @@ class Controller:
         self, request: IncrementalAlterConfigsRequest
     ) -> Result[IncrementalAlterConfigsResponse]:
         """IncrementalAlterConfigs."""
+        from klamm.protocol.configs import IncrementalAlterConfigsResponse
 
         def alter(state: Speculation) -> Result[IncrementalAlterConfigsResponse]:
             result = self._configs.alter_incrementally(state, request)
@@ -164,6 +182,7 @@ class Controller:
 
     def on_alter_configs(self, request: AlterConfigsRequest) -> Result[AlterConfigsResponse]:
         """AlterConfigs."""
+        from klamm.protocol.configs import AlterConfigsResponse
 
         def alter(state: Speculation) -> Result[AlterConfigsResponse]:
             result = self._configs.alter_legacy(state, request)
@@ -176,6 +195,9 @@ class Controller:
         return self._answered(request, lambda state: self._update_features(state, request))
 
     def _update_features(self, state: Speculation, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
+        from klamm.controller.features import changed_levels
+        from klamm.protocol.feature_updates import UpdatableFeatureResult, UpdateFeaturesResponse
+
         finalized = {**state.image.features(), KRAFT_VERSION: self._kraft_version}
         try:
             changes = changed_levels(request.feature_updates, finalized, self._supporters(state))
@@ -193,6 +215,8 @@ class Controller:
         return Result(answer, [*records, *map(state.encode, levels)])
 
     def _supporters(self, state: Speculation) -> Supporters:
+        from klamm.controller.features import Supporters
+
         image = state.image
         brokers = {each: image.broker(each) for each in image.broker_ids()}
         controllers = {each: image.controller(each) for each in image.controller_ids()}
@@ -227,6 +251,8 @@ class Controller:
 
     def on_allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Result[AllocateProducerIdsResponse]:
         """AllocateProducerIds."""
+        from klamm.controller.producer_ids import allocate
+
         return self._answered(request, lambda state: allocate(state, request))
 
     # By the clock

@@ -7,42 +7,42 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from klamm._engine import Image
 from klamm.controller.controller import Controller
-from klamm.controller.refusals import refuse
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
-from klamm.controller.topics import DICE_SIZE
-from klamm.protocol.cluster import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-)
-from klamm.protocol.configs import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from klamm.protocol.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-)
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
+
+if TYPE_CHECKING:
+    from klamm.protocol.configs import (
+        AlterConfigsRequest,
+        AlterConfigsResponse,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from klamm.protocol.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from klamm.protocol.registration import (
+        AllocateProducerIdsRequest,
+        AllocateProducerIdsResponse,
+        BrokerHeartbeatRequest,
+        BrokerHeartbeatResponse,
+        BrokerRegistrationRequest,
+        BrokerRegistrationResponse,
+        UnregisterBrokerRequest,
+        UnregisterBrokerResponse,
+    )
+    from klamm.protocol.topics import (
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        ElectLeadersRequest,
+        ElectLeadersResponse,
+    )
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +124,8 @@ class ControllerDriver:
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """CreateTopics."""
+        from klamm.controller.topics import DICE_SIZE
+
         dice = self._dice(DICE_SIZE * len(request.topics))
         return await self._run(request, lambda: self._controller.on_create_topics(request, dice))
 
@@ -179,6 +181,8 @@ class ControllerDriver:
             if self._epoch is not None:
                 await self._quorum.wait_committed(self._appended)
         except Exception as error:
+            from klamm.controller.refusals import refuse
+
             refusal: T = refuse(request, self._as_kafka_error(error, type(request).__name__))
             return refusal
         return result.answer

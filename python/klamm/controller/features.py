@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.feature_updates import FeatureUpdateKey, UpgradeType
 from klamm.protocol.features import (
     CONTROLLER_REGISTRATION_LEVEL,
     FEATURE_DEPENDENCIES,
@@ -15,10 +16,9 @@ from klamm.protocol.features import (
     METADATA_VERSION,
     NOT_SUPPORTED,
     SUPPORTED_FEATURES,
-    FeatureUpdateKey,
-    UpgradeType,
     VersionRange,
 )
+from klamm.protocol.value import Value
 
 Ranges = Mapping[str, VersionRange]
 Levels = Mapping[str, int]
@@ -26,8 +26,7 @@ Levels = Mapping[str, int]
 _MINIMUM_METADATA_LEVEL: Final = SUPPORTED_FEATURES[METADATA_VERSION].min_version
 
 
-@dataclass(frozen=True, slots=True)
-class Supporters:
+class Supporters(Value):
     """The ranges of everyone who must be able to work at a level.
 
     `voters` are the ids of the quorum; from metadata.version 15 each of them must have registered (KIP-919).

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.protocol.cluster import BrokerHeartbeatRequest
+from klamm.protocol.registration import BrokerHeartbeatRequest
+from klamm.protocol.value import Value
 
 
 class BrokerControlState(enum.Enum):
@@ -46,8 +47,7 @@ class Guard(enum.Enum):
     MOVED_AWAY = "leads no partition, and every active broker has replayed the moves"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Value):
     """The next state when the guard holds, and the one when it does not."""
 
     guard: Guard

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from klamm.protocol.value import Value
 
 
 class PeriodicTask(enum.Enum):
@@ -17,8 +18,7 @@ class PeriodicTask(enum.Enum):
     ELECT_UNCLEAN = "electUnclean"
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodicSettings:
+class PeriodicSettings(Value):
     """The keys that time the tasks, in ms."""
 
     max_idle_interval_ms: int = 500

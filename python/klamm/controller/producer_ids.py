@@ -6,9 +6,9 @@ from typing import Final
 
 from klamm.controller.result import Result
 from klamm.controller.speculation import Speculation
-from klamm.protocol.cluster import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.generated.metadata_records import ProducerIdsRecord
+from klamm.protocol.registration import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 BLOCK_SIZE: Final = 1_000
 _INT64_MAX: Final = (1 << 63) - 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from klamm.protocol import cluster, configs, features, topics
+from klamm.protocol import configs, registration, topics
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 def refuse(request: Any, error: KafkaError) -> Any:
@@ -70,9 +71,9 @@ _REFUSALS: Final[dict[type, Callable[[Any, ErrorCode, str | None], Any]]] = {
     configs.IncrementalAlterConfigsRequest: lambda *refused: configs.IncrementalAlterConfigsResponse(
         _resources(*refused)
     ),
-    features.UpdateFeaturesRequest: lambda _, code, message: features.UpdateFeaturesResponse(code, message),
-    cluster.BrokerRegistrationRequest: lambda _, code, __: cluster.BrokerRegistrationResponse(code),
-    cluster.BrokerHeartbeatRequest: lambda _, code, __: cluster.BrokerHeartbeatResponse(code),
-    cluster.UnregisterBrokerRequest: lambda _, code, message: cluster.UnregisterBrokerResponse(code, message),
-    cluster.AllocateProducerIdsRequest: lambda _, code, __: cluster.AllocateProducerIdsResponse(code),
+    UpdateFeaturesRequest: lambda _, code, message: UpdateFeaturesResponse(code, message),
+    registration.BrokerRegistrationRequest: lambda _, code, __: registration.BrokerRegistrationResponse(code),
+    registration.BrokerHeartbeatRequest: lambda _, code, __: registration.BrokerHeartbeatResponse(code),
+    registration.UnregisterBrokerRequest: lambda _, code, message: registration.UnregisterBrokerResponse(code, message),
+    registration.AllocateProducerIdsRequest: lambda _, code, __: registration.AllocateProducerIdsResponse(code),
 }

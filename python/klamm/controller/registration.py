@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from klamm._engine import BrokerInfo
 from klamm.controller.speculation import Speculation
-from klamm.protocol.cluster import BrokerRegistrationRequest
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import DIRECTORY_ASSIGNMENT_LEVEL, VersionRange
 from klamm.protocol.generated.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from klamm.protocol.registration import BrokerRegistrationRequest
+from klamm.protocol.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class BrokerSettings(Value):
     """What the checks of a registration need of the node."""
 
     cluster_id: str

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import TYPE_CHECKING
 
 from klamm._engine import parse_config
-from klamm.controller.configs import AlterConfigPolicy, ConfigSettings
 from klamm.controller.elections import ElectionSettings
 from klamm.controller.periodic import PeriodicSettings
 from klamm.controller.registration import BrokerSettings
-from klamm.controller.topics import CreateTopicPolicy, TopicSettings
 from klamm.protocol.config_keys import keys, number
 from klamm.protocol.features import SUPPORTED_FEATURES, VersionRange
+from klamm.protocol.value import Value
+
+if TYPE_CHECKING:
+    from klamm.controller.configs import AlterConfigPolicy, ConfigSettings
+    from klamm.controller.topics import CreateTopicPolicy, TopicSettings
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
+class ControllerSettings(Value):
     """The node's identity, the quorum's ids, and the values of the node's file as text."""
 
     node_id: int
@@ -50,6 +53,8 @@ class ControllerSettings:
 
     def topics(self) -> TopicSettings:
         """For creation."""
+        from klamm.controller.topics import TopicSettings
+
         return TopicSettings(
             num_partitions=self._number("num.partitions"),
             default_replication_factor=self._number("default.replication.factor"),
@@ -58,6 +63,8 @@ class ControllerSettings:
 
     def configs(self) -> ConfigSettings:
         """For changes of configs."""
+        from klamm.controller.configs import ConfigSettings
+
         return ConfigSettings(self.node_id, self.static, self.voters, self.alter_config_policy)
 
     def elections(self) -> ElectionSettings:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from klamm._engine import Image
-from klamm.protocol.configs import ResourceType
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import METADATA_VERSION
 from klamm.protocol.generated.metadata_records import (
@@ -23,6 +22,7 @@ from klamm.protocol.generated.metadata_records import (
     decode,
     encode_at,
 )
+from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topic_names import collision_key
 
 _WATCHED: Final = frozenset(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from klamm._engine import topic_records
@@ -23,13 +22,13 @@ from klamm.protocol.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from klamm.protocol.value import Value
 
 DICE_SIZE: Final = 24
 """Random bytes that creating a topic needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Value):
     """What a policy is shown: counts, or the assignment by partition, and the configs to set."""
 
     name: str
@@ -43,8 +42,7 @@ CreateTopicPolicy = Callable[[NewTopic], None]
 """Refuses a topic by raising KafkaError, POLICY_VIOLATION as a rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
+class TopicSettings(Value):
     """The keys of the controller's node that creation goes by."""
 
     num_partitions: int = 1

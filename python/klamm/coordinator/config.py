@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from klamm.protocol.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(Value):
     """Each field is the key of its name with dots for underscores, except where its comment says otherwise."""
 
     group_min_session_timeout_ms: int = 6_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from klamm.coordinator.records import LogRecord
+from klamm.protocol.value import Value
 
 Ticket = Any
 """The driver's own token for a request that is to be answered; a shard only hands it back."""
@@ -18,8 +18,7 @@ class Reply(NamedTuple):
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Value):
     """Append `records` as one batch and report with `on_append_done`; there is never a second one under way."""
 
     records: list[LogRecord]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from klamm.coordinator.classic_group import ClassicGroup, Member
@@ -19,13 +19,13 @@ from klamm.protocol.group_messages import (
     JoinGroupResponse,
     SyncGroupResponse,
 )
+from klamm.protocol.value import Value
 
 MEMBER_ID_REQUIRED_MIN_VERSION: Final = 4
 SKIP_ASSIGNMENT_MIN_VERSION: Final = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Value):
     """A JoinGroup and the group that it is for."""
 
     now_ms: int
@@ -228,8 +228,7 @@ class Joins:
         self._context.renew_session(now_ms, group, restored)
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Value):
     """A static member of a stable group under its old and its new id."""
 
     attempt: Attempt

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klamm.protocol.group_messages import NO_LEADER_EPOCH, ZERO_ID
+from klamm.protocol.value import Value
 
 NO_TIMESTAMP: Final = -1
 
@@ -69,8 +69,7 @@ class OffsetAndMetadata(NamedTuple):
     record_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommit:
+class OffsetCommit(Value):
     """A record of type 0 or 1; `value` None takes the offset away."""
 
     group_id: str
@@ -79,8 +78,7 @@ class OffsetCommit:
     value: OffsetAndMetadata | None
 
 
-@dataclass(frozen=True, slots=True)
-class MemberMetadata:
+class MemberMetadata(Value):
     """A member inside a GroupMetadata value; it knows only the selected protocol's subscription."""
 
     member_id: str
@@ -93,8 +91,7 @@ class MemberMetadata:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
+class GroupMetadata(Value):
     """What is kept of a classic group."""
 
     protocol_type: str
@@ -105,16 +102,14 @@ class GroupMetadata:
     members: tuple[MemberMetadata, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(Value):
     """A record of type 2; `value` None takes the group away."""
 
     group_id: str
     value: GroupMetadata | None
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignRecord:
+class ForeignRecord(Value):
     """A record of a consumer, share or streams group; `key` is all of its bytes."""
 
     type: RecordType
@@ -123,8 +118,7 @@ class ForeignRecord:
     is_tombstone: bool
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownRecord:
+class UnknownRecord(Value):
     """A record type that Kafka 4.3 does not know, which it skips."""
 
     type: int

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from klamm._engine import Image
-from klamm.coordinator.driver import GroupCoordinator
 from klamm.node.config import NodeConfig
 from klamm.node.directories import is_blank
 from klamm.node.node import Node
@@ -25,13 +24,6 @@ from klamm.node.rules import check_supported, checked
 from klamm.node.sources import embedded_default
 from klamm.node.storage import format_blank
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.group_messages import FetchGroup
-from klamm.protocol.topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 
 T = TypeVar("T")
 
@@ -145,6 +137,13 @@ class Cluster:
         assignments: Sequence[Sequence[int]] = (),
     ) -> None:
         """Create a topic; it is there when this returns. Raises KafkaError."""
+        from klamm.protocol.topics import (
+            CreatableReplicaAssignment,
+            CreatableTopic,
+            CreatableTopicConfig,
+            CreateTopicsRequest,
+        )
+
         placed = tuple(CreatableReplicaAssignment(index, tuple(ids)) for index, ids in enumerate(assignments))
         settings = tuple(CreatableTopicConfig(key, value) for key, value in (config or {}).items())
         topic = CreatableTopic(name, -1 if placed else partitions, -1 if placed else 1, placed, settings)
@@ -180,8 +179,9 @@ class Cluster:
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The committed offsets of a group by (topic, partition)."""
-        groups: GroupCoordinator = self._node.groups
-        fetched = self._call(groups.offset_fetch(FetchGroup(group, None), require_stable=False))
+        from klamm.protocol.group_messages import FetchGroup
+
+        fetched = self._call(self._node.groups.offset_fetch(FetchGroup(group, None), require_stable=False))
         return {
             (topic.name, partition.partition_index): partition.committed_offset
             for topic in fetched.topics

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from klamm import _engine
 from klamm.node import listeners as listening
 from klamm.node.listeners import Listener, ListenerError
+from klamm.protocol.value import Value
 
 ConfigValue = bool | int | float | str | list[str] | None
 Address = tuple[str, int]
@@ -23,8 +23,7 @@ class NodeConfigError(ValueError):
     """A configuration that a node cannot run with. Names the key, the value and what is allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeConfig:
+class NodeConfig(Value):
     """A node's configuration. Made by `rules.checked` from keys and values, by `sources.load` from a file and more."""
 
     given: Mapping[str, str]

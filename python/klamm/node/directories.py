@@ -9,7 +9,6 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +17,7 @@ from klamm._engine import StorageError
 from klamm.node import meta_properties
 from klamm.node.config import NodeConfig
 from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, uuid_text
+from klamm.protocol.value import Value
 
 LOCK_FILE: Final = ".lock"
 METADATA_FOLDER: Final = "__cluster_metadata-0"
@@ -79,8 +79,7 @@ class DirectoryLocks:
         _held.add(directory)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedDirectories:
+class OpenedDirectories(Value):
     """The directories of a node that starts. `release` the locks when it has stopped."""
 
     cluster_id: str

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Protocol
 
 from klamm.broker.request import Handler, RequestContext
-from klamm.protocol.codec import MalformedRequest
+from klamm.protocol.errors import MalformedRequest
 
 log = logging.getLogger("klamm.node.dispatch")
 
@@ -21,20 +20,25 @@ class Answers(Protocol):
         ...
 
 
+class Handlers(Protocol):
+    """What answers each API."""
+
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | None:
+        """The handler of an API on a controller's or another listener; None for what is not served there."""
+        ...
+
+
 class Dispatcher:
     """Runs a handler for each request; keeps the tasks so that a stop can wait for them."""
 
-    def __init__(self, engine: Answers, on_broker: Mapping[int, Handler], on_controller: Mapping[int, Handler]) -> None:
-        """`on_broker` and `on_controller`: handlers by API key for the two kinds of listeners."""
+    def __init__(self, engine: Answers, handlers: Handlers) -> None:
         self._engine = engine
-        self._on_broker = on_broker
-        self._on_controller = on_controller
+        self._handlers = handlers
         self._running: set[asyncio.Task[None]] = set()
 
     def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request. Does not block."""
-        table = self._on_controller if context.on_controller else self._on_broker
-        handler = table.get(context.api_key)
+        handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
         if handler is None:
             # The engine lets through only what the node said it serves: see `Engine.serve`.
             log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from klamm.protocol.value import Value
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS: Final = ("", "0.0.0.0", "::")
@@ -18,8 +19,7 @@ class ListenerError(ValueError):
     """A listener that cannot be; says which and why, without the key it stands under."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Value):
     """An address to bind or to advertise. An empty host means every interface, port 0 a free one."""
 
     name: str

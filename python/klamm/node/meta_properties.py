@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from klamm._engine import StorageError
 from klamm.node import properties
+from klamm.protocol.value import Value
 
 FILE_NAME: Final = "meta.properties"
 VERSION: Final = 1
@@ -18,8 +19,7 @@ VERSION: Final = 1
 _RESERVED_BELOW: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(Value):
     """One file. `directory_id` is None in directories older than Apache Kafka 3.7, which get one at start."""
 
     cluster_id: str
@@ -34,8 +34,7 @@ class MetaProperties:
         return properties.render(written, comments)
 
 
-@dataclass(frozen=True, slots=True)
-class Ensemble:
+class Ensemble(Value):
     """What the directories of a node hold, each in one of three: formatted, empty (no file), or failed, with why."""
 
     formatted: Mapping[Path, MetaProperties] = field(default_factory=dict)

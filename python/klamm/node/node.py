@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm._engine import Engine, Image, find_config_key
-from klamm.broker.handlers.cluster import ClusterHandlers
-from klamm.broker.handlers.config_changes import ConfigChangeHandlers
-from klamm.broker.handlers.configs import ConfigHandlers
-from klamm.broker.handlers.groups import GROUPS_TOPIC, GroupHandlers
-from klamm.broker.handlers.log_dirs import LogDirHandlers
-from klamm.broker.handlers.offsets import OffsetHandlers
-from klamm.broker.handlers.quorum import QuorumHandlers, QuorumState
-from klamm.broker.handlers.records import RecordHandlers
 from klamm.broker.producer_ids import Block, ProducerIds
-from klamm.broker.request import Handler, RequestContext
-from klamm.coordinator.config import GroupConfig
-from klamm.coordinator.driver import GroupCoordinator
+from klamm.broker.request import RequestContext
 from klamm.node import apis
 from klamm.node.config import NodeConfig
 from klamm.node.directories import open_directories
 from klamm.node.dispatch import Dispatcher
+from klamm.node.groups import GROUPS_TOPIC, NodeGroups
+from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
 from klamm.node.listeners import Listener
 from klamm.node.metadata import Metadata
-from klamm.node.partitions import ClusterView, EngineGroupLog, LocalPartitions, describe_log_dirs
 from klamm.node.registration import Registration, lifecycle
-from klamm.protocol import cluster as messages
+from klamm.protocol import registration as messages
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import SUPPORTED_FEATURES
-from klamm.protocol.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from klamm.raft.description import ReplicaDescription
-from klamm.raft.ports import NotLeaderError
-from klamm.raft.voters import Voter
+
+if TYPE_CHECKING:
+    from klamm.coordinator.driver import GroupCoordinator
+    from klamm.node.quorum_view import QuorumView
+    from klamm.protocol.topics import CreatableTopic
 
 log = logging.getLogger("klamm.node")
 
@@ -67,10 +59,9 @@ class Node:
         self.listeners: dict[str, tuple[str, int]] = {}
         self._image = Image()
         self._engine: Engine | None = None
-        self._incarnation_id = secrets.token_bytes(16)
+        self._incarnation_id = os.urandom(16)
         self._creating: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._led_groups: dict[int, int] = {}
         self._controller_listeners = frozenset(config.controller_listener_names)
 
     # Start
@@ -96,10 +87,9 @@ class Node:
 
     async def _start_parts(self, engine: Engine) -> None:
         config = self.config
-        self._prepare_groups(engine)
-        controller_endpoints = [
-            (name, host, port) for name, (host, port) in self._listen_on(config.controller_listeners, {}).items()
-        ]
+        self._groups = NodeGroups(config, engine, lambda: self._image)
+        bound = self._listen_on(config.controller_listeners, CONTROLLER_FAMILIES)
+        controller_endpoints = [(name, host, port) for name, (host, port) in bound.items()]
         self.metadata = Metadata(
             config,
             self.cluster_id,
@@ -112,10 +102,9 @@ class Node:
         ranges = [(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()]
         engine.set_supported_features(ranges, self.metadata.kraft_version)
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
-        on_broker, on_controller = self._handlers(engine)
-        self._dispatcher = Dispatcher(engine, on_broker, on_controller)
+        self._dispatcher = Dispatcher(engine, self._handlers(engine))
         asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
-        self._listen_on(config.client_listeners, on_broker)
+        self._listen_on(config.client_listeners, BROKER_FAMILIES)
         self._registration = Registration(
             lifecycle(
                 config.integer("broker.heartbeat.interval.ms"),
@@ -137,6 +126,7 @@ class Node:
         engine.open_the_rest()
         for listener in config.client_listeners:
             engine.open(listener.name)
+        self._groups.start()
         self._warn_of_features()
 
     def _warn_of_features(self) -> None:
@@ -153,59 +143,30 @@ class Node:
             task.cancel()
             self.failed.result()
 
-    def _listen_on(
-        self, listeners: tuple[Listener, ...], handlers: Mapping[int, Handler]
-    ) -> dict[str, tuple[str, int]]:
+    def _listen_on(self, listeners: tuple[Listener, ...], api_keys: Iterable[int]) -> dict[str, tuple[str, int]]:
         """Bind; gives what peers are told: the bound port where the configuration says 0."""
         engine = self._running()
         bound = {}
+        served = apis.ranges(api_keys)
         for listener in listeners:
             controller = listener.name in self._controller_listeners
-            keys = self._controller_keys() if controller else apis.ranges(handlers)
-            host, port = engine.listen(listener.name, listener.host, listener.port, controller=controller, apis=keys)
+            host, port = engine.listen(listener.name, listener.host, listener.port, controller=controller, apis=served)
             bound[listener.name] = (listener.host or host, port)
         self.listeners |= bound
         return bound
 
-    @staticmethod
-    def _controller_keys() -> list[tuple[int, int, int]]:
-        keys = (19, 20, 32, 33, 37, 43, 44, 55, 57, 60, 62, 63, 67)
-        return [(key, *apis.VERSIONS[key]) for key in keys]
-
-    def _prepare_groups(self, engine: Engine) -> None:
-        names = {name: name.replace("_", ".") for name in GroupConfig.__dataclass_fields__}
-        known = {name: key for name, key in names.items() if find_config_key("node", key) is not None}
-        config = GroupConfig(**{name: self.config.integer(key) for name, key in known.items()})
-        self._group_config = config
-        self._group_log = EngineGroupLog(engine, lambda: self._image.topic_id(GROUPS_TOPIC))
-        self._groups = GroupCoordinator(config, self._group_log, config.offsets_topic_num_partitions)
-
-    def _handlers(self, engine: Engine) -> tuple[dict[int, Handler], dict[int, Handler]]:
-        def image() -> Image:
-            return self._image
-
-        view = ClusterView(image, self._create_internal_topic)
-        configs = ConfigHandlers(self.config.node_id, self.config.given, image)
-        cluster = ClusterHandlers(self.cluster_id, image, lambda: self.config.node_id)
-        quorum = QuorumHandlers(self._quorum_state)
-        controller = self.metadata.controller
-        changes = ConfigChangeHandlers(
-            self.config.node_id,
-            self.config.given,
-            image,
-            controller.alter_configs,
-            controller.incremental_alter_configs,
+    def _handlers(self, engine: Engine) -> Handlers:
+        return Handlers(
+            self.config,
+            self.cluster_id,
+            engine,
+            lambda: self._image,
+            self.metadata.controller,
+            groups=lambda: self._groups.coordinator,
+            producer_ids=self._producer_ids,
+            quorum=self._quorum_view,
+            create_internal_topic=self._create_internal_topic,
         )
-        shared = apis.controller_apis(controller, cluster, configs, quorum)
-        own = apis.broker_apis(
-            GroupHandlers(self._groups, view),
-            OffsetHandlers(self._groups, view),
-            RecordHandlers(LocalPartitions(engine, image), self._producer_ids),
-            LogDirHandlers(lambda: describe_log_dirs(engine)),
-            configs,
-            config_changes=changes,
-        )
-        return shared | own, shared | apis.node_apis(controller)
 
     @property
     def image(self) -> Image:
@@ -220,7 +181,7 @@ class Node:
     @property
     def groups(self) -> GroupCoordinator:
         """The group coordinator of this broker."""
-        return self._groups
+        return self._groups.coordinator
 
     def _running(self) -> Engine:
         if self._engine is None:
@@ -235,7 +196,7 @@ class Node:
                 case "request":
                     self._on_request(event)
                 case "acked":
-                    self._group_log.on_acked(*event)
+                    self._groups.on_acked(*event)
                 case "auto_create":
                     for topic in event:
                         self._auto_create(topic)
@@ -260,11 +221,7 @@ class Node:
         delta = image.delta_since(before)
         if any(place in delta.changed_configs for place in self._own_config_places):
             self._apply_dynamic_configs(image)
-        groups_moved = any(name == GROUPS_TOPIC for _, name, _ in delta.changed_topics)
-        if groups_moved or any(name == GROUPS_TOPIC for _, name in delta.created_topics + delta.deleted_topics):
-            self._follow_groups(image)
-        if delta.deleted_topics:
-            self._groups.on_topics_deleted([(name, topic_id) for topic_id, name in delta.deleted_topics])
+        self._groups.on_published(image, delta)
         self._registration.on_published()
 
     @property
@@ -277,25 +234,6 @@ class Node:
         for place in self._own_config_places:
             merged |= image.configs(*place)
         self._running().set_settings(_known(merged))
-
-    def _follow_groups(self, image: Image) -> None:
-        topic_id = image.topic_id(GROUPS_TOPIC)
-        led: dict[int, int] = {}
-        if topic_id is not None:
-            led = {
-                found.index: found.leader_epoch
-                for found in image.partitions(topic_id)
-                if found.leader == self.config.node_id
-            }
-            self._groups.use_partition_count(image.topic_partition_count(topic_id))
-        if led == self._led_groups:
-            return
-        for partition in self._led_groups.keys() - led.keys():
-            self._groups.on_resigned(partition)
-        for partition, epoch in led.items():
-            if self._led_groups.get(partition) != epoch:
-                self._groups.on_elected(partition, epoch)
-        self._led_groups = led
 
     def _on_fault(self, error: Exception) -> None:
         if not self.failed.done():
@@ -328,38 +266,18 @@ class Node:
             raise KafkaError(answer.error_code)
         return Block(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
 
-    def _quorum_state(self) -> QuorumState | None:
-        try:
-            found = self.metadata.raft.describe_quorum()
-        except NotLeaderError:
-            return None
+    def _quorum_view(self) -> QuorumView:
+        from klamm.node.quorum_view import QuorumView
 
-        def shown(replica: ReplicaDescription) -> messages.ReplicaState:
-            return messages.ReplicaState(
-                replica.key.id,
-                replica.log_end_offset,
-                replica.key.directory_id or bytes(16),
-                replica.last_fetch_timestamp_ms,
-                replica.last_caught_up_timestamp_ms,
-            )
-
-        return QuorumState(
-            leader_id=found.leader_id,
-            leader_epoch=found.leader_epoch,
-            high_watermark=found.high_watermark,
-            voters=[shown(replica) for replica in found.voters],
-            observers=[shown(replica) for replica in found.observers],
-            nodes=[(voter.key.id, self._endpoints_of(voter)) for voter in found.nodes],
-        )
-
-    def _endpoints_of(self, voter: Voter) -> list[tuple[str, str, int]]:
-        """Where a voter listens; of this node itself what was bound, should its port have been left to the system."""
-        if voter.key.id == self.config.node_id:
+        def own_endpoints() -> list[tuple[str, str, int]]:
             return [(name, *self.listeners[name]) for name in self.config.controller_listener_names]
-        return [(endpoint.listener, endpoint.host, endpoint.port) for endpoint in voter.endpoints]
+
+        return QuorumView(self.metadata.raft, self.config.node_id, own_endpoints)
 
     def _create_internal_topic(self, name: str) -> None:
-        config = self._group_config
+        from klamm.protocol.topics import CreatableTopic, CreatableTopicConfig
+
+        config = self._groups.config
         settings = tuple(CreatableTopicConfig(*pair) for pair in config.offsets_topic_configs().items())
         topic = CreatableTopic(
             name, config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, (), settings
@@ -367,6 +285,8 @@ class Node:
         self._create(topic)
 
     def _auto_create(self, name: str) -> None:
+        from klamm.protocol.topics import CreatableTopic
+
         if name == GROUPS_TOPIC:
             self._create_internal_topic(name)
         else:
@@ -382,6 +302,8 @@ class Node:
         task.add_done_callback(self._tasks.discard)
 
     async def _create_now(self, topic: CreatableTopic) -> None:
+        from klamm.protocol.topics import CreateTopicsRequest
+
         try:
             request = CreateTopicsRequest((topic,), CREATE_TIMEOUT_MS)
             [result] = (await self.metadata.controller.create_topics(request)).topics

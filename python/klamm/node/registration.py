@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 from klamm.broker.lifecycle import BrokerLifecycle, BrokerState, Heartbeat, Register
-from klamm.protocol.cluster import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.registration import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from klamm.protocol.errors import ErrorCode
 
 log = logging.getLogger("klamm.node.registration")
 

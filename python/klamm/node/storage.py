@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +23,14 @@ from klamm.protocol.features import (
     SUPPORTED_FEATURES,
 )
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, encode_at
+from klamm.protocol.value import Value
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 SCRAM_LEVEL: Final = 11
 
 
-@dataclass(frozen=True, slots=True)
-class InitialController:
+class InitialController(Value):
     """One voter of `--initial-controllers`."""
 
     node_id: int
@@ -39,8 +39,7 @@ class InitialController:
     directory_id: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FormatRequest:
+class FormatRequest(Value):
     """What `klamm storage format` was asked for."""
 
     cluster_id: str

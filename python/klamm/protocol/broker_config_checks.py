@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from klamm._engine import ConfigError, parse_config
-from klamm.protocol.config_keys import Value, is_dynamic, keys
+from klamm.protocol.config_keys import ConfigValue, is_dynamic, keys
 from klamm.protocol.config_sources import NodeLayers, base_name, node_values
-from klamm.protocol.configs import AlterableConfig, AlterConfigsResource, ConfigOperation, ResourceType
+from klamm.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ConfigOperation,
+)
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.value import Value
 
 LISTENER_ONLY_KEYS: Final = frozenset(
     {
@@ -80,7 +85,7 @@ def _is_per_broker(name: str) -> bool:
     return base in keys("node") and keys("node")[base].update_mode == "per-broker"
 
 
-def _parsed(name: str, text: str) -> Value:
+def _parsed(name: str, text: str) -> ConfigValue:
     try:
         return parse_config("node", name, text)
     except ConfigError as error:
@@ -149,8 +154,7 @@ def _check_local_retention(node: _NodeConfig, local_name: str, whole_name: str) 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{invalid} more than {whole_name}, which is {whole}")
 
 
-@dataclass(frozen=True, slots=True)
-class Preprocessed:
+class Preprocessed(Value):
     """The answers a node can give at once, by the resource's place in the request, and what is left to forward."""
 
     errors: Mapping[int, KafkaError]

@@ -1,150 +1,37 @@
-"""Requests and answers between nodes and about the cluster: registration, heartbeat, producer ids, quorum, nodes."""
+"""Requests and answers about the cluster: its quorum and its nodes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.value import Value
 
 NO_OPERATIONS: Final = -(2**31)
 """`cluster_authorized_operations` when the client did not ask for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """One advertised endpoint of a broker; the protocol's id: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SupportedFeature:
-    """The levels of a feature that a broker can work with."""
-
-    name: str
-    min_supported_version: int
-    max_supported_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistrationRequest:
-    """BrokerRegistration (62)."""
-
-    API_KEY: ClassVar[int] = 62
-    broker_id: int
-    cluster_id: str
-    incarnation_id: bytes
-    listeners: tuple[Listener, ...]
-    features: tuple[SupportedFeature, ...]
-    rack: str | None = None
-    is_migrating_zk_broker: bool = False
-    log_dirs: tuple[bytes, ...] = ()
-    previous_broker_epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistrationResponse:
-    """BrokerRegistration (62)."""
-
-    API_KEY: ClassVar[int] = 62
-    error_code: ErrorCode = ErrorCode.NONE
-    broker_epoch: int = -1
-    throttle_time_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerHeartbeatRequest:
-    """BrokerHeartbeat (63); `cordoned_log_dirs` None means unknown, and changes nothing (KIP-1066)."""
-
-    API_KEY: ClassVar[int] = 63
-    broker_id: int
-    broker_epoch: int
-    current_metadata_offset: int
-    want_fence: bool = False
-    want_shut_down: bool = False
-    offline_log_dirs: tuple[bytes, ...] = ()
-    cordoned_log_dirs: tuple[bytes, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerHeartbeatResponse:
-    """BrokerHeartbeat (63)."""
-
-    API_KEY: ClassVar[int] = 63
-    error_code: ErrorCode = ErrorCode.NONE
-    is_caught_up: bool = False
-    is_fenced: bool = True
-    should_shut_down: bool = False
-    throttle_time_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class UnregisterBrokerRequest:
-    """UnregisterBroker (64)."""
-
-    API_KEY: ClassVar[int] = 64
-    broker_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnregisterBrokerResponse:
-    """UnregisterBroker (64)."""
-
-    API_KEY: ClassVar[int] = 64
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
-    throttle_time_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIdsRequest:
-    """AllocateProducerIds (67)."""
-
-    API_KEY: ClassVar[int] = 67
-    broker_id: int
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIdsResponse:
-    """AllocateProducerIds (67): the ids `[producer_id_start, producer_id_start + producer_id_len)`."""
-
-    API_KEY: ClassVar[int] = 67
-    error_code: ErrorCode = ErrorCode.NONE
-    producer_id_start: int = 0
-    producer_id_len: int = 0
-    throttle_time_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumPartition:
+class QuorumPartition(Value):
     """A partition asked about; only `__cluster_metadata` 0 has an answer."""
 
     partition_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumTopic:
+class QuorumTopic(Value):
     """A topic asked about."""
 
     topic_name: str
     partitions: tuple[QuorumPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeQuorumRequest:
+class DescribeQuorumRequest(Value):
     """DescribeQuorum (55)."""
 
     API_KEY: ClassVar[int] = 55
     topics: tuple[QuorumTopic, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaState:
+class ReplicaState(Value):
     """A voter or observer as the leader sees it; timestamps in ms, -1 when unknown."""
 
     replica_id: int
@@ -154,8 +41,7 @@ class ReplicaState:
     last_caught_up_timestamp: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumPartitionData:
+class QuorumPartitionData(Value):
     """The quorum of one partition."""
 
     partition_index: int
@@ -168,16 +54,14 @@ class QuorumPartitionData:
     observers: tuple[ReplicaState, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumTopicData:
+class QuorumTopicData(Value):
     """The partitions of one topic."""
 
     topic_name: str
     partitions: tuple[QuorumPartitionData, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumListener:
+class QuorumListener(Value):
     """Where a voter listens."""
 
     name: str
@@ -185,16 +69,14 @@ class QuorumListener:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumNode:
+class QuorumNode(Value):
     """A voter's endpoints."""
 
     node_id: int
     listeners: tuple[QuorumListener, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeQuorumResponse:
+class DescribeQuorumResponse(Value):
     """DescribeQuorum (55)."""
 
     API_KEY: ClassVar[int] = 55
@@ -204,8 +86,7 @@ class DescribeQuorumResponse:
     nodes: tuple[QuorumNode, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(Value):
     """DescribeCluster (60); endpoint type 1 is brokers, 2 controllers (KIP-919)."""
 
     API_KEY: ClassVar[int] = 60
@@ -214,8 +95,7 @@ class DescribeClusterRequest:
     include_fenced_brokers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeClusterBroker:
+class DescribeClusterBroker(Value):
     """A node of the answer."""
 
     broker_id: int
@@ -225,8 +105,7 @@ class DescribeClusterBroker:
     is_fenced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeClusterResponse:
+class DescribeClusterResponse(Value):
     """DescribeCluster (60)."""
 
     API_KEY: ClassVar[int] = 60

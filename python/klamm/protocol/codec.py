@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from klamm._engine import MessageSchema
+from klamm.protocol.errors import MalformedRequest
 from klamm.protocol.schemas import (
     KIND_OF_KIO,
     MessageClass,
@@ -28,10 +29,6 @@ from klamm.protocol.schemas import (
 T = TypeVar("T")
 Entity = Any
 """An instance of one of kio's message classes; they share no base class."""
-
-
-class MalformedRequest(Exception):
-    """A body that does not follow its schema; Kafka answers it by closing the connection."""
 
 
 @cache

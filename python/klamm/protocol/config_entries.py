@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from klamm._engine import ConfigKey
 from klamm.protocol.config_keys import is_dynamic, keys, printed, synonyms, units
 from klamm.protocol.config_sources import NodeLayers, Values, base_name, group_default, node_values, topic_defaults
 from klamm.protocol.configs import ConfigSource, DescribeConfigsResourceResult, DescribeConfigsSynonym
+from klamm.protocol.value import Value
 
 if TYPE_CHECKING:
     from klamm._engine import ConfigScope
@@ -18,8 +18,7 @@ Entries = tuple[DescribeConfigsResourceResult, ...]
 Synonyms = list[DescribeConfigsSynonym]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Value):
     """What a DescribeConfigs asks for; no names means all."""
 
     names: frozenset[str] = frozenset()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from klamm._engine import ConfigError, ConfigKey, config_keys, format_config, parse_config
-from klamm.protocol.configs import ResourceType
+from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.value import Value
 
 if TYPE_CHECKING:
     from klamm._engine import ConfigScope
 
 Keys = Mapping[str, ConfigKey]
-Value = bool | int | float | str | list[str]
+ConfigValue = bool | int | float | str | list[str]
 
 SCOPES: Final[Mapping[int, ConfigScope]] = {
     ResourceType.TOPIC: "topic",
@@ -31,8 +31,7 @@ def keys(scope: ConfigScope) -> Keys:
     return {key.name: key for key in config_keys(scope)}
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(Value):
     """A node's key that stands in for a topic's or a group's, and what its number is multiplied by."""
 
     name: str

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from klamm.protocol.config_keys import in_unit, keys, synonyms, units
 from klamm.protocol.configs import ConfigSource
+from klamm.protocol.value import Value
 
 Values = Mapping[str, str]
 NO_VALUES: Final[Values] = {}
@@ -29,8 +30,7 @@ _MECHANISM_KEYS: Final = (
 """Keys that stand behind a listener and a mechanism: `listener.name.<listener>.<mechanism>.<key>`."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLayers:
+class NodeLayers(Value):
     """What is set on a node, by who sets it."""
 
     static: Values = field(default_factory=dict)

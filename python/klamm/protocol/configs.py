@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import ClassVar
 
 from klamm.protocol.errors import ErrorCode
-
-
-class ResourceType(enum.IntEnum):
-    """What a config belongs to; the ids of requests and of ConfigRecord (facts 1.2)."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
+from klamm.protocol.value import Value
 
 
 class ConfigOperation(enum.IntEnum):
@@ -42,8 +32,7 @@ class ConfigSource(enum.IntEnum):
     GROUP_CONFIG = 8
 
 
-@dataclass(frozen=True, slots=True)
-class AlterableConfig:
+class AlterableConfig(Value):
     """A key and what to do with it; legacy AlterConfigs always sets."""
 
     name: str
@@ -51,8 +40,7 @@ class AlterableConfig:
     config_operation: int = ConfigOperation.SET
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigsResource:
+class AlterConfigsResource(Value):
     """The changes of one resource; the type stays a number, since a peer may send any."""
 
     resource_type: int
@@ -60,8 +48,7 @@ class AlterConfigsResource:
     configs: tuple[AlterableConfig, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Value):
     """IncrementalAlterConfigs (44)."""
 
     API_KEY: ClassVar[int] = 44
@@ -69,8 +56,7 @@ class IncrementalAlterConfigsRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(Value):
     """AlterConfigs (33): each resource's configs are replaced as a whole."""
 
     API_KEY: ClassVar[int] = 33
@@ -78,8 +64,7 @@ class AlterConfigsRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Value):
     """What became of one resource."""
 
     resource_type: int
@@ -88,8 +73,7 @@ class AlterConfigsResourceResponse:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(Value):
     """IncrementalAlterConfigs (44)."""
 
     API_KEY: ClassVar[int] = 44
@@ -97,8 +81,7 @@ class IncrementalAlterConfigsResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigsResponse:
+class AlterConfigsResponse(Value):
     """AlterConfigs (33)."""
 
     API_KEY: ClassVar[int] = 33
@@ -106,8 +89,7 @@ class AlterConfigsResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsResource:
+class DescribeConfigsResource(Value):
     """A resource to describe; no keys, or null, means all of them."""
 
     resource_type: int
@@ -115,8 +97,7 @@ class DescribeConfigsResource:
     configuration_keys: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Value):
     """DescribeConfigs (32)."""
 
     API_KEY: ClassVar[int] = 32
@@ -125,8 +106,7 @@ class DescribeConfigsRequest:
     include_documentation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsSynonym:
+class DescribeConfigsSynonym(Value):
     """One place that could give a key its value; null for a sensitive key."""
 
     name: str
@@ -134,8 +114,7 @@ class DescribeConfigsSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsResourceResult:
+class DescribeConfigsResourceResult(Value):
     """One key of a resource."""
 
     name: str
@@ -148,8 +127,7 @@ class DescribeConfigsResourceResult:
     documentation: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsResult:
+class DescribeConfigsResult(Value):
     """One resource."""
 
     resource_type: int
@@ -159,8 +137,7 @@ class DescribeConfigsResult:
     configs: tuple[DescribeConfigsResourceResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Value):
     """DescribeConfigs (32)."""
 
     API_KEY: ClassVar[int] = 32

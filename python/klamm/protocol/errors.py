@@ -208,3 +208,7 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         return self.code.name if self.message is None else f"{self.code.name}: {self.message}"
+
+
+class MalformedRequest(Exception):
+    """A body that does not follow its schema; Kafka answers it by closing the connection."""

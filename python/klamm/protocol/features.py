@@ -1,29 +1,18 @@
-"""UpdateFeatures, and the features that a node of Kafka 4.3 knows (facts 1.3 and 1.4)."""
+"""The features that a node of Kafka 4.3 knows, and their levels (facts 1.3 and 1.4)."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.value import Value
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 
-class UpgradeType(enum.IntEnum):
-    """How a client wants a feature's level changed (KIP-778)."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRange:
+class VersionRange(Value):
     """The levels `[min_version, max_version]` of a feature; (0, 0) means not supported."""
 
     min_version: int
@@ -50,8 +39,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
 """What a node of Kafka 4.3 advertises (facts 1.4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataLevel:
+class MetadataLevel(Value):
     """A level of metadata.version: its name, and whether leaving it downwards would lose metadata."""
 
     level: int
@@ -107,43 +95,3 @@ FEATURE_DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
 }
 """The levels that a feature's level needs of others (facts 1.4)."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureUpdateKey:
-    """A feature and the level it shall have; v0 says `allow_downgrade`, later versions `upgrade_type`."""
-
-    feature: str
-    max_version_level: int
-    upgrade_type: int = UpgradeType.UPGRADE
-    allow_downgrade: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateFeaturesRequest:
-    """UpdateFeatures (57)."""
-
-    API_KEY: ClassVar[int] = 57
-    feature_updates: tuple[FeatureUpdateKey, ...]
-    validate_only: bool = False
-    timeout_ms: int = 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatableFeatureResult:
-    """What became of one feature; only up to v1, and only when all succeeded."""
-
-    feature: str
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateFeaturesResponse:
-    """UpdateFeatures (57)."""
-
-    API_KEY: ClassVar[int] = 57
-    error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
-    results: tuple[UpdatableFeatureResult, ...] = ()
-    throttle_time_ms: int = 0

@@ -6,10 +6,10 @@ the default that stands here. Times are ms, ids are 16 raw bytes, subscriptions 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.value import Value
 
 ZERO_ID: Final = bytes(16)
 UNKNOWN_MEMBER_ID: Final = ""
@@ -21,8 +21,7 @@ FETCH_GROUPS_VERSION: Final = 8
 AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Value):
     """Who sent a request, and in which version; `client_host` is written as Kafka stores it, `/127.0.0.1`."""
 
     api_version: int
@@ -30,16 +29,14 @@ class Caller:
     client_host: str
 
 
-@dataclass(frozen=True, slots=True)
-class JoinProtocol:
+class JoinProtocol(Value):
     """A protocol (assignor) that a member supports, with what it wants the leader to know."""
 
     name: str
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupRequest:
+class JoinGroupRequest(Value):
     """API 11. `rebalance_timeout_ms` is already the session timeout where version 0 had none."""
 
     API_KEY: ClassVar[int] = 11
@@ -53,8 +50,7 @@ class JoinGroupRequest:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupMember:
+class JoinGroupMember(Value):
     """A line of the list that the leader gets."""
 
     member_id: str
@@ -62,8 +58,7 @@ class JoinGroupMember:
     metadata: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Value):
     """Answer 11; `protocol_name` None goes out as null from version 7, as "" before."""
 
     API_KEY: ClassVar[int] = 11
@@ -78,16 +73,14 @@ class JoinGroupResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SyncAssignment:
+class SyncAssignment(Value):
     """What the leader assigns to one member."""
 
     member_id: str
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupRequest:
+class SyncGroupRequest(Value):
     """API 14; only the leader sends assignments."""
 
     API_KEY: ClassVar[int] = 14
@@ -100,8 +93,7 @@ class SyncGroupRequest:
     protocol_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Value):
     """Answer 14."""
 
     API_KEY: ClassVar[int] = 14
@@ -112,8 +104,7 @@ class SyncGroupResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Value):
     """API 12."""
 
     API_KEY: ClassVar[int] = 12
@@ -123,8 +114,7 @@ class HeartbeatRequest:
     group_instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Value):
     """Answer 12."""
 
     API_KEY: ClassVar[int] = 12
@@ -132,8 +122,7 @@ class HeartbeatResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingMember:
+class LeavingMember(Value):
     """A member that leaves, or is removed by an admin through its instance id alone."""
 
     member_id: str = UNKNOWN_MEMBER_ID
@@ -141,8 +130,7 @@ class LeavingMember:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroupRequest:
+class LeaveGroupRequest(Value):
     """API 13. Below version 3 `member_id` leaves, and `groups.read_leave_group` puts it into the list."""
 
     API_KEY: ClassVar[int] = 13
@@ -151,8 +139,7 @@ class LeaveGroupRequest:
     member_id: str = UNKNOWN_MEMBER_ID
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveMemberResponse:
+class LeaveMemberResponse(Value):
     """How one member's leaving went."""
 
     member_id: str
@@ -160,8 +147,7 @@ class LeaveMemberResponse:
     error_code: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Value):
     """Answer 13; versions 0 to 2 show the one member's error at the top."""
 
     API_KEY: ClassVar[int] = 13
@@ -170,8 +156,7 @@ class LeaveGroupResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CommitPartition:
+class CommitPartition(Value):
     """An offset to commit; `committed_metadata` null counts as ""."""
 
     partition_index: int
@@ -180,8 +165,7 @@ class CommitPartition:
     committed_metadata: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommitTopic:
+class CommitTopic(Value):
     """A topic of an OffsetCommit; the handler fills in name or id, whichever the version lacks."""
 
     name: str = ""
@@ -189,8 +173,7 @@ class CommitTopic:
     partitions: tuple[CommitPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(Value):
     """API 8. The generation is the member epoch where the consumer protocol is used."""
 
     API_KEY: ClassVar[int] = 8
@@ -202,16 +185,14 @@ class OffsetCommitRequest:
     retention_time_ms: int = NO_RETENTION_MS
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedPartition:
+class CommittedPartition(Value):
     """How one partition's commit went."""
 
     partition_index: int
     error_code: int = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedTopic:
+class CommittedTopic(Value):
     """A topic of an OffsetCommit answer."""
 
     name: str = ""
@@ -219,8 +200,7 @@ class CommittedTopic:
     partitions: tuple[CommittedPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(Value):
     """Answer 8."""
 
     API_KEY: ClassVar[int] = 8
@@ -228,8 +208,7 @@ class OffsetCommitResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FetchTopic:
+class FetchTopic(Value):
     """Partitions whose committed offset is asked for."""
 
     name: str = ""
@@ -237,8 +216,7 @@ class FetchTopic:
     partition_indexes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchGroup:
+class FetchGroup(Value):
     """A group of an OffsetFetch; `topics` None asks for all that it has."""
 
     group_id: str
@@ -247,8 +225,7 @@ class FetchGroup:
     member_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchRequest:
+class OffsetFetchRequest(Value):
     """API 9. Below version 8 it is about `group_id` and `topics`; `all_groups` says it one way."""
 
     API_KEY: ClassVar[int] = 9
@@ -262,8 +239,7 @@ class OffsetFetchRequest:
         return self.groups if version >= FETCH_GROUPS_VERSION else (FetchGroup(self.group_id, self.topics),)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedPartition:
+class FetchedPartition(Value):
     """A committed offset, or -1, -1, "" for none."""
 
     partition_index: int
@@ -273,8 +249,7 @@ class FetchedPartition:
     error_code: int = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedTopic:
+class FetchedTopic(Value):
     """A topic of an OffsetFetch answer."""
 
     name: str = ""
@@ -282,8 +257,7 @@ class FetchedTopic:
     partitions: tuple[FetchedPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedGroup:
+class FetchedGroup(Value):
     """A group of an OffsetFetch answer; with an error its topics are for version 1, which has errors only there."""
 
     group_id: str
@@ -291,8 +265,7 @@ class FetchedGroup:
     error_code: int = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(Value):
     """Answer 9; below version 8 `topics` and `error_code` are those of the one group."""
 
     API_KEY: ClassVar[int] = 9
@@ -302,8 +275,7 @@ class OffsetFetchResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedMember:
+class DescribedMember(Value):
     """A member as DescribeGroups shows it; metadata is empty unless the group is stable."""
 
     member_id: str
@@ -314,8 +286,7 @@ class DescribedMember:
     member_assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedGroup:
+class DescribedGroup(Value):
     """A group as DescribeGroups shows it."""
 
     group_id: str
@@ -328,8 +299,7 @@ class DescribedGroup:
     authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Value):
     """API 15."""
 
     API_KEY: ClassVar[int] = 15
@@ -337,8 +307,7 @@ class DescribeGroupsRequest:
     include_authorized_operations: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Value):
     """Answer 15."""
 
     API_KEY: ClassVar[int] = 15
@@ -346,8 +315,7 @@ class DescribeGroupsResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroupsRequest:
+class ListGroupsRequest(Value):
     """API 16; empty filters let everything through."""
 
     API_KEY: ClassVar[int] = 16
@@ -355,8 +323,7 @@ class ListGroupsRequest:
     types_filter: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(Value):
     """A line of ListGroups."""
 
     group_id: str
@@ -365,8 +332,7 @@ class ListedGroup:
     group_type: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroupsResponse:
+class ListGroupsResponse(Value):
     """Answer 16."""
 
     API_KEY: ClassVar[int] = 16
@@ -375,24 +341,21 @@ class ListGroupsResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(Value):
     """API 42."""
 
     API_KEY: ClassVar[int] = 42
     groups_names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedGroup:
+class DeletedGroup(Value):
     """How the deletion of one group went."""
 
     group_id: str
     error_code: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Value):
     """Answer 42."""
 
     API_KEY: ClassVar[int] = 42
@@ -400,23 +363,20 @@ class DeleteGroupsResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePartition:
+class DeletePartition(Value):
     """A partition whose committed offset shall go."""
 
     partition_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopic:
+class DeleteTopic(Value):
     """The partitions of a topic whose committed offsets shall go."""
 
     name: str
     partitions: tuple[DeletePartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Value):
     """API 47."""
 
     API_KEY: ClassVar[int] = 47
@@ -424,24 +384,21 @@ class OffsetDeleteRequest:
     topics: tuple[DeleteTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedPartition:
+class DeletedPartition(Value):
     """How one offset's deletion went."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedTopic:
+class DeletedTopic(Value):
     """A topic of an OffsetDelete answer."""
 
     name: str
     partitions: tuple[DeletedPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Value):
     """Answer 47."""
 
     API_KEY: ClassVar[int] = 47
@@ -450,8 +407,7 @@ class OffsetDeleteResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(Value):
     """API 10; below version 4 `coordinator_keys` is empty and `key` counts."""
 
     API_KEY: ClassVar[int] = 10
@@ -460,8 +416,7 @@ class FindCoordinatorRequest:
     coordinator_keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FoundCoordinator:
+class FoundCoordinator(Value):
     """Where the coordinator of a key is; node id -1, host "" and port -1 with an error."""
 
     key: str
@@ -472,8 +427,7 @@ class FoundCoordinator:
     port: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Value):
     """Answer 10; below version 4 about one key, whose place is not in the list."""
 
     API_KEY: ClassVar[int] = 10

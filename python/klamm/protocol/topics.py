@@ -7,10 +7,10 @@ Fields have the names of Kafka's schemas, so that `codec.read` and `codec.write`
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.value import Value
 
 ZERO_ID: Final = bytes(16)
 UNSET: Final = -1
@@ -24,24 +24,21 @@ class ElectionType(enum.IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CreatableReplicaAssignment:
+class CreatableReplicaAssignment(Value):
     """The brokers that shall hold one partition; the first is the preferred leader."""
 
     partition_index: int
     broker_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CreatableTopicConfig:
+class CreatableTopicConfig(Value):
     """A topic config to set at creation; a null value is refused by the controller."""
 
     name: str
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatableTopic:
+class CreatableTopic(Value):
     """One topic to create, by counts or by a manual assignment."""
 
     name: str
@@ -51,8 +48,7 @@ class CreatableTopic:
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Value):
     """CreateTopics (19)."""
 
     API_KEY: ClassVar[int] = 19
@@ -61,8 +57,7 @@ class CreateTopicsRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreatableTopicConfigs:
+class CreatableTopicConfigs(Value):
     """One effective config of a created topic (v5 and later)."""
 
     name: str
@@ -72,8 +67,7 @@ class CreatableTopicConfigs:
     is_sensitive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CreatableTopicResult:
+class CreatableTopicResult(Value):
     """What became of one topic."""
 
     name: str
@@ -86,8 +80,7 @@ class CreatableTopicResult:
     configs: tuple[CreatableTopicConfigs, ...] | None = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopicsResponse:
+class CreateTopicsResponse(Value):
     """CreateTopics (19)."""
 
     API_KEY: ClassVar[int] = 19
@@ -95,16 +88,14 @@ class CreateTopicsResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicState:
+class DeleteTopicState(Value):
     """A topic to delete, by name or by id, not both."""
 
     name: str | None = None
     topic_id: bytes = ZERO_ID
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Value):
     """DeleteTopics (20): `topic_names` up to v5, `topics` from v6."""
 
     API_KEY: ClassVar[int] = 20
@@ -113,8 +104,7 @@ class DeleteTopicsRequest:
     timeout_ms: int = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class DeletableTopicResult:
+class DeletableTopicResult(Value):
     """What became of one topic."""
 
     name: str | None
@@ -123,8 +113,7 @@ class DeletableTopicResult:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Value):
     """DeleteTopics (20)."""
 
     API_KEY: ClassVar[int] = 20
@@ -132,15 +121,13 @@ class DeleteTopicsResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsAssignment:
+class CreatePartitionsAssignment(Value):
     """The brokers of one new partition."""
 
     broker_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsTopic:
+class CreatePartitionsTopic(Value):
     """A topic that shall have `count` partitions in all; the assignments, if any, are of the new ones."""
 
     name: str
@@ -148,8 +135,7 @@ class CreatePartitionsTopic:
     assignments: tuple[CreatePartitionsAssignment, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Value):
     """CreatePartitions (37)."""
 
     API_KEY: ClassVar[int] = 37
@@ -158,8 +144,7 @@ class CreatePartitionsRequest:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsTopicResult:
+class CreatePartitionsTopicResult(Value):
     """What became of one topic."""
 
     name: str
@@ -167,8 +152,7 @@ class CreatePartitionsTopicResult:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Value):
     """CreatePartitions (37)."""
 
     API_KEY: ClassVar[int] = 37
@@ -176,16 +160,14 @@ class CreatePartitionsResponse:
     throttle_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPartitions:
+class TopicPartitions(Value):
     """Partitions of one topic."""
 
     topic: str
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(Value):
     """ElectLeaders (43); `topic_partitions` None means every partition; v0 knows only preferred elections."""
 
     API_KEY: ClassVar[int] = 43
@@ -194,8 +176,7 @@ class ElectLeadersRequest:
     timeout_ms: int = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionResult:
+class PartitionResult(Value):
     """What became of one partition's election."""
 
     partition_id: int
@@ -203,16 +184,14 @@ class PartitionResult:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaElectionResult:
+class ReplicaElectionResult(Value):
     """The elections of one topic."""
 
     topic: str
     partition_result: tuple[PartitionResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(Value):
     """ElectLeaders (43)."""
 
     API_KEY: ClassVar[int] = 43

@@ -15,9 +15,9 @@ from klamm.protocol.configs import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    ResourceType,
 )
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.resource_types import ResourceType
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 

@@ -10,7 +10,10 @@ from klamm._engine import Image
 from klamm.controller.controller import Controller
 from klamm.controller.result import Result
 from klamm.controller.settings import ControllerSettings
-from klamm.protocol.cluster import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, decode, encode
+from klamm.protocol.registration import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -18,9 +21,6 @@ from klamm.protocol.cluster import (
     Listener,
     SupportedFeature,
 )
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.features import SUPPORTED_FEATURES
-from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, decode, encode
 from klamm.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

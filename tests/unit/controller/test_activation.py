@@ -7,7 +7,6 @@ import pytest
 from klamm._engine import Image
 from klamm.controller.activation import UnfinishedTransactionError, activation_records
 from klamm.controller.periodic import PeriodicSchedule, PeriodicSettings, PeriodicTask, intervals_ms
-from klamm.protocol.cluster import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.generated.metadata_records import (
     AbortTransactionRecord,
@@ -21,6 +20,7 @@ from klamm.protocol.generated.metadata_records import (
     decode,
     encode,
 )
+from klamm.protocol.registration import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 from .cluster import Cluster, bootstrap, uuid
 

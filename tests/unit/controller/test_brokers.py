@@ -6,13 +6,6 @@ from typing import Any
 
 import pytest
 
-from klamm.protocol.cluster import (
-    BrokerHeartbeatResponse,
-    BrokerRegistrationResponse,
-    Listener,
-    SupportedFeature,
-    UnregisterBrokerRequest,
-)
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.generated.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -20,6 +13,13 @@ from klamm.protocol.generated.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
     decode,
+)
+from klamm.protocol.registration import (
+    BrokerHeartbeatResponse,
+    BrokerRegistrationResponse,
+    Listener,
+    SupportedFeature,
+    UnregisterBrokerRequest,
 )
 
 from .cluster import CLUSTER_ID, WITH_ELR, Cluster, registration, uuid

@@ -17,10 +17,10 @@ from klamm.protocol.configs import (
     AlterConfigsResourceResponse,
     ConfigOperation,
     IncrementalAlterConfigsRequest,
-    ResourceType,
 )
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.generated.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
+from klamm.protocol.resource_types import ResourceType
 
 from .cluster import LATEST, WITH_ELR, Cluster
 

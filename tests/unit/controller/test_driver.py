@@ -13,9 +13,9 @@ from klamm.controller.controller import Controller
 from klamm.controller.driver import ControllerDriver, batches
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
 from klamm.controller.settings import ControllerSettings
-from klamm.protocol.cluster import BrokerHeartbeatRequest
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.generated.metadata_records import MetadataRecord, NoOpRecord, TopicRecord, decode, encode
+from klamm.protocol.registration import BrokerHeartbeatRequest
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
 from klamm.raft.ports import NotLeaderError
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from klamm.controller.features import Supporters
-from klamm.protocol.cluster import SupportedFeature
 from klamm.protocol.configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.features import (
-    SUPPORTED_FEATURES,
+from klamm.protocol.feature_updates import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
     UpgradeType,
 )
+from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.generated.metadata_records import ConfigRecord, FeatureLevelRecord
+from klamm.protocol.registration import SupportedFeature
 
 from .cluster import Cluster
 

@@ -15,7 +15,7 @@ from klamm.controller.heartbeats import (
     Wish,
     printed_table,
 )
-from klamm.protocol.cluster import BrokerHeartbeatRequest
+from klamm.protocol.registration import BrokerHeartbeatRequest
 
 F, U, C, S = BrokerControlState
 

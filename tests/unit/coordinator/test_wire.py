@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from klamm.protocol.codec import MalformedRequest, build, decode_response, encode, read, request_class
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.codec import (
+    build,
+    decode_response,
+    encode,
+    read,
+    request_class,
+)
+from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.group_messages import (
     CommitPartition,
     FetchedGroup,

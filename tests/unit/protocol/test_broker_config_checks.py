@@ -6,8 +6,13 @@ import pytest
 
 from klamm.protocol.broker_config_checks import check_dynamic_configs, preprocess
 from klamm.protocol.config_sources import NodeLayers
-from klamm.protocol.configs import AlterableConfig, AlterConfigsResource, ConfigOperation, ResourceType
+from klamm.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ConfigOperation,
+)
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.resource_types import ResourceType
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 FILE = NodeLayers(static={"log.dirs": "/a,/b", "num.io.threads": "8"})

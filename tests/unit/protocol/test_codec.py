@@ -16,7 +16,6 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 
 from klamm.protocol.codec import (
-    MalformedRequest,
     build,
     decode_request,
     decode_response,
@@ -26,7 +25,7 @@ from klamm.protocol.codec import (
     response_class,
     to_entity,
 )
-from klamm.protocol.errors import RETRIABLE, ErrorCode, KafkaError
+from klamm.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedRequest
 from klamm.protocol.schemas import duration_from_wire, item_of, time_from_wire, without_null
 
 TOPIC = {"name": "foo", "num_partitions": 3, "replication_factor": 1}

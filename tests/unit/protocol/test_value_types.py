@@ -10,11 +10,11 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from kio.index import KioIndexError
 
-from klamm.protocol import cluster, configs, features, group_messages, topics
+from klamm.protocol import cluster, configs, feature_updates, group_messages, registration, topics
 from klamm.protocol.codec import build, encode, from_entity, read, request_class, response_class, to_entity, write
 from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 
-MODULES = (topics, configs, cluster, features, group_messages)
+MODULES = (topics, configs, cluster, registration, feature_updates, group_messages)
 EXTRA_FIELDS = {
     "AlterConfigsRequest": {"AlterableConfig: config_operation"},  # one type for both; legacy always sets
     "OffsetFetchRequest": {"FetchTopic: topic_id"},  # one type for the topics of a group and for the only group's

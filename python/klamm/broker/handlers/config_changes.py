@@ -21,8 +21,8 @@ from klamm.protocol.configs import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-    ResourceType,
 )
+from klamm.protocol.resource_types import ResourceType
 
 Responses = tuple[AlterConfigsResourceResponse, ...]
 

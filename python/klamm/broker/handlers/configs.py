@@ -23,9 +23,9 @@ from klamm.protocol.configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-    ResourceType,
 )
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topic_names import check_topic_name
 
 LIST_CONFIG_RESOURCES: Final = 74

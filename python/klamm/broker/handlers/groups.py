@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from klamm.broker.request import RequestContext
@@ -41,6 +41,7 @@ from klamm.protocol.groups import (
     write_join_group,
     write_leave_group,
 )
+from klamm.protocol.value import Value
 
 log = logging.getLogger("klamm.broker.groups")
 
@@ -87,8 +88,7 @@ class Groups(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Value):
     """A broker, as clients of one listener reach it."""
 
     node_id: int

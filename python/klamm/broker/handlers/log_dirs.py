@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from klamm.broker.request import RequestContext
 from klamm.protocol.codec import build, decode_request, encode_response, response_class
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.value import Value
 
 DESCRIBE_LOG_DIRS: Final = 35
 UNKNOWN_SIZE: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirInfo:
+class LogDirInfo(Value):
     """A log directory; sizes in bytes, -1 unknown. `replicas` are (topic, partition, size, offset lag, is future)."""
 
     path: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from klamm.broker.request import RequestContext
@@ -19,12 +18,12 @@ from klamm.protocol.cluster import (
 from klamm.protocol.codec import read, write
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.topic_names import CLUSTER_METADATA_TOPIC
+from klamm.protocol.value import Value
 
 NODES_VERSION: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
+class QuorumState(Value):
     """The quorum as its leader knows it."""
 
     leader_id: int

@@ -4,362 +4,620 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from klamm import _engine
+from klamm.protocol.record_base import Record
 
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerEndpoint:
+class BrokerEndpoint(Record):
     """Part of a record."""
 
-    name: str
-    host: str
-    port: int
-    security_protocol: int
+    __slots__ = ("name", "host", "port", "security_protocol")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        host: str,
+        port: int,
+        security_protocol: int,
+    ) -> None:
+        self.name: Final = name
+        self.host: Final = host
+        self.port: Final = port
+        self.security_protocol: Final = security_protocol
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerFeature:
+class BrokerFeature(Record):
     """Part of a record."""
 
-    name: str
-    min_supported_version: int
-    max_supported_version: int
+    __slots__ = ("name", "min_supported_version", "max_supported_version")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        min_supported_version: int,
+        max_supported_version: int,
+    ) -> None:
+        self.name: Final = name
+        self.min_supported_version: Final = min_supported_version
+        self.max_supported_version: Final = max_supported_version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerRecord:
+class RegisterBrokerRecord(Record):
     """Metadata record 0, versions 0 to 4."""
 
     TYPE: ClassVar[int] = 0
     HIGHEST_VERSION: ClassVar[int] = 4
-    broker_id: int
-    is_migrating_zk_broker: bool = False
-    incarnation_id: bytes
-    broker_epoch: int
-    end_points: Sequence[BrokerEndpoint]
-    features: Sequence[BrokerFeature]
-    rack: str | None
-    fenced: bool = True
-    in_controlled_shutdown: bool = False
-    log_dirs: Sequence[bytes] = ()
-    cordoned_log_dirs: Sequence[bytes] | None = None
+    __slots__ = ("broker_id", "is_migrating_zk_broker", "incarnation_id", "broker_epoch", "end_points", "features", "rack", "fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs")
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        is_migrating_zk_broker: bool = False,
+        incarnation_id: bytes,
+        broker_epoch: int,
+        end_points: Sequence[BrokerEndpoint],
+        features: Sequence[BrokerFeature],
+        rack: str | None,
+        fenced: bool = True,
+        in_controlled_shutdown: bool = False,
+        log_dirs: Sequence[bytes] = (),
+        cordoned_log_dirs: Sequence[bytes] | None = None,
+    ) -> None:
+        self.broker_id: Final = broker_id
+        self.is_migrating_zk_broker: Final = is_migrating_zk_broker
+        self.incarnation_id: Final = incarnation_id
+        self.broker_epoch: Final = broker_epoch
+        self.end_points: Final = end_points
+        self.features: Final = features
+        self.rack: Final = rack
+        self.fenced: Final = fenced
+        self.in_controlled_shutdown: Final = in_controlled_shutdown
+        self.log_dirs: Final = log_dirs
+        self.cordoned_log_dirs: Final = cordoned_log_dirs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBrokerRecord:
+class UnregisterBrokerRecord(Record):
     """Metadata record 1, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 1
     HIGHEST_VERSION: ClassVar[int] = 0
-    broker_id: int
-    broker_epoch: int
+    __slots__ = ("broker_id", "broker_epoch")
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        broker_epoch: int,
+    ) -> None:
+        self.broker_id: Final = broker_id
+        self.broker_epoch: Final = broker_epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecord:
+class TopicRecord(Record):
     """Metadata record 2, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 2
     HIGHEST_VERSION: ClassVar[int] = 0
-    name: str
-    topic_id: bytes
+    __slots__ = ("name", "topic_id")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        topic_id: bytes,
+    ) -> None:
+        self.name: Final = name
+        self.topic_id: Final = topic_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRecord:
+class PartitionRecord(Record):
     """Metadata record 3, versions 0 to 2."""
 
     TYPE: ClassVar[int] = 3
     HIGHEST_VERSION: ClassVar[int] = 2
-    partition_id: int = -1
-    topic_id: bytes
-    replicas: Sequence[int]
-    isr: Sequence[int]
-    removing_replicas: Sequence[int]
-    adding_replicas: Sequence[int]
-    leader: int = -1
-    leader_epoch: int = -1
-    partition_epoch: int = -1
-    directories: Sequence[bytes] = ()
-    leader_recovery_state: int = 0
-    eligible_leader_replicas: Sequence[int] | None = None
-    last_known_elr: Sequence[int] | None = None
+    __slots__ = ("partition_id", "topic_id", "replicas", "isr", "removing_replicas", "adding_replicas", "leader", "leader_epoch", "partition_epoch", "directories", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr")
+
+    def __init__(
+        self,
+        *,
+        partition_id: int = -1,
+        topic_id: bytes,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        removing_replicas: Sequence[int],
+        adding_replicas: Sequence[int],
+        leader: int = -1,
+        leader_epoch: int = -1,
+        partition_epoch: int = -1,
+        directories: Sequence[bytes] = (),
+        leader_recovery_state: int = 0,
+        eligible_leader_replicas: Sequence[int] | None = None,
+        last_known_elr: Sequence[int] | None = None,
+    ) -> None:
+        self.partition_id: Final = partition_id
+        self.topic_id: Final = topic_id
+        self.replicas: Final = replicas
+        self.isr: Final = isr
+        self.removing_replicas: Final = removing_replicas
+        self.adding_replicas: Final = adding_replicas
+        self.leader: Final = leader
+        self.leader_epoch: Final = leader_epoch
+        self.partition_epoch: Final = partition_epoch
+        self.directories: Final = directories
+        self.leader_recovery_state: Final = leader_recovery_state
+        self.eligible_leader_replicas: Final = eligible_leader_replicas
+        self.last_known_elr: Final = last_known_elr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigRecord:
+class ConfigRecord(Record):
     """Metadata record 4, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 4
     HIGHEST_VERSION: ClassVar[int] = 0
-    resource_type: int
-    resource_name: str
-    name: str
-    value: str | None
+    __slots__ = ("resource_type", "resource_name", "name", "value")
+
+    def __init__(
+        self,
+        *,
+        resource_type: int,
+        resource_name: str,
+        name: str,
+        value: str | None,
+    ) -> None:
+        self.resource_type: Final = resource_type
+        self.resource_name: Final = resource_name
+        self.name: Final = name
+        self.value: Final = value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionChangeRecord:
+class PartitionChangeRecord(Record):
     """Metadata record 5, versions 0 to 2."""
 
     TYPE: ClassVar[int] = 5
     HIGHEST_VERSION: ClassVar[int] = 2
-    partition_id: int = -1
-    topic_id: bytes
-    isr: Sequence[int] | None = None
-    leader: int = -2
-    replicas: Sequence[int] | None = None
-    removing_replicas: Sequence[int] | None = None
-    adding_replicas: Sequence[int] | None = None
-    leader_recovery_state: int = -1
-    eligible_leader_replicas: Sequence[int] | None = None
-    last_known_elr: Sequence[int] | None = None
-    directories: Sequence[bytes] | None = None
+    __slots__ = ("partition_id", "topic_id", "isr", "leader", "replicas", "removing_replicas", "adding_replicas", "leader_recovery_state", "eligible_leader_replicas", "last_known_elr", "directories")
+
+    def __init__(
+        self,
+        *,
+        partition_id: int = -1,
+        topic_id: bytes,
+        isr: Sequence[int] | None = None,
+        leader: int = -2,
+        replicas: Sequence[int] | None = None,
+        removing_replicas: Sequence[int] | None = None,
+        adding_replicas: Sequence[int] | None = None,
+        leader_recovery_state: int = -1,
+        eligible_leader_replicas: Sequence[int] | None = None,
+        last_known_elr: Sequence[int] | None = None,
+        directories: Sequence[bytes] | None = None,
+    ) -> None:
+        self.partition_id: Final = partition_id
+        self.topic_id: Final = topic_id
+        self.isr: Final = isr
+        self.leader: Final = leader
+        self.replicas: Final = replicas
+        self.removing_replicas: Final = removing_replicas
+        self.adding_replicas: Final = adding_replicas
+        self.leader_recovery_state: Final = leader_recovery_state
+        self.eligible_leader_replicas: Final = eligible_leader_replicas
+        self.last_known_elr: Final = last_known_elr
+        self.directories: Final = directories
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FenceBrokerRecord:
+class FenceBrokerRecord(Record):
     """Metadata record 7, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 7
     HIGHEST_VERSION: ClassVar[int] = 0
-    id: int
-    epoch: int
+    __slots__ = ("id", "epoch")
+
+    def __init__(
+        self,
+        *,
+        id: int,
+        epoch: int,
+    ) -> None:
+        self.id: Final = id
+        self.epoch: Final = epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnfenceBrokerRecord:
+class UnfenceBrokerRecord(Record):
     """Metadata record 8, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 8
     HIGHEST_VERSION: ClassVar[int] = 0
-    id: int
-    epoch: int
+    __slots__ = ("id", "epoch")
+
+    def __init__(
+        self,
+        *,
+        id: int,
+        epoch: int,
+    ) -> None:
+        self.id: Final = id
+        self.epoch: Final = epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveTopicRecord:
+class RemoveTopicRecord(Record):
     """Metadata record 9, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 9
     HIGHEST_VERSION: ClassVar[int] = 0
-    topic_id: bytes
+    __slots__ = ("topic_id",)
+
+    def __init__(
+        self,
+        *,
+        topic_id: bytes,
+    ) -> None:
+        self.topic_id: Final = topic_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelegationTokenRecord:
+class DelegationTokenRecord(Record):
     """Metadata record 10, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 10
     HIGHEST_VERSION: ClassVar[int] = 0
-    owner: str
-    requester: str
-    renewers: Sequence[str]
-    issue_timestamp: int
-    max_timestamp: int
-    expiration_timestamp: int
-    token_id: str
+    __slots__ = ("owner", "requester", "renewers", "issue_timestamp", "max_timestamp", "expiration_timestamp", "token_id")
+
+    def __init__(
+        self,
+        *,
+        owner: str,
+        requester: str,
+        renewers: Sequence[str],
+        issue_timestamp: int,
+        max_timestamp: int,
+        expiration_timestamp: int,
+        token_id: str,
+    ) -> None:
+        self.owner: Final = owner
+        self.requester: Final = requester
+        self.renewers: Final = renewers
+        self.issue_timestamp: Final = issue_timestamp
+        self.max_timestamp: Final = max_timestamp
+        self.expiration_timestamp: Final = expiration_timestamp
+        self.token_id: Final = token_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserScramCredentialRecord:
+class UserScramCredentialRecord(Record):
     """Metadata record 11, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 11
     HIGHEST_VERSION: ClassVar[int] = 0
-    name: str
-    mechanism: int
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
+    __slots__ = ("name", "mechanism", "salt", "stored_key", "server_key", "iterations")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        mechanism: int,
+        salt: bytes,
+        stored_key: bytes,
+        server_key: bytes,
+        iterations: int,
+    ) -> None:
+        self.name: Final = name
+        self.mechanism: Final = mechanism
+        self.salt: Final = salt
+        self.stored_key: Final = stored_key
+        self.server_key: Final = server_key
+        self.iterations: Final = iterations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureLevelRecord:
+class FeatureLevelRecord(Record):
     """Metadata record 12, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 12
     HIGHEST_VERSION: ClassVar[int] = 0
-    name: str
-    feature_level: int
+    __slots__ = ("name", "feature_level")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        feature_level: int,
+    ) -> None:
+        self.name: Final = name
+        self.feature_level: Final = feature_level
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityData:
+class EntityData(Record):
     """Part of a record."""
 
-    entity_type: str
-    entity_name: str | None
+    __slots__ = ("entity_type", "entity_name")
+
+    def __init__(
+        self,
+        *,
+        entity_type: str,
+        entity_name: str | None,
+    ) -> None:
+        self.entity_type: Final = entity_type
+        self.entity_name: Final = entity_name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientQuotaRecord:
+class ClientQuotaRecord(Record):
     """Metadata record 14, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 14
     HIGHEST_VERSION: ClassVar[int] = 0
-    entity: Sequence[EntityData]
-    key: str
-    value: float
-    remove: bool
+    __slots__ = ("entity", "key", "value", "remove")
+
+    def __init__(
+        self,
+        *,
+        entity: Sequence[EntityData],
+        key: str,
+        value: float,
+        remove: bool,
+    ) -> None:
+        self.entity: Final = entity
+        self.key: Final = key
+        self.value: Final = value
+        self.remove: Final = remove
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdsRecord:
+class ProducerIdsRecord(Record):
     """Metadata record 15, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 15
     HIGHEST_VERSION: ClassVar[int] = 0
-    broker_id: int
-    broker_epoch: int = -1
-    next_producer_id: int
+    __slots__ = ("broker_id", "broker_epoch", "next_producer_id")
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        broker_epoch: int = -1,
+        next_producer_id: int,
+    ) -> None:
+        self.broker_id: Final = broker_id
+        self.broker_epoch: Final = broker_epoch
+        self.next_producer_id: Final = next_producer_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistrationChangeRecord:
+class BrokerRegistrationChangeRecord(Record):
     """Metadata record 17, versions 0 to 3."""
 
     TYPE: ClassVar[int] = 17
     HIGHEST_VERSION: ClassVar[int] = 3
-    broker_id: int
-    broker_epoch: int
-    fenced: int = 0
-    in_controlled_shutdown: int = 0
-    log_dirs: Sequence[bytes] = ()
-    cordoned_log_dirs: Sequence[bytes] | None = None
+    __slots__ = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "log_dirs", "cordoned_log_dirs")
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        broker_epoch: int,
+        fenced: int = 0,
+        in_controlled_shutdown: int = 0,
+        log_dirs: Sequence[bytes] = (),
+        cordoned_log_dirs: Sequence[bytes] | None = None,
+    ) -> None:
+        self.broker_id: Final = broker_id
+        self.broker_epoch: Final = broker_epoch
+        self.fenced: Final = fenced
+        self.in_controlled_shutdown: Final = in_controlled_shutdown
+        self.log_dirs: Final = log_dirs
+        self.cordoned_log_dirs: Final = cordoned_log_dirs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessControlEntryRecord:
+class AccessControlEntryRecord(Record):
     """Metadata record 18, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 18
     HIGHEST_VERSION: ClassVar[int] = 0
-    id: bytes
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
+    __slots__ = ("id", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission_type")
+
+    def __init__(
+        self,
+        *,
+        id: bytes,
+        resource_type: int,
+        resource_name: str,
+        pattern_type: int,
+        principal: str,
+        host: str,
+        operation: int,
+        permission_type: int,
+    ) -> None:
+        self.id: Final = id
+        self.resource_type: Final = resource_type
+        self.resource_name: Final = resource_name
+        self.pattern_type: Final = pattern_type
+        self.principal: Final = principal
+        self.host: Final = host
+        self.operation: Final = operation
+        self.permission_type: Final = permission_type
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveAccessControlEntryRecord:
+class RemoveAccessControlEntryRecord(Record):
     """Metadata record 19, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 19
     HIGHEST_VERSION: ClassVar[int] = 0
-    id: bytes
+    __slots__ = ("id",)
+
+    def __init__(
+        self,
+        *,
+        id: bytes,
+    ) -> None:
+        self.id: Final = id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoOpRecord:
+class NoOpRecord(Record):
     """Metadata record 20, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 20
     HIGHEST_VERSION: ClassVar[int] = 0
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZkMigrationStateRecord:
+class ZkMigrationStateRecord(Record):
     """Metadata record 21, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 21
     HIGHEST_VERSION: ClassVar[int] = 0
-    zk_migration_state: int
+    __slots__ = ("zk_migration_state",)
+
+    def __init__(
+        self,
+        *,
+        zk_migration_state: int,
+    ) -> None:
+        self.zk_migration_state: Final = zk_migration_state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveUserScramCredentialRecord:
+class RemoveUserScramCredentialRecord(Record):
     """Metadata record 22, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 22
     HIGHEST_VERSION: ClassVar[int] = 0
-    name: str
-    mechanism: int
+    __slots__ = ("name", "mechanism")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        mechanism: int,
+    ) -> None:
+        self.name: Final = name
+        self.mechanism: Final = mechanism
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginTransactionRecord:
+class BeginTransactionRecord(Record):
     """Metadata record 23, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 23
     HIGHEST_VERSION: ClassVar[int] = 0
-    name: str | None = None
+    __slots__ = ("name",)
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+    ) -> None:
+        self.name: Final = name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransactionRecord:
+class EndTransactionRecord(Record):
     """Metadata record 24, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 24
     HIGHEST_VERSION: ClassVar[int] = 0
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AbortTransactionRecord:
+class AbortTransactionRecord(Record):
     """Metadata record 25, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 25
     HIGHEST_VERSION: ClassVar[int] = 0
-    reason: str | None = None
+    __slots__ = ("reason",)
+
+    def __init__(
+        self,
+        *,
+        reason: str | None = None,
+    ) -> None:
+        self.reason: Final = reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveDelegationTokenRecord:
+class RemoveDelegationTokenRecord(Record):
     """Metadata record 26, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 26
     HIGHEST_VERSION: ClassVar[int] = 0
-    token_id: str
+    __slots__ = ("token_id",)
+
+    def __init__(
+        self,
+        *,
+        token_id: str,
+    ) -> None:
+        self.token_id: Final = token_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerEndpoint:
+class ControllerEndpoint(Record):
     """Part of a record."""
 
-    name: str
-    host: str
-    port: int
-    security_protocol: int
+    __slots__ = ("name", "host", "port", "security_protocol")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        host: str,
+        port: int,
+        security_protocol: int,
+    ) -> None:
+        self.name: Final = name
+        self.host: Final = host
+        self.port: Final = port
+        self.security_protocol: Final = security_protocol
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerFeature:
+class ControllerFeature(Record):
     """Part of a record."""
 
-    name: str
-    min_supported_version: int
-    max_supported_version: int
+    __slots__ = ("name", "min_supported_version", "max_supported_version")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        min_supported_version: int,
+        max_supported_version: int,
+    ) -> None:
+        self.name: Final = name
+        self.min_supported_version: Final = min_supported_version
+        self.max_supported_version: Final = max_supported_version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterControllerRecord:
+class RegisterControllerRecord(Record):
     """Metadata record 27, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 27
     HIGHEST_VERSION: ClassVar[int] = 0
-    controller_id: int
-    incarnation_id: bytes
-    zk_migration_ready: bool
-    end_points: Sequence[ControllerEndpoint]
-    features: Sequence[ControllerFeature]
+    __slots__ = ("controller_id", "incarnation_id", "zk_migration_ready", "end_points", "features")
+
+    def __init__(
+        self,
+        *,
+        controller_id: int,
+        incarnation_id: bytes,
+        zk_migration_ready: bool,
+        end_points: Sequence[ControllerEndpoint],
+        features: Sequence[ControllerFeature],
+    ) -> None:
+        self.controller_id: Final = controller_id
+        self.incarnation_id: Final = incarnation_id
+        self.zk_migration_ready: Final = zk_migration_ready
+        self.end_points: Final = end_points
+        self.features: Final = features
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClearElrRecord:
+class ClearElrRecord(Record):
     """Metadata record 28, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 28
     HIGHEST_VERSION: ClassVar[int] = 0
-    topic_name: str
+    __slots__ = ("topic_name",)
+
+    def __init__(
+        self,
+        *,
+        topic_name: str,
+    ) -> None:
+        self.topic_name: Final = topic_name
 
 
 MetadataRecord = (

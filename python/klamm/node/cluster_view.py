@@ -1,0 +1,55 @@
+"""The committed image in the shape that group and offset handlers ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from klamm._engine import Image
+from klamm.broker.handlers.groups import Endpoint
+from klamm.broker.handlers.offsets import TopicInfo
+
+NO_LEADER: Final = -1
+
+
+class ClusterView:
+    """The committed image as handlers look at it: topics, and leaders as a listener's clients reach them."""
+
+    def __init__(self, image: Callable[[], Image], create: Callable[[str], None]) -> None:
+        """`create` asks the controller for an internal topic and does not wait."""
+        self._image = image
+        self._create = create
+
+    def exists(self, topic: str) -> bool:
+        """Whether the topic is there."""
+        return self._image().topic_id(topic) is not None
+
+    def create(self, topic: str) -> None:
+        """Ask for an internal topic."""
+        self._create(topic)
+
+    def leader(self, topic: str, partition: int, listener: str) -> Endpoint | None:
+        """The leader of a partition, when it is alive and has that listener."""
+        image = self._image()
+        topic_id = image.topic_id(topic)
+        found = None if topic_id is None else image.partition(topic_id, partition)
+        broker = None if found is None or found.leader == NO_LEADER else image.broker(found.leader)
+        if broker is None or broker.fenced:
+            return None
+        for endpoint in broker.endpoints:
+            if endpoint.name == listener:
+                return Endpoint(broker.id, endpoint.host, endpoint.port)
+        return None
+
+    def by_name(self, name: str) -> TopicInfo | None:
+        """The topic of this name."""
+        topic_id = self._image().topic_id(name)
+        return None if topic_id is None else self._info(name, topic_id)
+
+    def by_id(self, topic_id: bytes) -> TopicInfo | None:
+        """The topic of this id."""
+        name = self._image().topic_name(topic_id)
+        return None if name is None else self._info(name, topic_id)
+
+    def _info(self, name: str, topic_id: bytes) -> TopicInfo:
+        return TopicInfo(name, topic_id, self._image().topic_partition_count(topic_id))

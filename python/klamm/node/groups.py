@@ -1,0 +1,101 @@
+"""The group coordinator of a node: made when a group, or a partition of `__consumer_offsets`, first needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from klamm._engine import Delta, Engine, Image, find_config_key
+
+if TYPE_CHECKING:
+    from klamm.coordinator.config import GroupConfig
+    from klamm.coordinator.driver import GroupCoordinator
+    from klamm.node.config import NodeConfig
+    from klamm.node.group_log import EngineGroupLog
+
+GROUPS_TOPIC: Final = "__consumer_offsets"
+
+
+class NodeGroups:
+    """The coordinator, and what of the committed image it follows: which partitions are led here, deleted topics."""
+
+    def __init__(self, config: NodeConfig, engine: Engine, image: Callable[[], Image]) -> None:
+        self._config, self._engine, self._image = config, engine, image
+        self._led: dict[int, int] = {}
+        self._is_following = False
+
+    @cached_property
+    def config(self) -> GroupConfig:
+        """The coordinator's keys, as this node has them."""
+        from klamm.coordinator.config import GroupConfig
+
+        names = {name: name.replace("_", ".") for name in GroupConfig.__dataclass_fields__}
+        known = {name: key for name, key in names.items() if find_config_key("node", key) is not None}
+        return GroupConfig(**{name: self._config.integer(key) for name, key in known.items()})
+
+    @cached_property
+    def _log(self) -> EngineGroupLog:
+        from klamm.node.group_log import EngineGroupLog
+
+        return EngineGroupLog(self._engine, lambda: self._image().topic_id(GROUPS_TOPIC))
+
+    @cached_property
+    def coordinator(self) -> GroupCoordinator:
+        """The coordinator."""
+        from klamm.coordinator.driver import GroupCoordinator
+
+        made = GroupCoordinator(self.config, self._log, self.config.offsets_topic_num_partitions)
+        image = self._image()
+        topic_id = image.topic_id(GROUPS_TOPIC)
+        if topic_id is not None:
+            made.use_partition_count(image.topic_partition_count(topic_id))
+        return made
+
+    @property
+    def _is_made(self) -> bool:
+        return "coordinator" in self.__dict__
+
+    def start(self) -> None:
+        """The node serves: load what is led here. Requests that came meanwhile are still in the queue."""
+        self._is_following = True
+        self._follow(self._image())
+
+    def on_published(self, image: Image, delta: Delta) -> None:
+        """More metadata is committed."""
+        if not self._is_following:
+            return
+        moved = any(name == GROUPS_TOPIC for _, name, _ in delta.changed_topics)
+        if moved or any(name == GROUPS_TOPIC for _, name in delta.created_topics + delta.deleted_topics):
+            self._follow(image)
+        if delta.deleted_topics and self._is_made:
+            self.coordinator.on_topics_deleted([(name, topic_id) for topic_id, name in delta.deleted_topics])
+
+    def _follow(self, image: Image) -> None:
+        topic_id = image.topic_id(GROUPS_TOPIC)
+        led: dict[int, int] = {}
+        if topic_id is not None:
+            led = {
+                found.index: found.leader_epoch
+                for found in image.partitions(topic_id)
+                if found.leader == self._config.node_id
+            }
+            if self._is_made:
+                self.coordinator.use_partition_count(image.topic_partition_count(topic_id))
+        if led == self._led:
+            return
+        for partition in self._led.keys() - led.keys():
+            self.coordinator.on_resigned(partition)
+        for partition, epoch in led.items():
+            if self._led.get(partition) != epoch:
+                self.coordinator.on_elected(partition, epoch)
+        self._led = led
+
+    def on_acked(self, token: int, code: int) -> None:
+        """The engine tells what became of an append to `__consumer_offsets`."""
+        self._log.on_acked(token, code)
+
+    def close(self) -> None:
+        """Leave all partitions."""
+        if self._is_made:
+            self.coordinator.close()

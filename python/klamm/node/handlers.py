@@ -1,0 +1,209 @@
+"""What answers each API of a node: handlers by key, a family imported and made by the first request that needs it.
+
+A node starts without any of them (ARCHITECTURE: A start imports what serving needs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from klamm._engine import Engine, Image
+    from klamm.broker.producer_ids import ProducerIds
+    from klamm.broker.request import Handler
+    from klamm.controller.driver import ControllerDriver
+    from klamm.coordinator.driver import GroupCoordinator
+    from klamm.node.cluster_view import ClusterView
+    from klamm.node.config import NodeConfig
+    from klamm.node.quorum_view import QuorumView
+
+
+class Handlers:
+    """The handlers of one node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        engine: Engine,
+        image: Callable[[], Image],
+        controller: ControllerDriver,
+        *,
+        groups: Callable[[], GroupCoordinator],
+        producer_ids: ProducerIds,
+        quorum: Callable[[], QuorumView],
+        create_internal_topic: Callable[[str], None],
+    ) -> None:
+        """`groups` and `quorum` are called when a request needs what they give."""
+        self._config, self._cluster_id, self._engine, self._image = config, cluster_id, engine, image
+        self._controller, self._groups, self._quorum = controller, groups, quorum
+        self._producer_ids, self._create_internal_topic = producer_ids, create_internal_topic
+        self._on_broker: dict[int, Handler] = {}
+        self._on_controller: dict[int, Handler] = {}
+
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | None:
+        """What answers an API on that kind of listener; None for what is not served there."""
+        made = self._on_controller if on_controller else self._on_broker
+        if api_key not in made:
+            make = (CONTROLLER_FAMILIES if on_controller else BROKER_FAMILIES).get(api_key)
+            if make is None:
+                return None
+            made |= {key: handler for key, handler in make(self).items() if key not in made}
+        return made[api_key]
+
+    def _view(self) -> ClusterView:
+        from klamm.node.cluster_view import ClusterView
+
+        return ClusterView(self._image, self._create_internal_topic)
+
+    # What the active controller answers, whoever asks: a client by a broker, or a node by the controller listener
+
+    def _topic_apis(self) -> dict[int, Handler]:
+        from klamm.protocol import topics
+
+        ask = self._controller
+        return {
+            19: _forwarded(topics.CreateTopicsRequest, lambda request, _: ask.create_topics(request)),
+            20: _forwarded(topics.DeleteTopicsRequest, ask.delete_topics),
+            37: _forwarded(topics.CreatePartitionsRequest, lambda request, _: ask.create_partitions(request)),
+            43: _forwarded(topics.ElectLeadersRequest, lambda request, _: ask.elect_leaders(request)),
+        }
+
+    def _forwarded_config_change_apis(self) -> dict[int, Handler]:
+        from klamm.protocol import configs
+
+        ask = self._controller
+        return {
+            33: _forwarded(configs.AlterConfigsRequest, lambda request, _: ask.alter_configs(request)),
+            44: _forwarded(
+                configs.IncrementalAlterConfigsRequest, lambda request, _: ask.incremental_alter_configs(request)
+            ),
+        }
+
+    def _feature_apis(self) -> dict[int, Handler]:
+        from klamm.protocol.feature_updates import UpdateFeaturesRequest
+
+        ask = self._controller
+        return {57: _forwarded(UpdateFeaturesRequest, lambda request, _: ask.update_features(request))}
+
+    def _quorum_apis(self) -> dict[int, Handler]:
+        from klamm.broker.handlers.quorum import QuorumHandlers
+
+        return {55: QuorumHandlers(self._quorum().state).describe_quorum}
+
+    def _cluster_apis(self) -> dict[int, Handler]:
+        from klamm.broker.handlers.cluster import ClusterHandlers
+
+        handlers = ClusterHandlers(self._cluster_id, self._image, lambda: self._config.node_id)
+        return {60: handlers.describe_cluster}
+
+    def _node_apis(self) -> dict[int, Handler]:
+        """What nodes alone ask the controller."""
+        from klamm.protocol import registration
+
+        ask = self._controller
+        return {
+            62: _forwarded(registration.BrokerRegistrationRequest, ask.register_broker),
+            63: _forwarded(registration.BrokerHeartbeatRequest, lambda request, _: ask.broker_heartbeat(request)),
+            67: _forwarded(
+                registration.AllocateProducerIdsRequest, lambda request, _: ask.allocate_producer_ids(request)
+            ),
+        }
+
+    # What a broker answers itself, or looks at before the controller does
+
+    def _group_apis(self) -> dict[int, Handler]:
+        from klamm.broker.handlers.groups import GroupHandlers
+
+        handlers = GroupHandlers(self._groups(), self._view())
+        return {
+            10: handlers.find_coordinator,
+            11: handlers.join_group,
+            12: handlers.heartbeat,
+            13: handlers.leave_group,
+            14: handlers.sync_group,
+            15: handlers.describe_groups,
+            16: handlers.list_groups,
+            42: handlers.delete_groups,
+        }
+
+    def _offset_apis(self) -> dict[int, Handler]:
+        from klamm.broker.handlers.offsets import OffsetHandlers
+
+        handlers = OffsetHandlers(self._groups(), self._view())
+        return {8: handlers.offset_commit, 9: handlers.offset_fetch, 47: handlers.offset_delete}
+
+    def _record_apis(self) -> dict[int, Handler]:
+        from klamm.broker.handlers.records import RecordHandlers
+        from klamm.node.partitions import LocalPartitions
+
+        handlers = RecordHandlers(LocalPartitions(self._engine, self._image), self._producer_ids)
+        return {21: handlers.delete_records, 22: handlers.init_producer_id, 61: handlers.describe_producers}
+
+    def _log_dir_apis(self) -> dict[int, Handler]:
+        from klamm.broker.handlers.log_dirs import LogDirHandlers
+        from klamm.node.log_dirs import describe_log_dirs
+
+        return {35: LogDirHandlers(lambda: describe_log_dirs(self._engine)).describe_log_dirs}
+
+    def _config_apis(self) -> dict[int, Handler]:
+        from klamm.broker.handlers.configs import ConfigHandlers
+
+        handlers = ConfigHandlers(self._config.node_id, self._config.given, self._image)
+        return {32: handlers.describe_configs, 74: handlers.list_config_resources}
+
+    def _config_change_apis(self) -> dict[int, Handler]:
+        from klamm.broker.handlers.config_changes import ConfigChangeHandlers
+
+        ask = self._controller
+        handlers = ConfigChangeHandlers(
+            self._config.node_id,
+            self._config.given,
+            self._image,
+            ask.alter_configs,
+            ask.incremental_alter_configs,
+        )
+        return {33: handlers.alter_configs, 44: handlers.incremental_alter_configs}
+
+
+Family = Callable[[Handlers], dict[int, "Handler"]]
+
+
+def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:
+    return {key: family for family, keys in families.items() for key in keys}
+
+
+_SHARED: Final[Mapping[Family, tuple[int, ...]]] = {
+    Handlers._topic_apis: (19, 20, 37, 43),
+    Handlers._feature_apis: (57,),
+    Handlers._quorum_apis: (55,),
+    Handlers._cluster_apis: (60,),
+}
+CONTROLLER_FAMILIES: Final = _by_key(
+    {
+        **_SHARED,
+        Handlers._config_apis: (32,),
+        Handlers._forwarded_config_change_apis: (33, 44),
+        Handlers._node_apis: (62, 63, 67),
+    }
+)
+"""The APIs of controller listeners, each with what makes its handler."""
+BROKER_FAMILIES: Final = _by_key(
+    {
+        **_SHARED,
+        Handlers._group_apis: (10, 11, 12, 13, 14, 15, 16, 42),
+        Handlers._offset_apis: (8, 9, 47),
+        Handlers._record_apis: (21, 22, 61),
+        Handlers._log_dir_apis: (35,),
+        Handlers._config_apis: (32, 74),
+        Handlers._config_change_apis: (33, 44),
+    }
+)
+"""The same of the listeners of clients and brokers."""
+
+
+def _forwarded(request: type[Any], ask: Callable[[Any, int], Awaitable[Any]]) -> Handler:
+    from klamm.broker.handlers.forwarded import forwarded
+
+    return forwarded(request, ask)

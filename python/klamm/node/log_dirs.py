@@ -1,0 +1,22 @@
+"""The engine's log directories, in the shape that DescribeLogDirs is answered from."""
+
+from __future__ import annotations
+
+import shutil
+
+from klamm._engine import Engine
+from klamm.broker.handlers.log_dirs import LogDirInfo
+from klamm.protocol.errors import ErrorCode
+
+
+def describe_log_dirs(engine: Engine) -> list[LogDirInfo]:
+    """The log directories with the open partitions in them, and their volumes' sizes."""
+    found = []
+    for path, _, failure, sizes in engine.log_dirs():
+        if failure is not None:
+            found.append(LogDirInfo(str(path), ErrorCode.KAFKA_STORAGE_ERROR, ()))
+            continue
+        volume = shutil.disk_usage(path)
+        replicas = [(topic, partition, size, 0, False) for topic, partition, size in sizes]
+        found.append(LogDirInfo(str(path), ErrorCode.NONE, replicas, volume.total, volume.free))
+    return found

@@ -1,0 +1,63 @@
+"""A value: all that `@dataclass(frozen=True, slots=True)` makes of a class, made when the class is first used.
+
+Making one takes a third of a millisecond, klamm has hundreds of them, and a node that starts uses a few. So the class
+statement reserves the slots and nothing else; the first object, or the first look at the fields, has `dataclasses`
+write the methods. From then on the class is what the decorator would have made of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar, Final, dataclass_transform
+
+_WRITTEN: Final = ("__init__", "__repr__", "__eq__", "__hash__", "__dataclass_fields__", "__dataclass_params__")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+class _Deferred(type):
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> _Deferred:
+        annotations = body.get("__annotations__", {})
+        names = tuple(name for name, annotation in annotations.items() if "ClassVar" not in str(annotation))
+        defaults = {name: body.pop(name) for name in names if name in body}
+        body |= {"__slots__": names, "__match_args__": names, "_defaults": defaults}
+        return super().__new__(cls, name, bases, body)
+
+
+class _FieldsWhenAsked:
+    """`dataclasses.fields`, `replace` and `is_dataclass` look here first, which makes the class whole."""
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if owner is Value:
+            raise AttributeError("__dataclass_fields__")
+        _complete(owner)
+        return owner.__dict__["__dataclass_fields__"]
+
+
+class Value(metaclass=_Deferred):
+    """The base of values. Fields and defaults stand in a subclass's body as in a dataclass's; no value inherits one."""
+
+    if TYPE_CHECKING:
+        _defaults: ClassVar[dict[str, Any]]
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    else:
+        __dataclass_fields__ = _FieldsWhenAsked()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _complete(type(self))
+        type(self).__init__(self, *args, **kwargs)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field '{name}'")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field '{name}'")
+
+
+def _complete(cls: Any) -> None:
+    """Give the class what `dataclasses` writes for one of the same fields."""
+    names = ("__module__", "__qualname__", "__annotations__")
+    body = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
+    model: type = dataclasses.dataclass(frozen=True)(type(cls.__name__, (), body | cls._defaults))
+    for name in _WRITTEN:
+        if name not in cls.__dict__:
+            setattr(cls, name, model.__dict__[name])

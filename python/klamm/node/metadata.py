@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -68,7 +68,7 @@ class Metadata:
         self.kraft_version = voters.kraft_version
         self.voters = frozenset(voters.voters.ids)
         identity = Identity(key, cluster_id, own)
-        node = RaftNode(identity, voters, _raft_config(config), self.log, seed=secrets.randbits(64))
+        node = RaftNode(identity, voters, _raft_config(config), self.log, seed=int.from_bytes(os.urandom(8), "big"))
         self.image, self._applied = self._start_image()
         self.raft = RaftDriver(
             node, self.log, QuorumStateFile(directory), self, snapshot_config=_snapshot_config(config)

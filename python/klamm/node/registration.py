@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
@@ -171,5 +170,11 @@ def lifecycle(heartbeat_interval_ms: int, session_timeout_ms: int, registration_
         heartbeat_interval_ms=heartbeat_interval_ms,
         session_timeout_ms=session_timeout_ms,
         registration_timeout_ms=registration_timeout_ms,
-        draw=random.random,
+        draw=_draw,
     )
+
+
+def _draw() -> float:
+    import random  # Not at the top: a node starts without hashlib, and only a failure is repeated after a drawn pause.
+
+    return random.random()

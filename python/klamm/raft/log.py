@@ -5,12 +5,10 @@ is appended is in the page cache at once and durable when `flushed_offset` has p
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAndEpoch:
+class OffsetAndEpoch(NamedTuple):
     """The end of a log or of a snapshot: the offset after its last record, and that record's epoch."""
 
     offset: int

@@ -1,0 +1,61 @@
+"""Every API that a node says it serves has a handler, though none is imported before it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from klamm._engine import Image
+from klamm.node import apis, sources
+from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
+
+
+@pytest.fixture
+def handlers() -> Handlers:
+    unused: Any = object()
+
+    class Controller:
+        def __getattr__(self, name: str) -> object:
+            return unused
+
+    controller: Any = Controller()
+    return Handlers(
+        sources.load(),
+        "cluster",
+        unused,
+        Image,
+        controller,
+        groups=lambda: unused,
+        producer_ids=unused,
+        quorum=lambda: controller,
+        create_internal_topic=lambda _: None,
+    )
+
+
+@pytest.mark.parametrize("api_key", sorted(BROKER_FAMILIES))
+def test_what_a_broker_serves(handlers: Handlers, api_key: int) -> None:
+    found = handlers.find(api_key, on_controller=False)
+    assert callable(found)
+    assert handlers.find(api_key, on_controller=False) is found, "a handler keeps what it knows"
+    assert api_key in apis.VERSIONS
+
+
+@pytest.mark.parametrize("api_key", sorted(CONTROLLER_FAMILIES))
+def test_what_a_controller_serves(handlers: Handlers, api_key: int) -> None:
+    assert callable(handlers.find(api_key, on_controller=True))
+    assert api_key in apis.VERSIONS
+
+
+def test_what_neither_serves(handlers: Handlers) -> None:
+    served = {*BROKER_FAMILIES, *CONTROLLER_FAMILIES}
+    assert served == apis.VERSIONS.keys()
+    assert handlers.find(8, on_controller=True) is None
+    assert handlers.find(62, on_controller=False) is None
+
+
+def test_a_broker_looks_at_config_changes_before_the_controller_does(handlers: Handlers) -> None:
+    for api_key in (33, 44):
+        on_broker, on_controller = (handlers.find(api_key, on_controller=each) for each in (False, True))
+        assert getattr(on_broker, "__qualname__", "").startswith("ConfigChangeHandlers.")
+        assert "forwarded" in getattr(on_controller, "__qualname__", "")

@@ -727,7 +727,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("socket.receive.buffer.bytes", Int)
         .default("102400")
         .high()
-        .doc("The receive buffer of a connection; -1 leaves it to the kernel."),
+        .doc("The receive buffer of a connection; -1, and the default, leave it to the kernel."),
     node("socket.request.max.bytes", Int)
         .default("104857600")
         .at_least(1)
@@ -736,7 +736,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("socket.send.buffer.bytes", Int)
         .default("102400")
         .high()
-        .doc("The send buffer of a connection; -1 leaves it to the kernel."),
+        .doc("The send buffer of a connection; -1, and the default, leave it to the kernel."),
     node("ssl.allow.dn.changes", Boolean).default("false").low(),
     node("ssl.allow.san.changes", Boolean).default("false").low(),
     node("ssl.cipher.suites", List).default("").allowed(ANY_LIST).per_broker(),

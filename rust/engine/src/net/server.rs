@@ -220,7 +220,7 @@ fn configure(core: &Core, stream: &TcpStream) -> io::Result<()> {
     let socket = socket2::SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new())?;
-    if let Ok(size) = usize::try_from(core.config.send_buffer_bytes) {
+    if let Some(size) = core.config.send_buffer() {
         socket.set_send_buffer_size(size)?;
     }
     Ok(())

@@ -57,7 +57,7 @@ def _check_count(topic: CreatePartitionsTopic, start: int, additional: int) -> N
     if additional == 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {start} partition(s).")
     if additional < 0:
-        text = f"Topic '{topic.name}' has {start} partition(s) and cannot go down to {topic.count}."
+        text = f"Topic '{topic.name}' has {start} partition(s): {topic.count} would not be an increase."
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
     if additional > MAX_RECORDS_PER_BATCH:
         text = f"{additional} partitions are too many: at most {MAX_RECORDS_PER_BATCH} can be added at once."

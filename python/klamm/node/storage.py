@@ -16,6 +16,7 @@ from klamm.node.directories import METADATA_FOLDER, new_directory_id, write_atom
 from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, parse_uuid, uuid_text
 from klamm.node.scram_credentials import parse as parse_scram
 from klamm.protocol.features import (
+    DEFAULT_FROM,
     FEATURE_DEPENDENCIES,
     KRAFT_VERSION,
     METADATA_LEVELS,
@@ -98,6 +99,7 @@ def feature_levels(request: FormatRequest, *, has_dynamic_quorum: bool) -> dict[
     levels = dict.fromkeys(SUPPORTED_FEATURES, 0)
     levels[METADATA_VERSION] = _metadata_level(request)
     levels[KRAFT_VERSION] = int(has_dynamic_quorum)
+    levels |= {name: int(levels[METADATA_VERSION] >= least) for name, least in DEFAULT_FROM.items()}
     for name, level in request.features.items():
         _check_feature(name, level, has_dynamic_quorum=has_dynamic_quorum)
         levels[name] = level

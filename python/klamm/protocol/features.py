@@ -95,3 +95,6 @@ FEATURE_DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
 }
 """The levels that a feature's level needs of others (facts 1.4)."""
+
+DEFAULT_FROM: Final[Mapping[str, int]] = {ELIGIBLE_LEADER_REPLICAS_VERSION: 26}
+"""Features at level 1 in a fresh directory, each from that level of metadata.version on (facts 1.4)."""

@@ -64,9 +64,9 @@ def test_new_partitions_where_the_client_wants_them(cluster: Cluster) -> None:
     [
         (topic("nope", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
         (topic("foo", 2), ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
-        (topic("foo", 1), ErrorCode.INVALID_PARTITIONS, "cannot go down to"),
-        (topic("foo", 0), ErrorCode.INVALID_PARTITIONS, "cannot go down to"),
-        (topic("foo", -(2**31)), ErrorCode.INVALID_PARTITIONS, "cannot go down to"),
+        (topic("foo", 1), ErrorCode.INVALID_PARTITIONS, "would not be an increase"),
+        (topic("foo", 0), ErrorCode.INVALID_PARTITIONS, "would not be an increase"),
+        (topic("foo", -(2**31)), ErrorCode.INVALID_PARTITIONS, "would not be an increase"),
         (topic("foo", 2**31 - 1), ErrorCode.POLICY_VIOLATION, "at most"),
         (topic("foo", 4, [1, 2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "1 are assigned"),
         (topic("foo", 3, [1, 2], [2, 3]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "2 are assigned"),

@@ -1,7 +1,8 @@
-"""`python -m tests.suites FOLDER [NAME...]`: the clients' own suites against klamm, beside what Apache Kafka scores.
+"""`python -m tests.suites FOLDER [NAME...]`: the clients' own suites against klamm, beside what Apache Kafka passes.
 
-FOLDER holds the runners: `NAME.sh HOST:PORT` prints a line for every failing test and last `NAME: P passed, F failed,
-S skipped`; lines `# BROKER: key=value` in it are settings that the node is started with. Each suite gets a fresh node.
+FOLDER holds the runners: `NAME.sh HOST:PORT` prints `FAIL test ...` for every failing test and last `NAME: P passed,
+F failed, S skipped`; lines `# BROKER: key=value` in it are settings that the node is started with. Each suite gets a
+fresh node. What may fail, and why, is in exceptions.toml; the exit code is 0 when nothing else does.
 """
 
 from __future__ import annotations
@@ -14,18 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.suites import exceptions
+from tests.suites.exceptions import APACHE_KAFKA, Excused, Outcome
 from tests.support.node_process import NodeProcess, free_port
 
-APACHE_KAFKA: Final = {
-    "librdkafka": "90 passed of 93 numbers, 0113 not completed",
-    "kafka_python": "54 passed, 0 failed, 10 skipped",
-    "confluent_kafka_python": "22 passed, 0 failed, 1 skipped",
-    "kcat": "22 passed, 0 failed",
-    "java_tools": "82 passed, 0 failed",
-}
-"""What Apache Kafka 4.3.1 scores, one fresh node each; transactions, ACLs, share groups and quotas are among it."""
-
 SUITE_SECONDS_MAX: Final = 3600
+
+LEFT_OUT: Final = {"librdkafka": {"group.consumer.min.heartbeat.interval.ms": "500"}}
+"""What a runner does not say: Apache Kafka 4.3.1 too refuses a heartbeat interval of 500 ms below its own minimum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,8 @@ def suites(folder: Path, names: list[str]) -> list[Suite]:
     """The runners of those names, or all that are known."""
     wanted = names or sorted(APACHE_KAFKA)
     scripts = [folder / f"{name}.sh" for name in wanted]
-    return [Suite(script, settings(script.read_text())) for script in scripts if script.exists() or names]
+    found = [script for script in scripts if script.exists() or names]
+    return [Suite(script, settings(script.read_text()) | LEFT_OUT.get(script.stem, {})) for script in found]
 
 
 def settings(script: str) -> dict[str, str]:
@@ -53,9 +51,9 @@ def settings(script: str) -> dict[str, str]:
     return dict(re.findall(r"^# BROKER: ([^=\s]+)=(.*)$", script, re.MULTILINE))
 
 
-def run(suite: Suite, folder: Path) -> str:
-    """The last line of a suite's run against a fresh node; everything it prints goes through."""
-    last = f"{suite.name}: no result"
+def run(suite: Suite, folder: Path) -> list[str]:
+    """The lines of a suite's run against a fresh node; everything it prints goes through."""
+    lines: list[str] = []
     port = free_port()
     # The suites know their broker by this address, and compare it with what they are told.
     own = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
@@ -64,24 +62,42 @@ def run(suite: Suite, folder: Path) -> str:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL) as process:
             for line in process.stdout or ():
                 print(line, end="", flush=True)
-                last = line.strip() or last
+                lines += [line.strip()] if line.strip() else []
             process.wait(SUITE_SECONDS_MAX)
-    return last
+    return lines
+
+
+def report(outcomes: list[Outcome]) -> None:
+    """Every exception with its reason, then a line for each suite."""
+    for outcome in outcomes:
+        for test, reason in outcome.excused.items():
+            print(f"exception: {outcome.suite} {test}: {reason}")
+    for outcome in outcomes:
+        for test in outcome.unexpected_passes:
+            print(f"PASSES, but is listed as an exception: {outcome.suite} {test}: take it off {exceptions.FILE.name}")
+    print()
+    for outcome in outcomes:
+        print(outcome)
+    passed = sum(outcome.passed or 0 for outcome in outcomes)
+    kafka = sum(APACHE_KAFKA.get(outcome.suite, 0) for outcome in outcomes)
+    excused = sum(len(outcome.excused) for outcome in outcomes)
+    failed = sum(len(outcome.failed) for outcome in outcomes)
+    print(f"all: {passed} passed, Apache Kafka 4.3.1 passes {kafka}; {excused} exceptions, {failed} other failures")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the suites; 1 when one gave no result or has failures."""
+    """Run the suites; 1 when one gave no verdict, or when a test fails that is not excused."""
     if not arguments:
         print(__doc__, file=sys.stderr)
         return 2
-    found = suites(Path(arguments[0]), arguments[1:])
+    excused = exceptions.load(exceptions.FILE.read_text())
+    outcomes = []
     with tempfile.TemporaryDirectory(prefix="klamm-suites-") as folder:
-        results = {suite.name: run(suite, Path(folder)) for suite in found}
-    print("\nsuite: klamm | Apache Kafka 4.3.1")
-    for name, result in results.items():
-        print(f"{result} | {APACHE_KAFKA.get(name, '?')}")
-    clean = re.compile(r": \d+ passed, 0 failed")
-    return 0 if results and all(clean.search(result) for result in results.values()) else 1
+        for suite in suites(Path(arguments[0]), arguments[1:]):
+            lines = run(suite, Path(folder))
+            outcomes.append(exceptions.judge(suite.name, lines, excused.get(suite.name, Excused())))
+    report(outcomes)
+    return 0 if outcomes and all(outcome.is_clean for outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

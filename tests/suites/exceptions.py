@@ -1,0 +1,97 @@
+"""What of a suite may fail: exceptions.toml, by suite and by the test's name in the runner's FAIL line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+FILE: Final = Path(__file__).with_name("exceptions.toml")
+
+APACHE_KAFKA: Final[Mapping[str, int]] = {
+    "confluent_kafka_python": 22,
+    "java_tools": 82,
+    "kafka_python": 54,
+    "kcat": 22,
+    "librdkafka": 90,
+}
+"""How many Apache Kafka 4.3.1 passes, one fresh node each; transactions, ACLs, share groups and quotas are among it."""
+
+_VERDICT: Final = re.compile(r"(\w+): (\d+) passed, (\d+) failed, (\d+) skipped")
+
+
+@dataclass(frozen=True, slots=True)
+class Excused:
+    """The exceptions of one suite: a reason for each test."""
+
+    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The APIs that klamm does not have and that the test cannot do without, as `Name (key)`."""
+    vacuous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The same of tests that pass all the same: their runner takes a refusal for what it looks for."""
+    flaky: Mapping[str, str] = field(default_factory=dict)
+    """Tests that fail now and then against Apache Kafka 4.3.1 as well, and how."""
+
+    def reason(self, test: str) -> str | None:
+        """Why the test may fail; None when it may not."""
+        apis = self.needs.get(test) or self.vacuous.get(test)
+        if apis:
+            return "needs " + ", ".join(apis)
+        return f"on Apache Kafka too: {self.flaky[test]}" if test in self.flaky else None
+
+
+def load(text: str) -> dict[str, Excused]:
+    """The exceptions by suite."""
+    return {
+        suite: Excused(_apis(tables, "needs"), _apis(tables, "vacuous"), tables.get("flaky_on_kafka", {}))
+        for suite, tables in tomllib.loads(text).items()
+    }
+
+
+def _apis(tables: Mapping[str, Mapping[str, list[str]]], name: str) -> dict[str, tuple[str, ...]]:
+    return {test: tuple(apis) for test, apis in tables.get(name, {}).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run of a suite came to."""
+
+    suite: str
+    passed: int | None
+    """Without those that prove nothing. None: the run ended without a verdict."""
+    excused: Mapping[str, str]
+    """Tests that failed, or passed without a proof, with the reason of each."""
+    failed: tuple[str, ...]
+    """Failing tests that have none."""
+    unexpected_passes: tuple[str, ...]
+    """Tests whose API is not there, and that did not fail: the list is out of date, or the test proves nothing."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the suite ran, and nothing failed but what may."""
+        return self.passed is not None and not self.failed
+
+    def __str__(self) -> str:
+        if self.passed is None:
+            return f"{self.suite}: no verdict"
+        passes = APACHE_KAFKA.get(self.suite, "?")
+        unlisted = f"; {len(self.failed)} FAILED: {' '.join(self.failed)}" if self.failed else ""
+        text = f"{self.suite}: {self.passed} passed, Apache Kafka passes {passes}"
+        return f"{text}; {len(self.excused)} exceptions{', each listed' if self.excused else ''}{unlisted}"
+
+
+def judge(suite: str, lines: list[str], excused: Excused) -> Outcome:
+    """Hold what a runner printed against the list: `FAIL name ...`, and last its verdict."""
+    failing = [line.split()[1] for line in lines if line.startswith("FAIL ")]
+    verdict = _VERDICT.match(lines[-1]) if lines else None
+    if verdict is None or verdict[1] != suite:
+        return Outcome(suite, None, {}, tuple(failing), ())
+    failed = tuple(test for test in failing if excused.reason(test) is None)
+    if int(verdict[3]) != len(failing):
+        failed += (f"({verdict[3]} failed, but {len(failing)} FAIL lines)",)
+    proves_nothing = [test for test in excused.vacuous if test not in failing]
+    reasons = {test: reason for test in [*failing, *proves_nothing] if (reason := excused.reason(test)) is not None}
+    unexpected = tuple(sorted(excused.needs.keys() - set(failing)))
+    return Outcome(suite, int(verdict[2]) - len(proves_nothing), reasons, failed, unexpected)

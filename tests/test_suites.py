@@ -1,0 +1,67 @@
+"""The judge of other people's suites: what may fail is listed with the API that it needs, and nothing else may."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from klamm.node.apis import VERSIONS
+from tests.suites import exceptions
+from tests.suites.exceptions import APACHE_KAFKA, Excused, judge
+
+ANSWERED_BY_THE_ENGINE = {0, 1, 2, 3, 12, 18, 23, 75}
+
+EXCUSED = Excused({"acls": ("DescribeAcls (29)",)}, {"quotas": ("AlterClientQuotas (49)",)}, {"0113": "times out"})
+
+
+def test_every_exception_needs_an_api_that_is_absent() -> None:
+    served = VERSIONS.keys() | ANSWERED_BY_THE_ENGINE
+    for suite, excused in exceptions.load(exceptions.FILE.read_text()).items():
+        assert suite in APACHE_KAFKA
+        for test, apis in (excused.needs | excused.vacuous).items():
+            assert apis, f"{suite} {test}: name the API that it needs"
+            keys = [re.fullmatch(r"[A-Z][A-Za-z]+ \((\d+)\)", api) for api in apis]
+            assert all(keys), f"{suite} {test}: {apis} are not all `Name (key)`"
+            there = [key[0] for key in keys if key is not None and int(key[1]) in served]
+            assert not there, f"{suite} {test}: {there} is served, take the test off {exceptions.FILE.name}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "clean", "text"),
+    [
+        (["kcat: 22 passed, 0 failed, 0 skipped"], True, "kcat: 22 passed, Apache Kafka passes 22; 0 exceptions"),
+        (["FAIL keys (wanted 1)", "kcat: 21 passed, 1 failed, 0 skipped"], False, "1 FAILED: keys"),
+        (["FAIL keys (wanted 1)", "kcat: 21 passed, 2 failed, 0 skipped"], False, "(2 failed, but 1 FAIL lines)"),
+        (["FLAKY 0113 (first run: exit 1)", "kcat: 1 passed, 0 failed, 2 skipped"], True, "kcat: 1 passed"),
+        (["kcat: no kcat"], False, "kcat: no verdict"),
+        (["librdkafka: 22 passed, 0 failed, 0 skipped"], False, "kcat: no verdict"),
+        ([], False, "kcat: no verdict"),
+    ],
+)
+def test_a_suite_is_clean_only_with_a_verdict_and_without_failures(lines: list[str], clean: bool, text: str) -> None:
+    outcome = judge("kcat", lines, Excused())
+    assert outcome.is_clean is clean
+    assert text in str(outcome)
+
+
+def test_a_listed_failure_is_excused_with_its_reason() -> None:
+    lines = ["FAIL acls (refused)", "FAIL quotas", "FAIL 0113 (time-out )", "kcat: 9 passed, 3 failed, 0 skipped"]
+    outcome = judge("kcat", lines, EXCUSED)
+    assert outcome.is_clean
+    assert outcome.passed == 9
+    assert outcome.excused == {
+        "acls": "needs DescribeAcls (29)",
+        "quotas": "needs AlterClientQuotas (49)",
+        "0113": "on Apache Kafka too: times out",
+    }
+
+
+def test_what_proves_nothing_is_not_counted_as_passed() -> None:
+    outcome = judge("kcat", ["kcat: 9 passed, 0 failed, 0 skipped"], Excused(vacuous=EXCUSED.vacuous))
+    assert (outcome.passed, outcome.excused) == (8, {"quotas": "needs AlterClientQuotas (49)"})
+
+
+def test_a_listed_test_that_passes_is_told() -> None:
+    outcome = judge("kcat", ["kcat: 9 passed, 0 failed, 0 skipped"], EXCUSED)
+    assert outcome.unexpected_passes == ("acls",), "a flaky one may pass"

@@ -754,8 +754,12 @@ class Engine:
         records: Sequence[tuple[bytes | None, bytes | None]],
         timestamp_ms: int,
         token: int,
+        codec: int = 0,
     ) -> int:
-        """Append (key, value) records as one batch with acks=all; an "acked" event follows. The base offset."""
+        """Append (key, value) records as one batch with acks=all; an "acked" event follows. The base offset.
+
+        `codec` is a compression's id in Kafka: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd. ValueError: another.
+        """
     def read_records(
         self, topic_id: bytes, partition: int, offset: int, max_bytes: int
     ) -> tuple[int, list[tuple[int, bytes | None, bytes | None, int, bool]]]:

@@ -62,6 +62,12 @@ class Quorum(Protocol):
         """Lead no longer."""
 
 
+class TurnMissedError(Exception):
+    """A request's time was over before its turn came: what its timeout bounds, as in Kafka; the way to the disk it
+    does not. Turns come at once here.
+    """
+
+
 def batches(result: Result[Any]) -> Iterator[Sequence[bytes]]:
     """The batches that a result's records go in: one when it is atomic."""
     if result.is_atomic:
@@ -127,20 +133,24 @@ class ControllerDriver:
         from klamm.controller.topics import DICE_SIZE
 
         dice = self._dice(DICE_SIZE * len(request.topics))
-        return await self._run(request, lambda: self._controller.on_create_topics(request, dice))
+        return await self._run(request, lambda: self._controller.on_create_topics(request, dice), request.timeout_ms)
 
     async def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
         """DeleteTopics."""
-        return await self._run(request, lambda: self._controller.on_delete_topics(request, api_version))
+        return await self._run(
+            request, lambda: self._controller.on_delete_topics(request, api_version), request.timeout_ms
+        )
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         """CreatePartitions."""
         seed = int.from_bytes(self._dice(8), "big")
-        return await self._run(request, lambda: self._controller.on_create_partitions(request, seed))
+        return await self._run(
+            request, lambda: self._controller.on_create_partitions(request, seed), request.timeout_ms
+        )
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """ElectLeaders."""
-        return await self._run(request, lambda: self._controller.on_elect_leaders(request))
+        return await self._run(request, lambda: self._controller.on_elect_leaders(request), request.timeout_ms)
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
@@ -174,8 +184,10 @@ class ControllerDriver:
         """AllocateProducerIds."""
         return await self._run(request, lambda: self._controller.on_allocate_producer_ids(request))
 
-    async def _run(self, request: Any, decide: Callable[[], Result[T]]) -> T:
+    async def _run(self, request: Any, decide: Callable[[], Result[T]], timeout_ms: int = 1) -> T:
         try:
+            if timeout_ms <= 0:
+                raise TurnMissedError("The request was given no time: its timeout is not above 0.")
             result = decide()
             self._append(result)
             if self._epoch is not None:
@@ -190,6 +202,8 @@ class ControllerDriver:
     def _as_kafka_error(self, error: Exception, operation: str) -> KafkaError:
         if isinstance(error, NotLeaderError | RaftStoppedError):
             return KafkaError(ErrorCode.NOT_CONTROLLER, str(error))
+        if isinstance(error, TurnMissedError):
+            return KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error))
         self._fail(operation)
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{operation} failed: {error}")
 

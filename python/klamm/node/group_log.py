@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from klamm._engine import Engine
 from klamm.coordinator.driver import LoadedRecord
 from klamm.coordinator.records import LogRecord
 from klamm.protocol.errors import ErrorCode, KafkaError
 
-LOAD_BYTES: Final = 5 << 20
-
 
 class EngineGroupLog:
     """The log of `__consumer_offsets`: appends are answered through the engine's events."""
 
-    def __init__(self, engine: Engine, topic_id: Callable[[], bytes | None]) -> None:
+    def __init__(self, engine: Engine, topic_id: Callable[[], bytes | None], *, codec: int, load_bytes: int) -> None:
+        """`codec` is the id of the compression of what is written, `load_bytes` how much is read at a time."""
         self._engine = engine
         self._topic_id = topic_id
+        self._codec = codec
+        self._load_bytes = load_bytes
         self._tokens = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
@@ -37,7 +37,7 @@ class EngineGroupLog:
         # The answer cannot be drained before this method has returned: both are on the loop's thread.
         self._waiting[token] = future
         try:
-            self._engine.append(self._topic(), partition, records, now_ms, token)
+            self._engine.append(self._topic(), partition, records, now_ms, token, self._codec)
         except BaseException:
             del self._waiting[token]
             raise
@@ -57,7 +57,7 @@ class EngineGroupLog:
         """All records of a partition, from its start to its end."""
         topic_id, offset = self._topic(), 0
         while True:
-            following, rows = self._engine.read_records(topic_id, partition, offset, LOAD_BYTES)
+            following, rows = self._engine.read_records(topic_id, partition, offset, self._load_bytes)
             for at, key, value, producer_id, is_control in rows:
                 yield LoadedRecord(at, key or b"", value, producer_id, is_control)
             if following == offset:

@@ -38,7 +38,12 @@ class NodeGroups:
     def _log(self) -> EngineGroupLog:
         from klamm.node.group_log import EngineGroupLog
 
-        return EngineGroupLog(self._engine, lambda: self._image().topic_id(GROUPS_TOPIC))
+        return EngineGroupLog(
+            self._engine,
+            lambda: self._image().topic_id(GROUPS_TOPIC),
+            codec=self._config.integer("offsets.topic.compression.codec"),
+            load_bytes=self._config.integer("offsets.load.buffer.size"),
+        )
 
     @cached_property
     def coordinator(self) -> GroupCoordinator:

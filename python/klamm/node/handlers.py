@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from klamm._engine import Engine, Image
+    from klamm.broker.handlers.config_changes import ConfigChangeHandlers
     from klamm.broker.producer_ids import ProducerIds
     from klamm.broker.request import Handler
     from klamm.controller.driver import ControllerDriver
@@ -76,9 +77,7 @@ class Handlers:
         ask = self._controller
         return {
             33: _forwarded(configs.AlterConfigsRequest, lambda request, _: ask.alter_configs(request)),
-            44: _forwarded(
-                configs.IncrementalAlterConfigsRequest, lambda request, _: ask.incremental_alter_configs(request)
-            ),
+            44: self._config_changes().incremental_alter_configs_at_controller,
         }
 
     def _feature_apis(self) -> dict[int, Handler]:
@@ -153,17 +152,20 @@ class Handlers:
         handlers = ConfigHandlers(self._config.node_id, self._config.given, self._image)
         return {32: handlers.describe_configs, 74: handlers.list_config_resources}
 
-    def _config_change_apis(self) -> dict[int, Handler]:
+    def _config_changes(self) -> ConfigChangeHandlers:
         from klamm.broker.handlers.config_changes import ConfigChangeHandlers
 
         ask = self._controller
-        handlers = ConfigChangeHandlers(
+        return ConfigChangeHandlers(
             self._config.node_id,
             self._config.given,
             self._image,
             ask.alter_configs,
             ask.incremental_alter_configs,
         )
+
+    def _config_change_apis(self) -> dict[int, Handler]:
+        handlers = self._config_changes()
         return {33: handlers.alter_configs, 44: handlers.incremental_alter_configs}
 
 

@@ -36,7 +36,6 @@ EVENTS_AT_ONCE: Final = 128
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
-CREATE_TIMEOUT_MS: Final = 30_000
 RequestEvent = tuple[int, int, int, int, str | None, str, str, bytes]
 """Handle, connection id, API key and version, client id, listener, peer, body: see `Engine.drain`."""
 FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
@@ -305,7 +304,7 @@ class Node:
         from klamm.protocol.topics import CreateTopicsRequest
 
         try:
-            request = CreateTopicsRequest((topic,), CREATE_TIMEOUT_MS)
+            request = CreateTopicsRequest((topic,), self.config.integer("request.timeout.ms"))
             [result] = (await self.metadata.controller.create_topics(request)).topics
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 log.warning("topic %s was not created: %s", topic.name, result.error_message or result.error_code.name)

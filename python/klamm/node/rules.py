@@ -142,6 +142,8 @@ def _check_limits(config: NodeConfig) -> None:
         queued <= 0 or queued >= frame,
         f"queued.max.request.bytes={queued} must not be smaller than socket.request.max.bytes={frame}",
     )
+    codec = config.integer("offsets.topic.compression.codec")
+    _require(0 <= codec <= 4, f"offsets.topic.compression.codec={codec} must be 0 (none), 1, 2, 3 or 4")
     overrides = connection_overrides(config)
     _require(
         config.integer("max.connections.per.ip") != 0 or bool(overrides),

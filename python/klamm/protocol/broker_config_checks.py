@@ -7,7 +7,7 @@ it runs, values of the wrong type, jumps in the number of threads. All of it is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from klamm._engine import ConfigError, parse_config
@@ -158,29 +158,50 @@ class Preprocessed(Value):
     """The answers a node can give at once, by the resource's place in the request, and what is left to forward."""
 
     errors: Mapping[int, KafkaError]
+    settled: frozenset[int]
+    """Changes of loggers, which are made: no controller is asked."""
     forward: tuple[AlterConfigsResource, ...]
 
 
+AlterLoggers = Callable[[AlterConfigsResource], None]
+"""Changes the levels of this node's loggers. Raises KafkaError."""
+
+
 def preprocess(
-    resources: tuple[AlterConfigsResource, ...], node_id: int, layers: NodeLayers, *, is_incremental: bool
+    resources: tuple[AlterConfigsResource, ...],
+    node_id: int,
+    layers: NodeLayers,
+    *,
+    is_incremental: bool,
+    alter_loggers: AlterLoggers | None = None,
 ) -> Preprocessed:
-    """Check AlterConfigs or IncrementalAlterConfigs on the node that was asked, before the controller is."""
+    """Check AlterConfigs or IncrementalAlterConfigs on the node that was asked, before the controller is.
+
+    Loggers are changed by `alter_loggers` on the way, in their turn; legacy AlterConfigs knows none.
+    """
     places: dict[tuple[int, str], list[int]] = {}
     for place, resource in enumerate(resources):
         places.setdefault((resource.resource_type, resource.resource_name), []).append(place)
     twice = KafkaError(ErrorCode.INVALID_REQUEST, "The resource is in the request more than once.")
     errors = {place: twice for same in places.values() if len(same) > 1 for place in same}
+    settled: set[int] = set()
     for place, resource in enumerate(resources):
         if place not in errors:
             try:
-                _check_resource(resource, node_id, layers, is_incremental=is_incremental)
+                _check_changes(resource)
+                if resource.resource_type == ResourceType.BROKER_LOGGER and alter_loggers is not None:
+                    alter_loggers(resource)
+                    settled.add(place)
+                else:
+                    _check_resource(resource, node_id, layers, is_incremental=is_incremental)
             except KafkaError as error:
                 errors[place] = error
-    rest = tuple(resource for place, resource in enumerate(resources) if place not in errors)
-    return Preprocessed(errors, rest)
+    done = errors.keys() | settled
+    rest = tuple(resource for place, resource in enumerate(resources) if place not in done)
+    return Preprocessed(errors, frozenset(settled), rest)
 
 
-def _check_resource(resource: AlterConfigsResource, node_id: int, layers: NodeLayers, *, is_incremental: bool) -> None:
+def _check_changes(resource: AlterConfigsResource) -> None:
     names = [config.name for config in resource.configs]
     if len(set(names)) != len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A config is in the request more than once.")
@@ -189,6 +210,9 @@ def _check_resource(resource: AlterConfigsResource, node_id: int, layers: NodeLa
     ]
     if without_value:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"These configs have no value: {', '.join(without_value)}")
+
+
+def _check_resource(resource: AlterConfigsResource, node_id: int, layers: NodeLayers, *, is_incremental: bool) -> None:
     match resource.resource_type:
         case ResourceType.TOPIC | ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             return

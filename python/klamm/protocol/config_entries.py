@@ -72,6 +72,16 @@ def describe_client_metrics(subscription: Values, wanted: Wanted) -> Entries:
     return _describe("client-metrics", values, synonyms_of, wanted)
 
 
+def describe_loggers(levels: Values, wanted: Wanted) -> Entries:
+    """The level of each logger; these have neither types nor synonyms."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return tuple(
+        DescribeConfigsResourceResult(name, level, read_only=False, config_source=source, is_sensitive=False)
+        for name, level in levels.items()
+        if wanted.wants(name)
+    )
+
+
 def describe_node(layers: NodeLayers, wanted: Wanted) -> Entries:
     """Every key of this node, and what its layers set that is no key."""
     defaults = {name: key.default for name, key in keys("node").items() if not key.is_dynamic_only}

@@ -1,5 +1,6 @@
 //! The engine of one node: its log directories, its partitions and its network, put together.
 
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::log::{
 };
 use crate::metadata::MetadataImage;
 use crate::net::backend::{self, Backend, Refused};
-use crate::net::{LogLevel, NetConfig, Server};
+use crate::net::{ConnectionLimitsConfig, LogLevel, NetConfig, Server};
 use crate::os;
 use crate::replica::{Durability, Partition, Replicas, ReplicasOptions};
 use crate::settings::Settings;
@@ -90,6 +91,13 @@ impl Engine {
         for error in self.replicas.publish(image) {
             self.server.events().log(LogLevel::Error, error.to_string());
         }
+    }
+
+    /// New settings of the node: what can be changed at run time follows at once (KIP-226).
+    pub fn set_settings(&self, settings: Settings) {
+        self.server.set_limits(connection_limits(&settings));
+        self.replicas.logs().reconfigure(manager_config(&settings));
+        self.replicas.set_settings(settings);
     }
 
     /// Opens what is on disk and not open yet, on a thread of its own; strays are set aside.
@@ -193,10 +201,12 @@ fn manager_config(settings: &Settings) -> ManagerConfig {
             log_start_checkpoint_ms: settings.number("log.flush.start.offset.checkpoint.interval.ms"),
             high_watermark_checkpoint_ms: settings.number("replica.high.watermark.checkpoint.interval.ms"),
             retention_check_ms: settings.number("log.retention.check.interval.ms"),
-            file_delete_delay_ms: settings.number("log.segment.delete.delay.ms"),
+            flush_check_ms: settings.number("log.flush.scheduler.interval.ms"),
+            initial_delay_ms: settings.number("log.initial.task.delay.ms"),
             producer_expiration_check_ms: settings.number("producer.id.expiration.check.interval.ms"),
             ..Intervals::default()
         },
+        file_delete_delay_ms: settings.number("log.segment.delete.delay.ms"),
         cleaner: settings.is_true("log.cleaner.enable").then(|| cleaner_config(settings)),
         ..ManagerConfig::default()
     }
@@ -206,6 +216,8 @@ fn cleaner_config(settings: &Settings) -> CleanerConfig {
     let default = CleanerConfig::default();
     let float = |name: &str, default: f64| settings.text(name).parse().unwrap_or(default);
     CleanerConfig {
+        threads: settings.number("log.cleaner.threads") as usize,
+        io_buffer_bytes: settings.number("log.cleaner.io.buffer.size") as usize,
         dedupe_buffer_bytes: settings.number("log.cleaner.dedupe.buffer.size") as usize,
         load_factor: float("log.cleaner.io.buffer.load.factor", default.load_factor),
         io_bytes_per_second_max: float("log.cleaner.io.max.bytes.per.second", default.io_bytes_per_second_max),
@@ -215,21 +227,12 @@ fn cleaner_config(settings: &Settings) -> CleanerConfig {
 
 fn net_config(settings: &Settings) -> NetConfig {
     let count = |name: &str| settings.number(name) as usize;
-    let overrides = settings.text("max.connections.per.ip.overrides");
     NetConfig {
         send_buffer_bytes: settings.number("socket.send.buffer.bytes") as i32,
         receive_buffer_bytes: settings.number("socket.receive.buffer.bytes") as i32,
         request_bytes_max: settings.number("socket.request.max.bytes") as i32,
         listen_backlog: settings.number("socket.listen.backlog.size") as i32,
-        connections_max: count("max.connections"),
-        connections_per_ip_max: count("max.connections.per.ip"),
-        connections_per_ip_overrides: overrides
-            .split(',')
-            .filter_map(|pair| {
-                let (address, most) = pair.rsplit_once(':')?;
-                Some((address.trim().parse().ok()?, most.trim().parse().ok()?))
-            })
-            .collect(),
+        connections: connection_limits(settings),
         idle_ms_max: settings.number("connections.max.idle.ms"),
         queued_requests_max: count("queued.max.requests"),
         queued_bytes_max: settings.number("queued.max.request.bytes"),
@@ -238,6 +241,27 @@ fn net_config(settings: &Settings) -> NetConfig {
         request_partitions_max: settings.number("max.request.partition.size.limit") as i32,
         auto_create_topics: settings.is_true("auto.create.topics.enable"),
     }
+}
+
+fn connection_limits(settings: &Settings) -> ConnectionLimitsConfig {
+    let count = |name: &str| settings.number(name) as usize;
+    let overrides = settings.text("max.connections.per.ip.overrides");
+    ConnectionLimitsConfig {
+        most: count("max.connections"),
+        per_ip_max: count("max.connections.per.ip"),
+        per_ip_overrides: overrides.split(',').filter_map(address_limit).collect(),
+        creation_rate: count("max.connection.creation.rate"),
+        quota_windows: count("quota.window.num"),
+        quota_window_ms: 1000 * settings.number("quota.window.size.seconds"),
+    }
+}
+
+/// `host:count`; a host that has no address has no connections either.
+fn address_limit(pair: &str) -> Option<(IpAddr, usize)> {
+    let (host, most) = pair.rsplit_once(':')?;
+    let host = host.trim().trim_start_matches('[').trim_end_matches(']');
+    let address = (host, 0).to_socket_addrs().ok()?.next()?;
+    Some((address.ip().to_canonical(), most.trim().parse().ok()?))
 }
 
 /// From the logs to whoever reads the server's events; what is told before there is a server is kept until then.

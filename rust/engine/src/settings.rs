@@ -113,7 +113,7 @@ impl Topic<'_> {
         let policy = self.text("cleanup.policy");
         let has = |wanted: &str| policy.split(',').any(|word| word.trim() == wanted);
         LogConfig {
-            segment_bytes: self.number("segment.bytes") as u32,
+            segment_bytes: self.segment_bytes(),
             segment_ms: self.number("segment.ms"),
             segment_jitter_ms: self.number("segment.jitter.ms"),
             index_interval_bytes: self.number("index.interval.bytes") as u32,
@@ -138,8 +138,15 @@ impl Topic<'_> {
             producer_id_expiration_ms: self.settings.number("producer.id.expiration.ms"),
             flush_before_ack: self.flush_before_ack(),
             flush_messages: self.number("flush.messages"),
+            flush_ms: self.number("flush.ms"),
             prepare_bytes: LogConfig::default().prepare_bytes,
         }
+    }
+
+    /// For tests a topic may have segments that are smaller than Apache Kafka allows.
+    fn segment_bytes(&self) -> u32 {
+        let internal = self.settings.topic_value(self.own, "internal.segment.bytes");
+        internal.as_ref().and_then(whole).unwrap_or_else(|| self.number("segment.bytes")) as u32
     }
 
     fn flush_before_ack(&self) -> bool {
@@ -201,6 +208,16 @@ mod tests {
             topic(&Settings::default(), &[("cleanup.policy", "compact"), ("compression.type", "uncompressed")]);
         assert!(config.log.compact && !config.log.delete);
         assert_eq!(config.compression.map(|compression| compression.codec()), Some(Codec::None));
+    }
+
+    #[test]
+    fn a_topic_for_tests_has_small_segments_and_flush_ms_follows_the_nodes_check() {
+        let config = topic(&Settings::default(), &[("internal.segment.bytes", "100"), ("segment.bytes", "2097152")]);
+        assert_eq!(config.log.segment_bytes, 100);
+        let node = settings(&[("log.flush.scheduler.interval.ms", "50")]);
+        assert_eq!(topic(&node, &[]).log.flush_ms, 50);
+        let node = settings(&[("log.flush.scheduler.interval.ms", "50"), ("log.flush.interval.ms", "70")]);
+        assert_eq!((topic(&node, &[]).log.flush_ms, topic(&node, &[("flush.ms", "9")]).log.flush_ms), (70, 9));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use klamm_engine::wire::api::ListenerKind;
 use klamm_engine::wire::api_versions::ApiRange;
 use klamm_engine::{ErrorCode, Uuid};
 use klamm_records::control::control_kind;
-use klamm_records::{BatchBuilder, BatchFields, Compression, batches, records};
-use pyo3::exceptions::PyOSError;
+use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, batches, records};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
@@ -150,11 +150,12 @@ impl Engine {
 
     fn set_settings(&self, py: Python<'_>, settings: HashMap<String, String>) -> PyResult<()> {
         let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
-        py.detach(|| self.engine.replicas().set_settings(settings));
+        py.detach(|| self.engine.set_settings(settings));
         Ok(())
     }
 
-    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, token))]
+    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, token, codec=0))]
+    #[expect(clippy::too_many_arguments, reason = "a method's arguments are what Python gives it")]
     fn append(
         &self,
         py: Python<'_>,
@@ -163,8 +164,11 @@ impl Engine {
         records: Vec<(NullableBytes<'_>, NullableBytes<'_>)>,
         timestamp_ms: i64,
         token: u64,
+        codec: i16,
     ) -> PyResult<i64> {
-        let mut builder = BatchBuilder::new(BatchFields::default(), Compression::NONE);
+        let codec =
+            Codec::from_id(codec).ok_or_else(|| PyValueError::new_err(format!("no codec has the id {codec}")))?;
+        let mut builder = BatchBuilder::new(BatchFields::default(), Compression::of(codec));
         for (key, value) in &records {
             let (key, value) = (key.as_ref().map(|key| key.as_bytes()), value.as_ref().map(|value| value.as_bytes()));
             let added = builder.append(timestamp_ms, key, value, &[]);

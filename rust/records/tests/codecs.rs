@@ -51,6 +51,23 @@ fn levels_have_the_limits_of_kafka() {
 }
 
 #[test]
+fn a_higher_level_of_lz4_makes_less_of_the_same() {
+    let raw: Vec<u8> = (0..60_000u32).flat_map(|at| (at * at / 77 % 251).to_le_bytes()).collect();
+    let size = |level| {
+        let mut out = Vec::new();
+        Compression::at_level(Codec::Lz4, level)
+            .expect("a level")
+            .compress(&raw, &mut out)
+            .expect("any bytes compress");
+        assert_eq!(decompress(Codec::Lz4, &out, LIMIT).as_ref(), Ok(&raw), "level {level}");
+        out.len()
+    };
+    let sizes: Vec<usize> = (1..=17).map(size).collect();
+    assert!(sizes[16] < sizes[2], "{sizes:?}");
+    assert!(sizes[16] < sizes[8], "the default is the fast compressor: {sizes:?}");
+}
+
+#[test]
 fn every_size_around_the_blocks_reads_back() {
     for codec in Codec::ALL {
         for size in [0, 1, 15, 32_767, 32_768, 32_769, 65_535, 65_536, 65_537, 131_073, 400_000] {

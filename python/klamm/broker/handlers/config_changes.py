@@ -5,13 +5,15 @@ A broker's configs are changed through the broker itself: it alone knows its fil
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from klamm._engine import Image
+from klamm.broker import loggers
 from klamm.broker.request import RequestContext
-from klamm.protocol.broker_config_checks import preprocess
+from klamm.protocol.broker_config_checks import AlterLoggers, Preprocessed, preprocess
 from klamm.protocol.codec import read, write
 from klamm.protocol.config_sources import NodeLayers
 from klamm.protocol.configs import (
@@ -22,6 +24,7 @@ from klamm.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from klamm.protocol.errors import KafkaError
 from klamm.protocol.resource_types import ResourceType
 
 Responses = tuple[AlterConfigsResourceResponse, ...]
@@ -58,19 +61,45 @@ class ConfigChangeHandlers:
 
     async def _decide(self, request: Any, ask: Callable[[Any], Awaitable[Any]], *, is_incremental: bool) -> Responses:
         """One answer for each resource, in the request's order: ours where refused here, else the controller's."""
-        first = preprocess(request.resources, self._node_id, self._layers(), is_incremental=is_incremental)
+        alter_loggers = self._alter_loggers(request) if is_incremental else None
+        first = preprocess(
+            request.resources, self._node_id, self._layers(), is_incremental=is_incremental, alter_loggers=alter_loggers
+        )
         answered: dict[tuple[int, str], AlterConfigsResourceResponse] = {}
         if first.forward:
             answer = await ask(replace(request, resources=first.forward))
             answered = {(each.resource_type, each.resource_name): each for each in answer.responses}
         resources: tuple[AlterConfigsResource, ...] = request.resources
         places = [(each.resource_type, each.resource_name) for each in resources]
-        return tuple(
-            AlterConfigsResourceResponse(*place, first.errors[at].code, first.errors[at].message)
-            if at in first.errors
-            else answered[place]
-            for at, place in enumerate(places)
-        )
+        return tuple(self._answer(at, place, first) or answered[place] for at, place in enumerate(places))
+
+    @staticmethod
+    def _answer(at: int, place: tuple[int, str], first: Preprocessed) -> AlterConfigsResourceResponse | None:
+        if at in first.errors:
+            return AlterConfigsResourceResponse(*place, first.errors[at].code, first.errors[at].message)
+        return AlterConfigsResourceResponse(*place) if at in first.settled else None
+
+    async def incremental_alter_configs_at_controller(
+        self, context: RequestContext, version: int, body: bytes
+    ) -> bytes:
+        """The same on a controller listener: loggers are this node's, the rest is the controller's to decide."""
+        request = read(IncrementalAlterConfigsRequest, version, body)
+        is_logger = [each.resource_type == ResourceType.BROKER_LOGGER for each in request.resources]
+        alter_loggers = self._alter_loggers(request)
+        responses = []
+        for resource in itertools.compress(request.resources, is_logger):
+            place = (resource.resource_type, resource.resource_name)
+            try:
+                alter_loggers(resource)
+                responses.append(AlterConfigsResourceResponse(*place))
+            except KafkaError as error:
+                responses.append(AlterConfigsResourceResponse(*place, error.code, error.message))
+        rest = tuple(each for each, ours in zip(request.resources, is_logger, strict=True) if not ours)
+        decided = await self._ask_incrementally(replace(request, resources=rest))
+        return write(IncrementalAlterConfigsResponse((*decided.responses, *responses)), version)
+
+    def _alter_loggers(self, request: IncrementalAlterConfigsRequest) -> AlterLoggers:
+        return lambda resource: loggers.alter(resource, self._node_id, validate_only=request.validate_only)
 
     def _layers(self) -> NodeLayers:
         image = self._image()

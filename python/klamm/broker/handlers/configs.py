@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from klamm._engine import Image
+from klamm.broker import loggers
 from klamm.broker.request import RequestContext
 from klamm.protocol.codec import build, decode_request, encode_response, read, response_class, write
 from klamm.protocol.config_entries import (
@@ -14,6 +15,7 @@ from klamm.protocol.config_entries import (
     describe_client_metrics,
     describe_cluster_default,
     describe_group,
+    describe_loggers,
     describe_node,
     describe_topic,
 )
@@ -74,6 +76,11 @@ class ConfigHandlers:
             case ResourceType.BROKER:
                 self._check_own_id(name)
                 return describe_node(layers, wanted)
+            case ResourceType.BROKER_LOGGER:
+                if not name:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+                self._check_own_id(name)
+                return describe_loggers(loggers.levels(), wanted)
             case ResourceType.GROUP:
                 if not name:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")

@@ -10,10 +10,7 @@ const fn node(name: &'static str, value_type: ConfigType) -> ConfigKey {
 
 /// In the order of their names.
 pub(super) const KEYS: &[ConfigKey] = &[
-    node("klamm.crash.detection", Boolean).default("true").doc(
-        "Whether a closed connection whose reconnect is refused counts as evidence that a node died, besides its time-outs. \
-         Turn it off behind proxies that refuse connections for others.",
-    ),
+    node("klamm.crash.detection", Boolean).default("true"),
     node("klamm.flush.before.ack", String).default("all").one_of(&["all", "none"]).high().doc(
         "`all`: what is acknowledged is on the disk, and no consumer sees what a power cut could take back. `none`: as Apache \
          Kafka, which leaves it to the page cache and to other replicas.",

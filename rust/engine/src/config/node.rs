@@ -274,8 +274,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("log.cleaner.enable", Boolean)
         .default("true")
         .doc("Whether topics with the `compact` policy are compacted at all. `__consumer_offsets` needs it."),
-    node("log.cleaner.io.buffer.load.factor", Double).default("0.9").cluster_wide(),
-    node("log.cleaner.io.buffer.size", Int).default("524288").at_least(0).cluster_wide(),
+    node("log.cleaner.io.buffer.load.factor", Double).default("0.9").cluster_wide().doc(
+        "How full `log.cleaner.dedupe.buffer.size` may get: more compacts more at a time, less finds keys faster.",
+    ),
+    node("log.cleaner.io.buffer.size", Int).default("524288").at_least(0).cluster_wide().doc(
+        "The memory, in bytes, that all cleaner threads read into and write from; larger batches get what they need.",
+    ),
     node("log.cleaner.io.max.bytes.per.second", Double)
         .default("1.7976931348623157E308")
         .cluster_wide()
@@ -420,7 +424,11 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .high()
         .cluster_wide()
         .doc("How long the files of a deleted segment stay before they are removed."),
-    node("max.connection.creation.rate", Int).default("2147483647").at_least(0).cluster_wide(),
+    node("max.connection.creation.rate", Int)
+        .default("2147483647")
+        .at_least(0)
+        .cluster_wide()
+        .doc("The most new connections a second. Those that come faster wait until it is their turn."),
     node("max.connections", Int)
         .default("2147483647")
         .at_least(0)
@@ -578,8 +586,16 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .at_least(1)
         .high()
         .doc("The most requests that wait to be handled before connections are read no further."),
-    node("quota.window.num", Int).default("11").at_least(1).low(),
-    node("quota.window.size.seconds", Int).default("1").at_least(1).low(),
+    node("quota.window.num", Int)
+        .default("11")
+        .at_least(1)
+        .low()
+        .doc("The number of windows over which `max.connection.creation.rate` is measured."),
+    node("quota.window.size.seconds", Int)
+        .default("1")
+        .at_least(1)
+        .low()
+        .doc("How long each of the windows of `quota.window.num` is."),
     node("remote.fetch.max.wait.ms", Int).default("500").at_least(1).cluster_wide(),
     node("remote.list.offsets.request.timeout.ms", Long).default("30000").at_least(1).cluster_wide(),
     node("remote.log.index.file.cache.total.size.bytes", Long).default("1073741824").at_least(1).low().cluster_wide(),
@@ -635,16 +651,16 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("5000")
         .high()
         .doc("How often the high watermarks are written."),
-    node("replica.lag.time.max.ms", Long)
-        .default("30000")
-        .high()
-        .doc("A follower that has not caught up for so long leaves the in-sync replicas."),
+    node("replica.lag.time.max.ms", Long).default("30000").high(),
     node("replica.selector.class", String),
     node("replica.socket.receive.buffer.bytes", Int).default("65536").high(),
     node("replica.socket.timeout.ms", Int).default("30000").high(),
     node("replication.quota.window.num", Int).default("11").at_least(1).low(),
     node("replication.quota.window.size.seconds", Int).default("1").at_least(1).low(),
-    node("request.timeout.ms", Int).default("30000").high().doc("How long a request between nodes may take."),
+    node("request.timeout.ms", Int)
+        .default("30000")
+        .high()
+        .doc("How long the controller may take to create a topic that the broker itself asks for."),
     node("sasl.client.callback.handler.class", Class),
     node("sasl.enabled.mechanisms", List).default("GSSAPI").allowed(ANY_LIST).per_broker(),
     node("sasl.jaas.config", Password).per_broker(),
@@ -782,14 +798,6 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .at_least(1)
         .internal()
         .doc("How often partitions without a leader are looked at, where `unclean.leader.election.enable` is on."),
-    node("unstable.api.versions.enable", Boolean)
-        .default("false")
-        .high()
-        .internal()
-        .doc("Whether versions of requests that are still being designed are offered."),
-    node("unstable.feature.versions.enable", Boolean)
-        .default("false")
-        .high()
-        .internal()
-        .doc("Whether feature levels that are still being designed are offered."),
+    node("unstable.api.versions.enable", Boolean).default("false").high().internal(),
+    node("unstable.feature.versions.enable", Boolean).default("false").high().internal(),
 ];

@@ -38,6 +38,8 @@ pub struct LogConfig {
     pub flush_before_ack: bool,
     /// So many records that are not flushed are flushed in any case.
     pub flush_messages: i64,
+    /// What is not flushed for so long is flushed in any case, when `log.flush.scheduler.interval.ms` lets it be looked at.
+    pub flush_ms: i64,
     /// Bytes that are zero-filled ahead of a log that is being flushed; 0 turns it off (klamm's own).
     pub prepare_bytes: u32,
 }
@@ -68,6 +70,7 @@ impl Default for LogConfig {
             producer_id_expiration_ms: DAY_MS,
             flush_before_ack: true,
             flush_messages: i64::MAX,
+            flush_ms: i64::MAX,
             prepare_bytes: 4 << 20,
         }
     }

@@ -154,9 +154,22 @@ impl Log {
     /// Takes what is due; `None` when nothing is, or when another job was begun and not completed. A job that fails must
     /// not be completed: a sync that failed is never tried again.
     pub fn begin_flush(&mut self) -> Option<FlushJob> {
-        let is_due =
-            self.config.flush_before_ack || self.log_end_offset - self.flushed_offset >= self.config.flush_messages;
+        let is_due = std::mem::take(&mut self.flush_asked)
+            || self.config.flush_before_ack
+            || self.log_end_offset - self.flushed_offset >= self.config.flush_messages;
         self.take_dirty(if is_due { Extent::All } else { Extent::Rolled })
+    }
+
+    /// Whether something waits longer than `flush.ms` to be flushed; the next flush takes it then. To be called now and
+    /// then: the time is counted from the last call that found everything flushed, or asked for a flush.
+    pub fn asks_for_flush(&mut self, now_ms: i64) -> bool {
+        let waits = !self.is_planned() && self.flushed_offset < self.log_end_offset;
+        if waits && now_ms.saturating_sub(self.flushed_ms) < self.config.flush_ms {
+            return false;
+        }
+        self.flushed_ms = now_ms;
+        self.flush_asked |= waits;
+        waits
     }
 
     pub(super) fn take_dirty(&mut self, extent: Extent) -> Option<FlushJob> {

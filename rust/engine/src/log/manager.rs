@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::checkpoint::write_clean_shutdown;
@@ -48,6 +49,8 @@ pub struct ManagerConfig {
     /// Threads that open and close logs, for each directory (`num.recovery.threads.per.data.dir`).
     pub recovery_threads: usize,
     pub intervals: Intervals,
+    /// How long the files of a deleted partition stay (`log.segment.delete.delay.ms`).
+    pub file_delete_delay_ms: i64,
     /// `None`: compacted logs are not cleaned (`log.cleaner.enable`).
     pub cleaner: Option<CleanerConfig>,
 }
@@ -58,6 +61,7 @@ impl Default for ManagerConfig {
             flush_threads: 2,
             recovery_threads: 2,
             intervals: Intervals::default(),
+            file_delete_delay_ms: 60_000,
             cleaner: Some(CleanerConfig::default()),
         }
     }
@@ -68,7 +72,7 @@ pub struct LogManager {
     pub(super) dirs: Vec<Arc<LogDir>>,
     pub(super) context: LogContext,
     pub(super) on_event: OnEvent,
-    config: ManagerConfig,
+    config: ArcSwap<ManagerConfig>,
     /// Which directory each open log is in.
     places: Mutex<HashMap<Key, usize>>,
     broker_epoch: i64,
@@ -107,7 +111,7 @@ impl LogManager {
             dirs,
             context,
             on_event,
-            config,
+            config: ArcSwap::from_pointee(config),
             places: Mutex::default(),
             broker_epoch: agreed.unwrap_or(-1),
             tasks: Mutex::default(),
@@ -121,11 +125,29 @@ impl LogManager {
                 return Err(error);
             }
         }
-        *manager.tasks.lock() = Some(Tasks::start(&manager, manager.config.intervals.clone()));
-        if let Some(config) = manager.config.cleaner.clone() {
-            *manager.cleaner.lock() = Some(Cleaner::start(&manager, config));
-        }
+        let config = manager.config.load_full();
+        *manager.tasks.lock() = Some(Tasks::start(&manager, config.intervals.clone()));
+        manager.restart_cleaner(config.cleaner.as_ref());
         Ok(manager)
+    }
+
+    /// Takes over what can be changed at run time: the cleaner, the threads that close logs, and how long a deleted
+    /// partition's files stay. Intervals and flushers stay as they are.
+    pub fn reconfigure(self: &Arc<Self>, config: ManagerConfig) {
+        let config = Arc::new(config);
+        self.config.store(config.clone());
+        self.restart_cleaner(config.cleaner.as_ref());
+    }
+
+    /// What is being cleaned with other settings is left as it was, and begun again.
+    fn restart_cleaner(self: &Arc<Self>, config: Option<&CleanerConfig>) {
+        let mut cleaner = self.cleaner.lock();
+        if cleaner.as_ref().map(Cleaner::config) != config {
+            if let Some(cleaner) = cleaner.take() {
+                cleaner.stop();
+            }
+            *cleaner = config.map(|config| Cleaner::start(self, config.clone()));
+        }
     }
 
     fn start_flushers(self: &Arc<Self>) {
@@ -136,7 +158,7 @@ impl LogManager {
                     manager.fail_dir(at, &error.to_string());
                 }
             };
-            dir.set_flusher(Flusher::start(self.config.flush_threads, on_error));
+            dir.set_flusher(Flusher::start(self.config.load().flush_threads, on_error));
         }
     }
 
@@ -195,10 +217,11 @@ impl LogManager {
 
     /// Runs `work` on every item, each group on `recovery_threads` threads of its own.
     fn in_parallel<T: Sync>(&self, groups: &[Vec<T>], work: impl Fn(&T) + Sync) {
+        let threads = self.config.load().recovery_threads;
         thread::scope(|scope| {
             for items in groups {
                 let next = Arc::new(AtomicUsize::new(0));
-                for _ in 0..self.config.recovery_threads.min(items.len()) {
+                for _ in 0..threads.min(items.len()) {
                     let (next, work) = (next.clone(), &work);
                     scope.spawn(move || {
                         while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -251,7 +274,7 @@ impl LogManager {
     pub fn delete(&self, topic: &str, partition: i32, now_ms: i64) -> Result<(), LogError> {
         if let Some(path) = self.put_away(topic, partition, DirStage::Delete)? {
             // Files of the log that wait for their removal themselves follow the directory.
-            self.context.trash.push_dir(now_ms.saturating_add(self.config.intervals.file_delete_delay_ms), path);
+            self.context.trash.push_dir(now_ms.saturating_add(self.config.load().file_delete_delay_ms), path);
         }
         Ok(())
     }

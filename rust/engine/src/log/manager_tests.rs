@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use klamm_records::{BatchBuilder, BatchFields, Compression};
 use parking_lot::Mutex;
 use tempfile::tempdir;
 
@@ -53,16 +54,24 @@ impl LogOwner for Owner {
 }
 
 fn start(paths: &[&Path]) -> (Arc<LogManager>, Receiver<Event>) {
+    start_with(paths, ManagerConfig::default())
+}
+
+fn start_with(paths: &[&Path], config: ManagerConfig) -> (Arc<LogManager>, Receiver<Event>) {
     let locked = paths.iter().map(|path| LockedDir::open(path).expect("free")).collect();
     let (told, events) = channel();
     let told = Mutex::new(told);
     let on_event: OnEvent = Arc::new(move |event| drop(told.lock().send(event)));
-    let manager = LogManager::start(locked, ManagerConfig::default(), LogContext::new(64), 0, on_event);
+    let manager = LogManager::start(locked, config, LogContext::new(64), 0, on_event);
     (manager.expect("start"), events)
 }
 
 fn create(manager: &LogManager, dir: usize, topic: &str) -> (Arc<Owner>, Receiver<i64>) {
-    let log = manager.plan(dir, topic, 0, Uuid([7; 16]), Arc::new(config())).expect("plan");
+    create_with(manager, dir, topic, config())
+}
+
+fn create_with(manager: &LogManager, dir: usize, topic: &str, config: LogConfig) -> (Arc<Owner>, Receiver<i64>) {
+    let log = manager.plan(dir, topic, 0, Uuid([7; 16]), Arc::new(config)).expect("plan");
     let (owner, flushed) = Owner::new(log);
     manager.adopt(dir, topic, 0, owner.clone());
     (owner, flushed)
@@ -204,5 +213,58 @@ fn thousands_of_partitions_need_few_files() {
         assert!(!with_log(&**owner, |log| read_all(log, 0)).is_empty());
     }
     assert!(manager.context().cache.open_count() <= 64);
+    manager.shutdown(1);
+}
+
+/// Fills three compacted logs with one key, over and over.
+fn dirty_logs(manager: &LogManager, names: [&str; 3]) -> Vec<Arc<Owner>> {
+    let settings = || LogConfig { compact: true, segment_bytes: 200, ..config() };
+    let owners = names.map(|name| create_with(manager, 0, name, settings()).0);
+    for owner in &owners {
+        for _ in 0..30 {
+            let mut builder = BatchBuilder::new(BatchFields::default(), Compression::NONE);
+            builder.append(0, Some(b"key"), Some(b"value"), &[]).expect("small");
+            let mut bytes = builder.finish().expect("small");
+            with_log(&**owner, |log| log.append_as_leader(&mut bytes, 0, 0, Origin::Client).expect("append"));
+        }
+        with_log(&**owner, |log| log.flush().expect("flush"));
+    }
+    owners.to_vec()
+}
+
+fn wait_until_clean(owners: &[Arc<Owner>], events: &Receiver<Event>) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while owners.iter().any(|owner| with_log(&**owner, |log| log.size()) > 500) {
+        assert!(std::time::Instant::now() < deadline, "it is not cleaned: {:?}", events.try_recv());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_cleaner_has_threads_that_share_the_work_and_follows_new_settings() {
+    let dir = tempdir().expect("temporary directory");
+    let with_threads = |threads| ManagerConfig {
+        cleaner: Some(CleanerConfig { threads, backoff_ms: 1, io_buffer_bytes: 0, ..CleanerConfig::default() }),
+        ..ManagerConfig::default()
+    };
+    let (manager, events) = start_with(&[dir.path()], with_threads(3));
+    wait_until_clean(&dirty_logs(&manager, ["a", "b", "c"]), &events);
+    manager.reconfigure(ManagerConfig { cleaner: None, ..ManagerConfig::default() });
+    let owners = dirty_logs(&manager, ["d", "e", "f"]);
+    assert!(owners.iter().all(|owner| with_log(&**owner, |log| log.size()) > 500));
+    manager.reconfigure(with_threads(1));
+    wait_until_clean(&owners, &events);
+    manager.shutdown(1);
+}
+
+#[test]
+fn what_waits_too_long_is_flushed_when_the_nodes_check_comes() {
+    let dir = tempdir().expect("temporary directory");
+    let intervals = Intervals { initial_delay_ms: 1, flush_check_ms: 1, ..Intervals::default() };
+    let (manager, _events) = start_with(&[dir.path()], ManagerConfig { intervals, ..ManagerConfig::default() });
+    let settings = LogConfig { flush_before_ack: false, flush_ms: 1, ..config() };
+    let (owner, flushed) = create_with(&manager, 0, "a", settings);
+    owner.append();
+    while flushed.recv().expect("the flusher lives") < 2 {}
     manager.shutdown(1);
 }

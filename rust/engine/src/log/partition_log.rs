@@ -60,6 +60,10 @@ pub struct Log {
     pub(super) marks: Vec<i64>,
     /// A flush was begun and not completed. One that fails is never completed: then nothing is flushed any more.
     pub(super) is_flushing: bool,
+    /// When everything was flushed, or asked to be, as far as [`Log::asks_for_flush`] knows.
+    pub(super) flushed_ms: i64,
+    /// The next flush takes everything.
+    pub(super) flush_asked: bool,
     /// The log's end when it was last looked at whether it is idle.
     pub(super) idle_end_offset: i64,
     /// Small files that were written but not synced: the next flush does.
@@ -130,6 +134,8 @@ impl Log {
             marks: Vec::new(),
             syncing_rolled: None,
             is_flushing: false,
+            flushed_ms: 0,
+            flush_asked: false,
             idle_end_offset: -1,
             unsynced: Vec::new(),
             is_new: false,
@@ -142,6 +148,7 @@ impl Log {
         let cache = self.context.cache.clone();
         cache.create_dir(&self.dir.path())?;
         self.segments[0].make(&cache, now_ms)?;
+        self.flushed_ms = now_ms;
         (self.is_new, self.dir_dirty) = (true, true);
         Ok(())
     }
@@ -233,7 +240,7 @@ impl Log {
     pub fn cut_idle_tail(&mut self) -> Result<(), LogError> {
         let is_idle = std::mem::replace(&mut self.idle_end_offset, self.log_end_offset) == self.log_end_offset;
         let active = self.segments.last_mut().expect("at least one segment");
-        if is_idle { active.cut_tail(&self.context.cache) } else { Ok(()) }
+        if is_idle && !active.is_preallocated() { active.cut_tail(&self.context.cache) } else { Ok(()) }
     }
 
     /// Bytes of batches in all segments.

@@ -94,6 +94,8 @@ impl Log {
             marks: Vec::new(),
             syncing_rolled: None,
             is_flushing: false,
+            flushed_ms: now_ms,
+            flush_asked: false,
             idle_end_offset: -1,
             unsynced: Vec::new(),
             is_new: false,

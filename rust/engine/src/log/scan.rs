@@ -140,11 +140,17 @@ pub struct Batches<'a> {
     end: u64,
     chunk: Vec<u8>,
     chunk_at: u64,
+    chunk_bytes: usize,
 }
 
 impl<'a> Batches<'a> {
     pub fn new(file: &'a OpenFile, position: u64, end: u64) -> Self {
-        Self { file, position, end, chunk: Vec::new(), chunk_at: position }
+        Self { file, position, end, chunk: Vec::new(), chunk_at: position, chunk_bytes: BODY_CHUNK }
+    }
+
+    /// The same, so many bytes at a time: more when a batch is larger.
+    pub fn reading(self, chunk_bytes: usize) -> Self {
+        Self { chunk_bytes, ..self }
     }
 
     /// The next batch and its position, its size within the file and its checksum right; `None` at the end.
@@ -188,7 +194,7 @@ impl<'a> Batches<'a> {
         let keep_from = (self.position.min(have_to) - self.chunk_at) as usize;
         self.chunk.drain(..keep_from);
         self.chunk_at = self.position;
-        let want = need.max(BODY_CHUNK).min((self.end - self.position) as usize);
+        let want = need.max(self.chunk_bytes).min((self.end - self.position) as usize);
         let have = self.chunk.len();
         self.chunk.resize(want, 0);
         let read = self.file.read_up_to(&mut self.chunk[have..], self.position + have as u64)?;

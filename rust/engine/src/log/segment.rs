@@ -68,6 +68,10 @@ pub struct Segment {
     bytes_since_index: u64,
     recent: VecDeque<Place>,
     prepared: Option<Arc<Prepared>>,
+    /// Bytes that the log file gets at once when it is made (`preallocate`).
+    preallocate_bytes: Option<u64>,
+    /// It has them: the file is longer than its batches.
+    preallocated: bool,
     /// Bytes appended since the segment was opened, and how many those were when the last flush began.
     written: u64,
     written_at_flush: u64,
@@ -118,7 +122,11 @@ impl Segment {
         for file in self.files() {
             cache.remove(&file.path())?;
         }
-        self.log.create(cache)?;
+        let file = self.log.create(cache)?;
+        if let Some(bytes) = self.preallocate_bytes {
+            file.set_len(bytes)?;
+            self.preallocated = true;
+        }
         self.created_ms = now_ms;
         self.dirty = true;
         Ok(())
@@ -172,6 +180,8 @@ impl Segment {
             bytes_since_index: 0,
             recent: VecDeque::new(),
             prepared: None,
+            preallocate_bytes: (config.preallocate && stage == Stage::Live).then(|| u64::from(config.segment_bytes)),
+            preallocated: false,
             written: 0,
             written_at_flush: 0,
             written_back: 0,
@@ -488,12 +498,17 @@ impl Segment {
 
     /// Cuts what was prepared beyond the last batch.
     pub fn cut_tail(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        let Some(prepared) = self.prepared.take() else { return Ok(()) };
-        if prepared.close(self.size) {
+        let prepared = self.prepared.take().is_some_and(|prepared| prepared.close(self.size));
+        if prepared | std::mem::take(&mut self.preallocated) {
             self.log.open(cache)?.set_len(self.size)?;
             self.dirty = true;
         }
         Ok(())
+    }
+
+    /// Whether the log file was made with its full size and still has it.
+    pub fn is_preallocated(&self) -> bool {
+        self.preallocated
     }
 
     /// How far a flush that begins now should prepare the tail, if it should.
@@ -544,6 +559,7 @@ impl Segment {
         if let Some(prepared) = self.prepared.take() {
             prepared.close(size);
         }
+        self.preallocated = false;
         self.size = size;
         self.dirty = true;
         self.log.open(cache)?.set_len(size)

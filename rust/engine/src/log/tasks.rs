@@ -22,8 +22,10 @@ pub struct Intervals {
     pub retention_check_ms: i64,
     /// `producer.id.expiration.check.interval.ms`
     pub producer_expiration_check_ms: i64,
-    /// `log.segment.delete.delay.ms`
-    pub file_delete_delay_ms: i64,
+    /// `log.flush.scheduler.interval.ms`
+    pub flush_check_ms: i64,
+    /// `log.initial.task.delay.ms`: when retention, flush check and the first two checkpoints run first.
+    pub initial_delay_ms: i64,
     /// How long a log is idle before its prepared tail is cut (klamm's own).
     pub idle_tail_ms: i64,
 }
@@ -36,7 +38,8 @@ impl Default for Intervals {
             high_watermark_checkpoint_ms: 5_000,
             retention_check_ms: 300_000,
             producer_expiration_check_ms: 600_000,
-            file_delete_delay_ms: 60_000,
+            flush_check_ms: i64::MAX,
+            initial_delay_ms: 30_000,
             idle_tail_ms: 10_000,
         }
     }
@@ -46,6 +49,11 @@ impl Default for Intervals {
 pub(super) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
+
+/// How often it is looked whether something is due to be removed.
+const TRASH_INTERVAL_MS: i64 = 1000;
+/// Longer than any node runs.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 type Task = fn(&LogManager);
 
@@ -80,18 +88,19 @@ impl Tasks {
 }
 
 fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
-    let delete_ms = intervals.file_delete_delay_ms.clamp(100, 10_000);
-    let tasks: [(i64, Task); 7] = [
-        (intervals.recovery_point_checkpoint_ms, checkpoint_recovery_points),
-        (intervals.log_start_checkpoint_ms, checkpoint_log_starts),
-        (intervals.high_watermark_checkpoint_ms, checkpoint_high_watermarks),
-        (intervals.retention_check_ms, delete_expired),
-        (intervals.producer_expiration_check_ms, expire_producers),
-        (intervals.idle_tail_ms, cut_idle_tails),
-        (delete_ms, empty_trash),
+    let initial_ms = intervals.initial_delay_ms;
+    let tasks: [(i64, i64, Task); 8] = [
+        (initial_ms, intervals.recovery_point_checkpoint_ms, checkpoint_recovery_points),
+        (initial_ms, intervals.log_start_checkpoint_ms, checkpoint_log_starts),
+        (initial_ms, intervals.retention_check_ms, delete_expired),
+        (initial_ms, intervals.flush_check_ms, flush_overdue),
+        (intervals.high_watermark_checkpoint_ms, intervals.high_watermark_checkpoint_ms, checkpoint_high_watermarks),
+        (intervals.producer_expiration_check_ms, intervals.producer_expiration_check_ms, expire_producers),
+        (intervals.idle_tail_ms, intervals.idle_tail_ms, cut_idle_tails),
+        (TRASH_INTERVAL_MS, TRASH_INTERVAL_MS, empty_trash),
     ];
-    let every = |interval_ms: i64| Duration::from_millis(interval_ms.max(1) as u64);
-    let mut due = tasks.map(|(interval_ms, _)| Instant::now() + every(interval_ms));
+    let every = |interval_ms: i64| Duration::from_millis(interval_ms.max(1) as u64).min(NEVER);
+    let mut due = tasks.map(|(first_ms, _, _)| Instant::now() + every(first_ms));
     loop {
         let next = due.iter().min().copied().expect("there are tasks");
         let mut stopped = stop.stopped.lock();
@@ -102,7 +111,7 @@ fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
             return;
         }
         drop(stopped);
-        for (at, (interval_ms, task)) in tasks.iter().enumerate() {
+        for (at, (_, interval_ms, task)) in tasks.iter().enumerate() {
             if due[at] <= Instant::now() {
                 let Some(manager) = manager.upgrade() else { return };
                 task(&manager);
@@ -139,6 +148,16 @@ fn delete_expired(manager: &LogManager) {
             if let Err(error) = manager.judge(at, expired) {
                 let warning = format!("retention of {}-{}: {error}", key.0, key.1);
                 (manager.on_event)(Event::Warning(warning));
+            }
+        }
+    }
+}
+
+fn flush_overdue(manager: &LogManager) {
+    for (_, dir) in manager.online() {
+        for (_, owner) in dir.owners() {
+            if with_log(&*owner, |log| log.asks_for_flush(now_ms())) {
+                dir.flusher().mark_dirty(&owner);
             }
         }
     }

@@ -435,3 +435,49 @@ fn a_planned_log_that_begins_elsewhere_is_made() {
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (40, 40));
     assert!(path.join("00000000000000000040.log").exists());
 }
+
+#[test]
+fn a_preallocated_segment_has_its_full_size_until_it_rolls_or_closes() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let settings = || LogConfig { preallocate: true, segment_bytes: 4096, ..config() };
+    let mut log = create(&path, settings());
+    let bytes = |offset: i64| fs::metadata(path.join(format!("{offset:020}.log"))).expect("there").len();
+    assert_eq!((bytes(0), log.size()), (4096, 0));
+    fill(&mut log, 3);
+    for _ in 0..2 {
+        log.cut_idle_tail().expect("nothing to cut");
+    }
+    assert_eq!(bytes(0), 4096);
+    let first = log.size();
+    log.roll(9, 0).expect("roll");
+    assert_eq!((bytes(0), bytes(9)), (first, 4096));
+    fill(&mut log, 1);
+    let expected = read_all(&mut log, 0);
+    log.close().expect("close");
+    assert_eq!(bytes(9), log.size() - first);
+
+    let mut log = create(&dir.path().join("t-1"), settings());
+    append(&mut log, &BatchSpec::default());
+    let size = log.size();
+    log.flush().expect("flush");
+    drop(log);
+    let (mut log, recovery) = open(&dir.path().join("t-1"), settings(), false, 0);
+    assert_eq!((log.size(), recovery.zeroes_cut, recovery.bytes_truncated), (size, 4096 - size, 0));
+    append(&mut log, &BatchSpec::default());
+    assert!(!expected.is_empty());
+}
+
+#[test]
+fn what_waits_for_too_long_is_flushed() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), LogConfig { flush_before_ack: false, flush_ms: 100, ..config() });
+    append(&mut log, &BatchSpec::default());
+    assert!(!log.asks_for_flush(99) && log.asks_for_flush(100));
+    let job = log.begin_flush().expect("everything");
+    job.run().expect("flush");
+    assert_eq!(log.complete_flush(job.end()), 1);
+    assert!(!log.asks_for_flush(500), "nothing waits");
+    append(&mut log, &BatchSpec::default());
+    assert!(!log.asks_for_flush(599) && log.asks_for_flush(600) && !log.asks_for_flush(601));
+}

@@ -14,12 +14,8 @@ pub struct NetConfig {
     pub request_bytes_max: i32,
     /// `socket.listen.backlog.size`.
     pub listen_backlog: i32,
-    /// `max.connections`: beyond it none is accepted until one closes.
-    pub connections_max: usize,
-    /// `max.connections.per.ip`: beyond it a connection is closed at once.
-    pub connections_per_ip_max: usize,
-    /// `max.connections.per.ip.overrides`, resolved.
-    pub connections_per_ip_overrides: HashMap<IpAddr, usize>,
+    /// What there may be at first; it can be changed at run time.
+    pub connections: ConnectionLimitsConfig,
     /// `connections.max.idle.ms`; negative: never.
     pub idle_ms_max: i64,
     /// `queued.max.requests`: events of each priority that wait for Python.
@@ -43,9 +39,7 @@ impl Default for NetConfig {
             receive_buffer_bytes: SOCKET_BUFFER_BYTES_DEFAULT,
             request_bytes_max: 100 << 20,
             listen_backlog: 50,
-            connections_max: i32::MAX as usize,
-            connections_per_ip_max: i32::MAX as usize,
-            connections_per_ip_overrides: HashMap::new(),
+            connections: ConnectionLimitsConfig::default(),
             idle_ms_max: 600_000,
             queued_requests_max: 500,
             queued_bytes_max: -1,
@@ -72,10 +66,43 @@ impl NetConfig {
     pub fn receive_buffer(&self) -> Option<usize> {
         chosen(self.receive_buffer_bytes)
     }
+}
 
+/// How many connections there may be, and how fast they may come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionLimitsConfig {
+    /// `max.connections`: beyond it none is accepted until one closes.
+    pub most: usize,
+    /// `max.connections.per.ip`: beyond it a connection is closed at once.
+    pub per_ip_max: usize,
+    /// `max.connections.per.ip.overrides`, resolved.
+    pub per_ip_overrides: HashMap<IpAddr, usize>,
+    /// `max.connection.creation.rate`: connections a second, over the windows below; beyond it they wait.
+    pub creation_rate: usize,
+    /// `quota.window.num`
+    pub quota_windows: usize,
+    /// `quota.window.size.seconds`, in ms.
+    pub quota_window_ms: i64,
+}
+
+impl Default for ConnectionLimitsConfig {
+    fn default() -> Self {
+        let unlimited = i32::MAX as usize;
+        Self {
+            most: unlimited,
+            per_ip_max: unlimited,
+            per_ip_overrides: HashMap::new(),
+            creation_rate: unlimited,
+            quota_windows: 11,
+            quota_window_ms: 1000,
+        }
+    }
+}
+
+impl ConnectionLimitsConfig {
     /// How many connections an address may have.
-    pub fn connections_max_of(&self, address: IpAddr) -> usize {
-        self.connections_per_ip_overrides.get(&address).copied().unwrap_or(self.connections_per_ip_max)
+    pub fn max_of(&self, address: IpAddr) -> usize {
+        self.per_ip_overrides.get(&address).copied().unwrap_or(self.per_ip_max)
     }
 }
 

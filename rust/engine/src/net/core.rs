@@ -57,7 +57,7 @@ impl Core {
             events: EventQueue::new(config.queued_requests_max)?,
             sessions: Sessions::new(config.fetch_session_slots),
             buffers: Buffers::new(IDLE_BUFFER_BYTES, usize::try_from(config.queued_bytes_max).unwrap_or(usize::MAX)),
-            limits: ConnectionLimits::new(config.clone()),
+            limits: ConnectionLimits::new(config.connections.clone()),
             counters: Counters::default(),
             links: Mutex::default(),
             handles: Mutex::default(),

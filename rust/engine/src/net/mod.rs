@@ -27,6 +27,7 @@ mod os;
 mod output;
 mod pending;
 mod produced;
+mod rate;
 mod server;
 mod session;
 mod sessions;
@@ -38,7 +39,7 @@ mod tests;
 mod topic_name;
 mod waiter;
 
-pub use config::NetConfig;
+pub use config::{ConnectionLimitsConfig, NetConfig};
 pub use core::SupportedFeatures;
 pub use counters::{Counter, Counters};
 pub use events::{Event, EventQueue, LogLevel, Priority, Request};

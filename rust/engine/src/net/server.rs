@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::backend::Backend;
-use super::config::NetConfig;
+use super::config::{ConnectionLimitsConfig, NetConfig};
 use super::connection::Connection;
 use super::core::{Core, SupportedFeatures};
 use super::counters::Counters;
@@ -78,6 +78,11 @@ impl Server {
     /// What ApiVersions tells about features beside what the image says.
     pub fn set_supported_features(&self, features: SupportedFeatures) {
         self.core.supported_features.store(Arc::new(features));
+    }
+
+    /// Other limits for connections that come from now on.
+    pub fn set_limits(&self, limits: ConnectionLimitsConfig) {
+        self.core.limits.set(limits);
     }
 
     /// Readable while [`Server::drain`] has something to give.
@@ -186,6 +191,10 @@ async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {
         match socket.accept().await {
             Ok((stream, peer)) => {
                 has_failed = false;
+                let wait = core.limits.wait_for_turn();
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait).await;
+                }
                 start(&core, &listener, stream, peer);
             }
             Err(error) => {
@@ -202,7 +211,7 @@ async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {
 fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
     let Some(place) = core.limits.take(peer.ip()) else {
         core.counters.refused.add(1);
-        let most = core.config.connections_max_of(peer.ip());
+        let most = core.limits.max_of(peer.ip());
         core.events.log(LogLevel::Info, format!("connection from {peer} closed: its address has {most} already"));
         return;
     };

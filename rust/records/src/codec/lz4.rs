@@ -5,6 +5,7 @@
 
 use std::hash::Hasher;
 
+use lz4::block::CompressionMode;
 use twox_hash::XxHash32;
 
 use super::{Progress, Step, StepError, extend};
@@ -136,7 +137,20 @@ fn decompress_block(data: &[u8], out: &mut Vec<u8>, block_bytes_max: usize, room
     }
 }
 
-pub fn compress(raw: &[u8], out: &mut Vec<u8>) -> Result<(), RecordsError> {
+/// Bytes of the compressed block at the start of `out`, which has room for the largest.
+fn compress_block(block: &[u8], level: Option<i32>, out: &mut [u8]) -> usize {
+    const ROOM: &str = "the buffer has the most needed";
+    match level {
+        None => lz4_flex::block::compress_into(block, out).expect(ROOM),
+        Some(level) => {
+            let mode = CompressionMode::HIGHCOMPRESSION(level);
+            lz4::block::compress_to_buffer(block, Some(mode), false, out).expect(ROOM)
+        }
+    }
+}
+
+/// Appends a frame of `raw`. `level` is the slow compressor's: it looks for longer matches the higher it is.
+pub fn compress(raw: &[u8], level: Option<i32>, out: &mut Vec<u8>) -> Result<(), RecordsError> {
     let descriptor = [VERSION_1 | FLAG_INDEPENDENT, WRITTEN_BLOCK_ID];
     out.extend_from_slice(&FRAME_MAGIC);
     out.extend_from_slice(&descriptor);
@@ -144,7 +158,7 @@ pub fn compress(raw: &[u8], out: &mut Vec<u8>) -> Result<(), RecordsError> {
     for block in raw.chunks(WRITTEN_BLOCK_BYTES) {
         let start = out.len();
         out.resize(start + 4 + lz4_flex::block::get_maximum_output_size(block.len()), 0);
-        let len = lz4_flex::block::compress_into(block, &mut out[start + 4..]).expect("the buffer has the most needed");
+        let len = compress_block(block, level, &mut out[start + 4..]);
         let word = if len < block.len() { len as u32 } else { block.len() as u32 | STORED_BIT };
         out.truncate(start + 4 + len);
         if word & STORED_BIT != 0 {

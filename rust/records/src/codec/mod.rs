@@ -51,7 +51,7 @@ impl Codec {
 
     /// The levels that the topic configs `compression.<codec>.level` take, and their default.
     ///
-    /// snappy has none. The lz4 compressor here has one speed: its levels are taken and make no difference.
+    /// snappy has none. lz4's default is its fast compressor, as in Apache Kafka; every other level is its slow one.
     pub fn levels(self) -> Option<Levels> {
         match self {
             Codec::None | Codec::Snappy => None,
@@ -99,6 +99,11 @@ impl Compression {
         known.then_some(Self { codec, level })
     }
 
+    /// The level of lz4's slow compressor; `None` for the fast one.
+    fn slow_lz4_level(self) -> Option<i32> {
+        Codec::Lz4.levels().filter(|levels| levels.default != self.level).map(|_| self.level)
+    }
+
     /// The codec.
     pub fn codec(self) -> Codec {
         self.codec
@@ -113,7 +118,7 @@ impl Compression {
             }
             Codec::Gzip => gzip::compress(raw, self.level, out),
             Codec::Snappy => snappy::compress(raw, out),
-            Codec::Lz4 => lz4::compress(raw, out),
+            Codec::Lz4 => lz4::compress(raw, self.slow_lz4_level(), out),
             Codec::Zstd => zstd::compress(raw, self.level, out),
         }
     }

@@ -1,14 +1,15 @@
-//! The thread that cleans: it takes the dirtiest log of all directories, again and again.
+//! The threads that clean: each takes the dirtiest log of all directories that no other has, again and again.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::job::{CleanError, Stats};
+use super::job::{CleanError, CleanJob, Stats};
 use super::offset_map::OffsetMap;
+use super::pace::Pace;
 use super::plan::CleanPlan;
 use crate::log::error::LogError;
 use crate::log::files::FileCache;
@@ -20,8 +21,12 @@ use crate::log::tasks::now_ms;
 /// How logs are cleaned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CleanerConfig {
-    /// `log.cleaner.dedupe.buffer.size`
+    /// `log.cleaner.threads`
+    pub threads: usize,
+    /// `log.cleaner.dedupe.buffer.size`, of all threads together.
     pub dedupe_buffer_bytes: usize,
+    /// `log.cleaner.io.buffer.size`, of all threads together.
+    pub io_buffer_bytes: usize,
     /// `log.cleaner.io.buffer.load.factor`
     pub load_factor: f64,
     /// `log.cleaner.io.max.bytes.per.second`
@@ -32,7 +37,26 @@ pub struct CleanerConfig {
 
 impl Default for CleanerConfig {
     fn default() -> Self {
-        Self { dedupe_buffer_bytes: 128 << 20, load_factor: 0.9, io_bytes_per_second_max: f64::MAX, backoff_ms: 15_000 }
+        Self {
+            threads: 1,
+            dedupe_buffer_bytes: 128 << 20,
+            io_buffer_bytes: 512 << 10,
+            load_factor: 0.9,
+            io_bytes_per_second_max: f64::MAX,
+            backoff_ms: 15_000,
+        }
+    }
+}
+
+impl CleanerConfig {
+    /// Bytes that one thread's map of keys may take.
+    fn map_bytes(&self) -> usize {
+        self.dedupe_buffer_bytes / self.threads.max(1)
+    }
+
+    /// Bytes that one thread reads, and collects to write, at a time.
+    fn buffer_bytes(&self) -> usize {
+        self.io_buffer_bytes / self.threads.max(1) / 2
     }
 }
 
@@ -43,6 +67,23 @@ struct Chosen {
     key: Key,
     owner: Arc<dyn LogOwner>,
     plan: CleanPlan,
+}
+
+/// What the threads have in common.
+struct Shared {
+    config: CleanerConfig,
+    stop: Stop,
+    claims: Mutex<Claims>,
+    pace: Mutex<Pace>,
+}
+
+/// Which logs are not to be chosen. Its lock is taken before any other.
+#[derive(Default)]
+struct Claims {
+    /// A thread is at it.
+    cleaning: HashSet<Key>,
+    /// What failed once is not tried again before the cleaner's next start.
+    uncleanable: HashSet<Key>,
 }
 
 #[derive(Default)]
@@ -62,62 +103,90 @@ impl Stop {
     }
 }
 
-/// The thread.
+/// The threads.
 pub(in crate::log) struct Cleaner {
-    stop: Arc<Stop>,
-    thread: JoinHandle<()>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Cleaner {
     pub(in crate::log) fn start(manager: &Arc<LogManager>, config: CleanerConfig) -> Self {
-        let (stop, manager) = (Arc::new(Stop::default()), Arc::downgrade(manager));
-        let stopped = stop.clone();
-        let thread = thread::Builder::new().name("klamm-log-cleaner".into());
-        let thread = thread.spawn(move || run(&manager, &config, &stopped));
-        Self { stop, thread: thread.expect("the system has a thread for the cleaner") }
+        let pace = Mutex::new(Pace::new(config.io_bytes_per_second_max));
+        let shared = Arc::new(Shared { config, stop: Stop::default(), claims: Mutex::default(), pace });
+        let start = |at| {
+            let (manager, shared) = (Arc::downgrade(manager), shared.clone());
+            let thread = thread::Builder::new().name(format!("klamm-cleaner-{at}"));
+            thread.spawn(move || shared.run(&manager)).expect("the system has a thread for the cleaner")
+        };
+        let threads = (0..shared.config.threads).map(start).collect();
+        Self { shared, threads }
+    }
+
+    pub(in crate::log) fn config(&self) -> &CleanerConfig {
+        &self.shared.config
     }
 
     pub(in crate::log) fn stop(self) {
-        *self.stop.stopped.lock() = true;
-        self.stop.wake.notify_all();
-        if self.thread.thread().id() != thread::current().id() {
-            let _ = self.thread.join();
-        }
-    }
-}
-
-fn run(manager: &Weak<LogManager>, config: &CleanerConfig, stop: &Stop) {
-    // What failed once is not tried again before the next start.
-    let mut uncleanable = HashSet::new();
-    while stop.sleep(Duration::from_millis(config.backoff_ms.max(1))) {
-        let Some(manager) = manager.upgrade() else { return };
-        while let Some(chosen) = choose(&manager, &mut uncleanable) {
-            let mut pace = Pacer::new(config.io_bytes_per_second_max, stop);
-            match clean(&manager.context.cache, &chosen, config, &mut |bytes| pace.allows(bytes)) {
-                Ok(_) => {}
-                Err(CleanError::Stopped) => return,
-                // Perhaps at the next look.
-                Err(CleanError::Log(error)) if error.is_limit() => break,
-                Err(CleanError::Log(error)) => give_up(&manager, &chosen, error, &mut uncleanable),
+        *self.shared.stop.stopped.lock() = true;
+        self.shared.stop.wake.notify_all();
+        for thread in self.threads {
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
             }
         }
     }
 }
 
-fn give_up(manager: &LogManager, chosen: &Chosen, error: LogError, uncleanable: &mut HashSet<Key>) {
-    let (topic, partition) = &chosen.key;
-    let warning = format!("{topic}-{partition} is not cleaned any more: {error}");
-    let _ = manager.judge(chosen.at, Err::<(), _>(error));
-    (manager.on_event)(Event::Warning(warning));
-    uncleanable.insert(chosen.key.clone());
+impl Shared {
+    fn run(&self, manager: &Weak<LogManager>) {
+        while self.stop.sleep(Duration::from_millis(self.config.backoff_ms.max(1))) {
+            let Some(manager) = manager.upgrade() else { return };
+            while let Some(chosen) = self.claim(&manager) {
+                let cleaned = clean(&manager.context.cache, &chosen, &self.config, &mut |bytes| self.may_go_on(bytes));
+                self.claims.lock().cleaning.remove(&chosen.key);
+                match cleaned {
+                    Ok(_) => {}
+                    Err(CleanError::Stopped) => return,
+                    // Perhaps at the next look.
+                    Err(CleanError::Log(error)) if error.is_limit() => break,
+                    Err(CleanError::Log(error)) => self.give_up(&manager, &chosen, error),
+                }
+            }
+        }
+    }
+
+    /// The dirtiest log that is due, for this thread alone.
+    fn claim(&self, manager: &LogManager) -> Option<Chosen> {
+        let mut claims = self.claims.lock();
+        let chosen = choose(manager, &mut claims)?;
+        claims.cleaning.insert(chosen.key.clone());
+        Some(chosen)
+    }
+
+    /// Waits until so many bytes are allowed; `false` when it is over.
+    fn may_go_on(&self, bytes: u64) -> bool {
+        let wait = self.pace.lock().take(bytes);
+        match wait {
+            Some(wait) => self.stop.sleep(wait),
+            None => !*self.stop.stopped.lock(),
+        }
+    }
+
+    fn give_up(&self, manager: &LogManager, chosen: &Chosen, error: LogError) {
+        let (topic, partition) = &chosen.key;
+        let warning = format!("{topic}-{partition} is not cleaned any more: {error}");
+        let _ = manager.judge(chosen.at, Err::<(), _>(error));
+        (manager.on_event)(Event::Warning(warning));
+        self.claims.lock().uncleanable.insert(chosen.key.clone());
+    }
 }
 
-/// The dirtiest log that is due.
-fn choose(manager: &LogManager, uncleanable: &mut HashSet<Key>) -> Option<Chosen> {
+/// The dirtiest log that is due and free.
+fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
     let mut best: Option<Chosen> = None;
     for (at, dir) in manager.online() {
         for (key, owner) in dir.owners() {
-            if uncleanable.contains(&key) {
+            if claims.uncleanable.contains(&key) || claims.cleaning.contains(&key) {
                 continue;
             }
             let checkpoint = dir.cleaner_checkpoint(&key);
@@ -144,7 +213,7 @@ fn choose(manager: &LogManager, uncleanable: &mut HashSet<Key>) -> Option<Chosen
                     let warning = format!("{}-{} is not cleaned any more: {error}", key.0, key.1);
                     let _ = manager.judge(at, Err::<(), _>(error));
                     (manager.on_event)(Event::Warning(warning));
-                    uncleanable.insert(key);
+                    claims.uncleanable.insert(key);
                 }
             }
         }
@@ -160,7 +229,8 @@ fn clean(
     pace: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Stats, CleanError> {
     let job = with_log(&*chosen.owner, |log| log.begin_clean(&chosen.plan, now_ms()))?;
-    let mut map = OffsetMap::new(config.dedupe_buffer_bytes, config.load_factor);
+    let job = CleanJob { buffer_bytes: config.buffer_bytes(), ..job };
+    let mut map = OffsetMap::new(config.map_bytes(), config.load_factor);
     let end_offset = job.map_keys(&mut map, pace)?;
     let mut cleaning = job.cleaning(&map);
     for group in job.groups(end_offset) {
@@ -173,28 +243,4 @@ fn clean(
     stats.keys = map.len();
     chosen.dir.set_cleaner_checkpoint(cache, &chosen.key, end_offset.max(chosen.plan.first_dirty_offset))?;
     Ok(stats)
-}
-
-/// Holds the cleaner to its bytes a second.
-struct Pacer<'a> {
-    per_second: f64,
-    stop: &'a Stop,
-    begun: Instant,
-    bytes: f64,
-}
-
-impl<'a> Pacer<'a> {
-    fn new(per_second: f64, stop: &'a Stop) -> Self {
-        Self { per_second, stop, begun: Instant::now(), bytes: 0.0 }
-    }
-
-    fn allows(&mut self, bytes: u64) -> bool {
-        self.bytes += bytes as f64;
-        let ahead = self.bytes / self.per_second - self.begun.elapsed().as_secs_f64();
-        if ahead > 0.01 {
-            self.stop.sleep(Duration::from_secs_f64(ahead.min(60.0)))
-        } else {
-            !*self.stop.stopped.lock()
-        }
-    }
 }

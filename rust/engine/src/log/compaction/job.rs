@@ -19,9 +19,6 @@ use crate::log::names::Stage;
 use crate::log::scan::Batches;
 use crate::log::segment::Segment;
 
-/// Bytes that are collected before they are written.
-const WRITE_BYTES: usize = 1 << 20;
-
 /// Why a round ended without a result.
 #[derive(Debug)]
 pub enum CleanError {
@@ -75,6 +72,8 @@ pub struct CleanJob {
     pub(super) first_dirty_offset: i64,
     pub(super) end_offset: i64,
     pub(super) now_ms: i64,
+    /// Bytes that are read, and collected to be written, at a time; a batch is never split.
+    pub(super) buffer_bytes: usize,
 }
 
 /// Called before each piece of work with the bytes that were moved since the last call; `false` to stop.
@@ -116,7 +115,7 @@ impl CleanJob {
     ) -> Result<bool, CleanError> {
         let mut scratch = Vec::new();
         let file = source.file.open(&self.cache)?;
-        let mut batches = Batches::new(&file, 0, source.size);
+        let mut batches = Batches::new(&file, 0, source.size).reading(self.buffer_bytes);
         while let Some((position, bytes)) = batches.next_valid()? {
             paced(pace, bytes.len() as u64)?;
             let damage = |error| damage(source, position, &error);
@@ -209,7 +208,7 @@ impl Cleaning<'_> {
     fn clean_segment(&mut self, source: &Source, target: &mut Segment, pace: Pace<'_>) -> Result<(), CleanError> {
         let cache = &self.job.cache;
         let file = source.file.open(cache)?;
-        let mut batches = Batches::new(&file, 0, source.size);
+        let mut batches = Batches::new(&file, 0, source.size).reading(self.job.buffer_bytes);
         let (mut out, mut scratch) = (Vec::new(), Vec::new());
         while let Some((position, bytes)) = batches.next_valid()? {
             self.stats.bytes_read += bytes.len() as u64;
@@ -224,7 +223,7 @@ impl Cleaning<'_> {
             for txn in self.transactions.take_kept() {
                 target.txns().push(cache, txn)?;
             }
-            if out.len() >= WRITE_BYTES {
+            if out.len() >= self.job.buffer_bytes {
                 self.write(target, &mut out)?;
             }
         }

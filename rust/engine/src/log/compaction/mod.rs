@@ -9,6 +9,7 @@ mod cleaner;
 mod filter;
 mod job;
 mod offset_map;
+mod pace;
 mod plan;
 mod replace;
 mod transactions;

@@ -10,6 +10,9 @@ use crate::log::error::LogError;
 use crate::log::names::Stage;
 use crate::log::partition_log::Log;
 
+/// What a job reads and writes at a time unless it is told otherwise.
+const BUFFER_BYTES: usize = 1 << 20;
+
 impl Log {
     /// Hands out what a plan says is cleanable.
     pub fn begin_clean(&mut self, plan: &CleanPlan, now_ms: i64) -> Result<CleanJob, LogError> {
@@ -38,6 +41,7 @@ impl Log {
             first_dirty_offset: plan.first_dirty_offset,
             end_offset: plan.first_uncleanable_offset,
             now_ms,
+            buffer_bytes: BUFFER_BYTES,
         })
     }
 

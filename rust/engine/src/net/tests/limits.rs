@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::ErrorCode;
 use crate::net::testing::{FetchSpec, Fixture, NAMED, batch, fetch, fetched, frame, produce, produced};
-use crate::net::{NetConfig, Reply};
+use crate::net::{ConnectionLimitsConfig, NetConfig, Reply};
 
 #[test]
 fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
@@ -31,11 +31,15 @@ fn a_reader_that_takes_nothing_is_closed() {
     fixture.wait_until(|| fixture.server.connection_count() == 0);
 }
 
+fn limited(connections: ConnectionLimitsConfig) -> Fixture {
+    Fixture::with(NetConfig { connections, ..NetConfig::default() })
+}
+
 #[test]
 fn an_address_has_only_so_many_connections() {
     let address = "127.0.0.1".parse().expect("an address");
     let overrides = HashMap::from([(address, 2)]);
-    let fixture = Fixture::with(NetConfig { connections_per_ip_overrides: overrides, ..NetConfig::default() });
+    let fixture = limited(ConnectionLimitsConfig { per_ip_overrides: overrides, ..ConnectionLimitsConfig::default() });
     let mut first = fixture.client();
     let mut second = fixture.client();
     first.call(3, 1, b"\0\0\0\0");
@@ -50,7 +54,7 @@ fn an_address_has_only_so_many_connections() {
 
 #[test]
 fn beyond_the_limit_connections_wait_for_room() {
-    let fixture = Fixture::with(NetConfig { connections_max: 1, ..NetConfig::default() });
+    let fixture = limited(ConnectionLimitsConfig { most: 1, ..ConnectionLimitsConfig::default() });
     let mut first = fixture.client();
     first.call(3, 1, b"\0\0\0\0");
     let mut second = fixture.client();
@@ -59,6 +63,30 @@ fn beyond_the_limit_connections_wait_for_room() {
     assert_eq!(fixture.server.connection_count(), 1);
     drop(first);
     assert_eq!(second.receive().0, 2);
+}
+
+#[test]
+fn limits_change_while_connections_wait() {
+    let fixture = limited(ConnectionLimitsConfig { most: 1, ..ConnectionLimitsConfig::default() });
+    let mut first = fixture.client();
+    first.call(3, 1, b"\0\0\0\0");
+    let mut second = fixture.client();
+    second.send(3, 1, 2, b"\0\0\0\0");
+    fixture.server.set_limits(ConnectionLimitsConfig { most: 2, ..ConnectionLimitsConfig::default() });
+    assert_eq!(second.receive().0, 2);
+    fixture.server.set_limits(ConnectionLimitsConfig { per_ip_max: 2, ..ConnectionLimitsConfig::default() });
+    assert!(fixture.client().is_closed());
+    // Those that there are stay.
+    first.call(3, 1, b"\0\0\0\0");
+}
+
+#[test]
+fn connections_that_come_too_fast_are_late_but_served() {
+    let windows = ConnectionLimitsConfig { quota_windows: 1, quota_window_ms: 50, ..ConnectionLimitsConfig::default() };
+    let fixture = limited(ConnectionLimitsConfig { creation_rate: 20, ..windows });
+    for _ in 0..4 {
+        fixture.client().call(3, 1, b"\0\0\0\0");
+    }
 }
 
 #[test]

@@ -1,0 +1,142 @@
+"""Configs that change while the node runs, as AdminClients change them (KIP-226, KIP-412)."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+import klamm
+from klamm.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    ConfigOperation,
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.resource_types import ResourceType
+from tests.interop.group_peers import Peer
+
+BROKER, LOGGER = ResourceType.BROKER, ResourceType.BROKER_LOGGER
+SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
+LEAF = "klamm.node.registration"
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[klamm.Cluster]:
+    with klamm.Cluster() as cluster:
+        cluster.create_topic("t")
+        yield cluster
+
+
+@pytest.fixture
+def peer(cluster: klamm.Cluster) -> Peer:
+    return Peer(cluster.bootstrap_servers)
+
+
+def alter(peer: Peer, kind: ResourceType, name: str, *changes: tuple[str, str | None, ConfigOperation]) -> ErrorCode:
+    configs = tuple(AlterableConfig(*change) for change in changes)
+    peer.send("admin", IncrementalAlterConfigsRequest((AlterConfigsResource(kind, name, configs),)), 1)
+    (answer,) = peer.receive("admin", IncrementalAlterConfigsResponse, 1).responses
+    code: ErrorCode = answer.error_code
+    return code
+
+
+def is_served(cluster: klamm.Cluster) -> bool:
+    """Whether a new connection is answered; a refused one is closed."""
+    host, port = cluster.bootstrap_servers.split(":")
+    with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
+        try:
+            connection.sendall(API_VERSIONS)
+            return connection.recv(4) != b""
+        except ConnectionResetError:
+            return False
+
+
+def wait_until(cluster: klamm.Cluster, *, served: bool) -> None:
+    deadline = time.monotonic() + 30
+    while is_served(cluster) is not served:
+        assert time.monotonic() < deadline, f"connections are {'not ' if served else ''}served"
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_limits_of_connections_follow_at_once(cluster: klamm.Cluster, peer: Peer, name: str) -> None:
+    assert alter(peer, BROKER, name, ("max.connections.per.ip", "1", SET)) is ErrorCode.NONE
+    wait_until(cluster, served=False)
+    assert alter(peer, BROKER, name, ("max.connections.per.ip.overrides", "localhost:100", SET)) is ErrorCode.NONE
+    wait_until(cluster, served=True)
+    both = [(key, None, DELETE) for key in ("max.connections.per.ip", "max.connections.per.ip.overrides")]
+    assert alter(peer, BROKER, name, *both) is ErrorCode.NONE
+    wait_until(cluster, served=True)
+
+
+def test_the_rate_of_new_connections_and_the_cleaner_take_new_values(cluster: klamm.Cluster, peer: Peer) -> None:
+    changes = {
+        "max.connection.creation.rate": "100",
+        "log.cleaner.threads": "2",
+        "log.cleaner.io.max.bytes.per.second": "1000000",
+        "log.cleaner.dedupe.buffer.size": "33554432",
+        "num.recovery.threads.per.data.dir": "4",
+        "num.io.threads": "16",
+        "num.network.threads": "4",
+        "log.segment.delete.delay.ms": "5",
+    }
+    assert alter(peer, BROKER, "", *((key, value, SET) for key, value in changes.items())) is ErrorCode.NONE
+    assert is_served(cluster)
+    assert alter(peer, BROKER, "", *((key, None, DELETE) for key in changes)) is ErrorCode.NONE
+
+
+def test_the_largest_message_follows(cluster: klamm.Cluster, peer: Peer) -> None:
+    assert alter(peer, BROKER, "", ("message.max.bytes", "100", SET)) is ErrorCode.NONE
+    errors = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce("t", b"x" * 500, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
+    assert alter(peer, BROKER, "", ("message.max.bytes", None, DELETE)) is ErrorCode.NONE
+    producer.produce("t", b"x" * 500, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert errors[1:] == [None]
+
+
+def test_what_cannot_change_is_refused(peer: Peer) -> None:
+    assert alter(peer, BROKER, "1", ("log.dirs", "/elsewhere", SET)) is ErrorCode.INVALID_REQUEST
+    assert alter(peer, BROKER, "", ("connections.max.idle.ms", "5", SET)) is ErrorCode.INVALID_REQUEST
+    assert alter(peer, BROKER, "", ("max.connections", "many", SET)) is ErrorCode.INVALID_REQUEST
+    assert alter(peer, BROKER, "", ("num.io.threads", "100", SET)) is ErrorCode.INVALID_REQUEST
+
+
+def described(peer: Peer, name: str) -> dict[str, str | None]:
+    peer.send("admin", DescribeConfigsRequest((DescribeConfigsResource(LOGGER, name),)), 4)
+    (result,) = peer.receive("admin", DescribeConfigsResponse, 4).results
+    assert result.error_code is (ErrorCode.NONE if name == "1" else ErrorCode.INVALID_REQUEST)
+    assert all(each.config_source == ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG for each in result.configs)
+    assert not any(each.read_only or each.is_sensitive for each in result.configs)
+    return {each.name: each.value for each in result.configs}
+
+
+def test_loggers_are_described_and_changed(peer: Peer) -> None:
+    before = described(peer, "1")
+    assert {"root", LEAF} <= before.keys()
+    assert described(peer, "2") == described(peer, "") == {}
+    try:
+        assert alter(peer, LOGGER, "1", (LEAF, "FATAL", SET)) is ErrorCode.NONE
+        assert described(peer, "1") == before | {LEAF: "FATAL"}
+        assert logging.getLogger(LEAF).level == logging.CRITICAL
+        assert alter(peer, LOGGER, "1", ("klamm.nobody", "INFO", SET)) is ErrorCode.INVALID_CONFIG
+        assert alter(peer, LOGGER, "2", (LEAF, "INFO", SET)) is ErrorCode.INVALID_REQUEST
+    finally:
+        assert alter(peer, LOGGER, "1", (LEAF, None, DELETE)) is ErrorCode.NONE
+    assert described(peer, "1") == before

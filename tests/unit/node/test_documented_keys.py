@@ -1,0 +1,70 @@
+"""A key that is documented is honoured: somewhere outside of the tables and checks its value is read.
+
+The documentation is what DescribeConfigs and `klamm configs` show; a key that klamm only knows has none. A key counts
+as read where its name stands in quotes in code that is not the table or a check of values, where a topic's key that is
+read falls back to it, or where the coordinator's settings are named after it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from klamm._engine import config_keys, find_config_key
+from klamm.coordinator.config import GroupConfig
+
+ROOT: Final = Path(__file__).parents[3]
+READERS: Final = ("rust/engine/src", "python/klamm")
+NO_READERS: Final = (
+    "rust/engine/src/config/",
+    "python/klamm/node/rules.py",
+    "python/klamm/protocol/broker_config_checks.py",
+    "python/klamm/protocol/config_keys.py",
+    "python/klamm/controller/config_checks.py",
+    "python/klamm/testing/",
+)
+"""What only describes or checks values."""
+BY_PATTERN: Final = {
+    f"compression.{codec}.level": f"compression.{{}}.level ({codec})" for codec in ("gzip", "lz4", "zstd")
+}
+"""Keys whose names the engine puts together: see `settings.rs`."""
+SETTINGS: Final = "rust/engine/src/settings.rs"
+
+
+def sources() -> dict[str, str]:
+    found = (path for folder in READERS for path in (ROOT / folder).rglob("*") if path.suffix in (".rs", ".py"))
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in found}
+    return {
+        name: text.split("#[cfg(test)]")[0]
+        for name, text in texts.items()
+        if not name.startswith(NO_READERS) and not name.endswith("tests.rs") and "/tests/" not in name
+    }
+
+
+@pytest.fixture(scope="module")
+def read() -> frozenset[str]:
+    """The keys that are read, topics' first: their values come from the nodes' where a topic has none."""
+    texts = sources()
+    whole = "\n".join(texts.values())
+    assert '"compression.{}.level"' in texts[SETTINGS]
+    names = {key.name for scope in ("node", "topic") for key in config_keys(scope) if f'"{key.name}"' in whole}
+    names |= BY_PATTERN.keys()
+    for field in GroupConfig.__dataclass_fields__:
+        if f".{field}" in whole:
+            names.add(field.replace("_", "."))
+    inherited = {synonym for key in config_keys("topic") if key.name in names for synonym, _ in key.synonyms}
+    return frozenset(names | inherited)
+
+
+def test_every_documented_key_is_read(read: frozenset[str]) -> None:
+    documented = {key.name for scope in ("node", "topic") for key in config_keys(scope) if key.documentation}
+    assert sorted(documented - read) == [], "read them, or take their documentation away"
+
+
+def test_keys_that_cannot_mean_anything_yet_are_not_documented() -> None:
+    for name in ("replica.lag.time.max.ms", "unstable.api.versions.enable", "klamm.crash.detection", "ssl.protocol"):
+        key = find_config_key("node", name)
+        assert key is not None
+        assert key.documentation == ""

@@ -128,7 +128,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_moved(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(KILLS * 30 + 120)
-@pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW))
+@pytest.mark.parametrize("life", range(1, LIVES_IN_SLOW + 1))
 def test_the_same_again(tmp_path: Path, life: int) -> None:
     live(tmp_path, SEED + life)
 

@@ -14,6 +14,7 @@ import pytest
 
 from klamm.node.sources import embedded_default
 from tests.support.node_process import NodeProcess, free_port
+from tests.support.privileges import obey_permissions
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -29,6 +30,7 @@ def klamm(*arguments: str, cwd: Path, environment: Mapping[str, str] | None = No
         check=False,
         timeout=60,
         stdin=subprocess.DEVNULL,
+        preexec_fn=obey_permissions,
     )
 
 
@@ -44,10 +46,13 @@ def refused(folder: Path, *arguments: str, environment: Mapping[str, str] | None
     return messages[0]
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    """Files and what they hold, but for lock files: looking at a lock makes one."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+def content(folder: Path) -> dict[str, tuple[int, bytes | None]]:
+    """Everything there, with its mode and what it holds, but for lock files: looking at a lock makes one."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
+        for path in folder.rglob("*")
+        if path.name != ".lock"
+    }
 
 
 def server_properties(folder: Path, **changes: str) -> Path:
@@ -96,21 +101,16 @@ def test_a_folder_in_use(tmp_path: Path) -> None:
     assert "process uses this directory" in message
 
 
-def test_a_port_in_use(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path / "data") as node:
-        done = klamm("start", "--data", str(tmp_path / "other"), "--port", str(node.port), cwd=tmp_path)
-    assert done.returncode == 1
-    assert f"{node.port}" in done.stderr.splitlines()[-1]
-    assert "in use" in done.stderr.splitlines()[-1]
-
-
-def test_a_port_in_use_by_something_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_port_in_use(used: Path, tmp_path: Path, is_used: bool) -> None:
+    data = used if is_used else tmp_path / "new"
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        listeners = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
-        done = klamm("start", "--override", listeners, "--data", str(tmp_path / "data"), cwd=tmp_path)
-    assert done.returncode == 1
-    assert "in use" in done.stderr
+        for own, other in (("PLAINTEXT", "CONTROLLER"), ("CONTROLLER", "PLAINTEXT")):
+            listeners = f"listeners={own}://127.0.0.1:{port},{other}://127.0.0.1:0"
+            message = refused(tmp_path, "--override", listeners, "--data", str(data))
+            assert f"127.0.0.1:{port}" in message
+            assert "in use" in message
 
 
 @pytest.fixture
@@ -148,13 +148,41 @@ def test_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     assert "not formatted" in refused(tmp_path, "--data", str(tmp_path), "--port", "0")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("closed", "mode"),
+    [
+        (".", 0o500),
+        (".", 0),
+        ("meta.properties", 0),
+        ("bootstrap.checkpoint", 0),
+        ("__cluster_metadata-0", 0o500),
+        ("__cluster_metadata-0", 0),
+        ("__cluster_metadata-0/quorum-state", 0),
+        ("__cluster_metadata-0/00000000000000000000.log", 0o400),
+        ("__cluster_metadata-0/00000000000000000000.log", 0),
+    ],
+)
+def test_a_folder_without_permission(used: Path, tmp_path: Path, closed: str, mode: int) -> None:
+    path = used / closed
+    before, was = content(tmp_path), path.stat().st_mode
+    path.chmod(mode)
+    try:
+        done = klamm("start", "--data", str(used), "--port", "0", cwd=tmp_path)
+    finally:
+        path.chmod(was)
+    assert content(tmp_path) == before
+    assert done.returncode == 1
+    [message] = [line for line in done.stderr.splitlines() if line.startswith("klamm: ")]
+    assert str(path.resolve()) in message
+    assert "ermission" in message
+    assert "Traceback" not in done.stderr
+
+
+def test_a_new_folder_without_permission(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir(mode=0o500)
-    done = klamm("start", "--data", str(folder / "data"), "--port", "0", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "Permission denied" in done.stderr
+    message = refused(tmp_path, "--data", str(folder / "data"), "--port", "0")
+    assert message == f"klamm: cannot format {folder / 'data'}: Permission denied"
 
 
 def test_variables_of_the_environment_are_read(tmp_path: Path) -> None:

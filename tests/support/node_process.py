@@ -92,6 +92,13 @@ class NodeProcess:
         """The end of what the node printed."""
         return self.output.read_text(errors="replace")[-8000:]
 
+    def wait(self, timeout_s: float = 30) -> int:
+        """The exit code of a node that ends by itself."""
+        assert self._process is not None, "not started"
+        code = self._process.wait(timeout_s)
+        self._process = None
+        return code
+
     def kill(self) -> None:
         """SIGKILL: as a crash of the process."""
         self._end(signal.SIGKILL)

@@ -14,6 +14,8 @@ from klamm.cli import logs
 from klamm.node import rules, sources
 from klamm.node.config import NodeConfig, NodeConfigError
 from klamm.node.directories import is_blank
+from klamm.node.listeners import check_ports
+from klamm.node.meta_properties import message_of
 
 log = logging.getLogger("klamm.start")
 
@@ -49,6 +51,8 @@ def start_with(options: StartOptions) -> int:
         return _run(config, may_format=options.file is None)
     except (NodeConfigError, StorageError) as error:
         return _complain(str(error), 1)
+    except OSError as error:
+        return _complain(message_of(error), 1)
 
 
 def parse(arguments: Sequence[str]) -> StartOptions:
@@ -105,6 +109,7 @@ def _run(config: NodeConfig, *, may_format: bool) -> int:
     if may_format and is_blank(config.all_dirs):
         from klamm.node.storage import format_blank
 
+        check_ports((*config.controller_listeners, *config.client_listeners))
         format_blank(config)
     return run(config)
 

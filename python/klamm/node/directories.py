@@ -21,6 +21,8 @@ from klamm.protocol.value import Value
 
 LOCK_FILE: Final = ".lock"
 METADATA_FOLDER: Final = "__cluster_metadata-0"
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+_BEFORE_FORMATTED: Final = {BOOTSTRAP_FILE, f"{BOOTSTRAP_FILE}.tmp", f"{meta_properties.FILE_NAME}.tmp"}
 
 _held: Final[set[Path]] = set()
 """What this process has locked: the kernel's lock does not guard a process against itself."""
@@ -99,6 +101,7 @@ def open_directories(config: NodeConfig) -> OpenedDirectories:
     for directory in ensemble.formatted:
         _check_place_of_metadata(config, directory)
         _check_writable(directory)
+    _check_metadata_files(config.metadata_log_dir)
     locks = DirectoryLocks(directory for directory in ensemble.formatted if directory not in config.log_dirs)
     try:
         complete = _with_directory_ids(ensemble.formatted)
@@ -120,13 +123,20 @@ def new_directory_id() -> bytes:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write beside the path, flush, and rename: after a crash there is the old file or the new one."""
+    """Write beside the path, flush, and rename: after a crash there is the old file or the new one.
+
+    Raises OSError, and leaves nothing beside.
+    """
     temporary = path.with_name(f"{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     flush_directory(path.parent)
 
 
@@ -159,8 +169,22 @@ def _check_place_of_metadata(config: NodeConfig, directory: Path) -> None:
 
 
 def _check_writable(directory: Path) -> None:
-    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        raise StorageError(f"no permission to write to {directory}: give it to this user, or use another directory")
+    _check_permission(directory, os.R_OK | os.W_OK | os.X_OK)
+
+
+def _check_metadata_files(directory: Path) -> None:
+    """A start reads and changes what is there: it must not find out half-way that it may not."""
+    folder = directory / METADATA_FOLDER
+    _check_permission(directory / BOOTSTRAP_FILE, os.R_OK)
+    _check_permission(folder, os.R_OK | os.W_OK | os.X_OK)
+    for path in folder.iterdir() if folder.exists() else ():
+        # Apache Kafka's snapshots are read-only.
+        _check_permission(path, os.R_OK | (os.W_OK if path.suffix == ".log" else 0))
+
+
+def _check_permission(path: Path, mode: int) -> None:
+    if path.exists() and not os.access(path, mode):
+        raise StorageError(f"no permission to use {path}: give it to this user, or use another directory")
 
 
 def _with_directory_ids(formatted: Mapping[Path, MetaProperties]) -> dict[Path, MetaProperties]:
@@ -181,5 +205,9 @@ def _known(directory_id: bytes | None) -> bytes:
 
 
 def is_blank(directories: Sequence[Path]) -> bool:
-    """Whether no directory holds anything: what a node without a file may format by itself."""
-    return not any(directory.exists() and any(directory.iterdir()) for directory in directories)
+    """Whether no directory holds anything: what a node without a file may format by itself.
+
+    What a format leaves that was ended before its last step, which makes meta.properties, counts as nothing.
+    """
+    names = (path.name for directory in directories if directory.exists() for path in directory.iterdir())
+    return all(name in _BEFORE_FORMATTED for name in names)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -35,6 +37,29 @@ class Listener(Value):
     def is_open(self) -> bool:
         """Whether it is bound on every interface."""
         return self.host in WILDCARDS
+
+
+def check_ports(listeners: Iterable[Listener]) -> None:
+    """Raises OSError for a port that is taken: before anything is changed that a node without it would not change."""
+    for listener in listeners:
+        if listener.port != 0:
+            _check_port(listener)
+
+
+def _check_port(listener: Listener) -> None:
+    try:
+        found = socket.getaddrinfo(
+            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        # As the engine binds: IPv4 first, and the first address that can be bound will do.
+        family, _, _, _, address = min(found, key=lambda entry: entry[0] is socket.AF_INET6)
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise OSError(error.errno, f"cannot listen on {listener.host}:{listener.port}: {error.strerror}") from None
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

@@ -80,6 +80,12 @@ def parse(text: str) -> MetaProperties:
     return MetaProperties(cluster_id, int(node_id), None if directory_id is None else parse_uuid(directory_id))
 
 
+def message_of(error: OSError) -> str:
+    """What went wrong, and with which file where that is known."""
+    text = error.strerror or str(error)
+    return text if error.filename is None else f"{error.filename}: {text}"
+
+
 def load(directories: Sequence[Path]) -> Ensemble:
     """What each directory holds. Raises StorageError for a file whose content is wrong; I/O errors are `failed`."""
     formatted: dict[Path, MetaProperties] = {}
@@ -92,7 +98,7 @@ def load(directories: Sequence[Path]) -> Ensemble:
         except FileNotFoundError:
             empty.append(directory)
         except OSError as error:
-            failed[directory] = error.strerror or str(error)
+            failed[directory] = message_of(error)
         except ValueError as error:
             raise StorageError(f"{file}: {error}") from None
     return Ensemble(formatted, empty, failed)

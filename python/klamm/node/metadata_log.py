@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from klamm import _engine
-from klamm.raft.log import ControlRecord, OffsetAndEpoch, SnapshotInfo
+from klamm.raft.log import ControlRecord, MetadataLogError, OffsetAndEpoch, SnapshotInfo
 
 
 def wall_clock_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except _engine.StorageError as error:
+        raise MetadataLogError(str(error)) from None
 
 
 class NativeMetadataLog:
@@ -71,15 +80,18 @@ class NativeMetadataLog:
 
     def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
         """Append record values as one batch; the last offset."""
-        return self.native.append(records, epoch, timestamp_ms)
+        with _writing():
+            return self.native.append(records, epoch, timestamp_ms)
 
     def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
         """Append control records as one batch; the last offset."""
-        return self.native.append_control(records, epoch, timestamp_ms)
+        with _writing():
+            return self.native.append_control(records, epoch, timestamp_ms)
 
     def append_fetched(self, batches: bytes, max_epoch: int) -> int:
         """Append the leader's batches as they are; the new end offset."""
-        return self.native.append_fetched(batches, max_epoch, wall_clock_ms())
+        with _writing():
+            return self.native.append_fetched(batches, max_epoch, wall_clock_ms())
 
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
         """Make durable what is appended so far; `on_done` runs on a thread of the engine."""
@@ -95,7 +107,8 @@ class NativeMetadataLog:
 
     def truncate_to(self, offset: int) -> None:
         """Drop every record at or above `offset`."""
-        self.native.truncate_to(offset, wall_clock_ms())
+        with _writing():
+            self.native.truncate_to(offset, wall_clock_ms())
 
     def bytes_from(self, offset: int) -> int:
         """Bytes of the batches at or above `offset`."""

@@ -18,7 +18,7 @@ from klamm.node.directories import open_directories
 from klamm.node.dispatch import Dispatcher
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
 from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
-from klamm.node.listeners import Listener
+from klamm.node.listeners import Listener, check_ports
 from klamm.node.metadata import Metadata
 from klamm.node.registration import Registration, lifecycle
 from klamm.protocol import registration as messages
@@ -69,6 +69,7 @@ class Node:
         """Start, and return when the broker serves clients. Raises StorageError, OSError, NodeFailedError."""
         began = time.monotonic()
         config = self.config
+        check_ports((*config.controller_listeners, *config.client_listeners))
         opened = open_directories(config)
         self.cluster_id = opened.cluster_id
         self._directory_ids = opened.directory_ids
@@ -200,10 +201,20 @@ class Node:
                     for topic in event:
                         self._auto_create(topic)
                 case "dir_failed":
-                    self._registration.on_log_dir_failed(event)
+                    self._on_log_dir_failed(event)
                 case "log":
                     level, text = event
                     log.log(LOG_LEVELS[level], text)
+
+    def _on_log_dir_failed(self, directory_id: bytes) -> None:
+        """The others go on, unless it held the metadata log or there are none: then the node ends, as Kafka's does."""
+        self._registration.on_log_dir_failed(directory_id)
+        failures = {found: (path, cause) for path, found, cause, _ in self._running().log_dirs() if found is not None}
+        path, cause = failures.get(directory_id, ("", None))
+        if directory_id == self._directory_ids[self.config.metadata_log_dir]:
+            self._on_fault(NodeFailedError(f"the metadata log's directory {path} is out of use: {cause}"))
+        elif all(cause is not None for _, cause in failures.values()):
+            self._on_fault(NodeFailedError(f"every log directory is out of use, {path} as the last: {cause}"))
 
     def _on_request(self, event: RequestEvent) -> None:
         handle, connection_id, api_key, api_version, client_id, listener, peer, body = event
@@ -331,9 +342,11 @@ class Node:
         self._producer_ids.close()
         broker_epoch = self._registration.broker_epoch
         self._engine = None
-        await asyncio.to_thread(engine.shutdown, broker_epoch)
-        await self.metadata.close()
-        self._locks.release()
+        try:
+            await asyncio.to_thread(engine.shutdown, broker_epoch)
+            await self.metadata.close()
+        finally:
+            self._locks.release()
 
     async def _abandon(self) -> None:
         """A start that failed leaves nothing behind."""
@@ -346,7 +359,8 @@ class Node:
                 self._registration.stop()
             if hasattr(self, "metadata"):
                 await self.metadata.close()
-            engine.shutdown(-1)
+            # What was found clean is left so.
+            engine.shutdown(engine.previous_broker_epoch)
 
 
 def _known(given: Mapping[str, str]) -> dict[str, str]:

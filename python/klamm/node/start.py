@@ -10,6 +10,7 @@ from typing import Any
 
 from klamm._engine import StorageError, __version__
 from klamm.node.config import NodeConfig
+from klamm.node.meta_properties import message_of
 from klamm.node.node import Node, NodeFailedError
 
 log = logging.getLogger("klamm.start")
@@ -22,7 +23,7 @@ def run(config: NodeConfig) -> int:
     except (StorageError, NodeFailedError) as error:
         print(f"klamm: {error}", file=sys.stderr)
     except OSError as error:
-        print(f"klamm: {error.strerror or error}", file=sys.stderr)
+        print(f"klamm: {message_of(error)}", file=sys.stderr)
     return 1
 
 
@@ -48,9 +49,11 @@ async def _run(config: NodeConfig) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.remove_signal_handler(number)
     log.info("stopping")
-    await node.stop()
-    if failed:
-        node.failed.result()
+    try:
+        await node.stop()
+    finally:
+        if failed:
+            node.failed.result()  # and not what it leads to
     log.info("stopped")
     return 0
 

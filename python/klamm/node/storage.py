@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from klamm import _engine
 from klamm._engine import StorageError
 from klamm.node import meta_properties
 from klamm.node.config import CONTROLLER, NodeConfig, NodeConfigError
-from klamm.node.directories import METADATA_FOLDER, new_directory_id, write_atomically
+from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER, flush_directory, new_directory_id, write_atomically
 from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, parse_uuid, uuid_text
 from klamm.node.scram_credentials import parse as parse_scram
 from klamm.protocol.features import (
@@ -26,7 +28,6 @@ from klamm.protocol.features import (
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, encode_at
 from klamm.protocol.value import Value
 
-BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 SCRAM_LEVEL: Final = 11
 
@@ -62,9 +63,10 @@ def format_storage(config: NodeConfig, request: FormatRequest, say: Callable[[st
     meta_properties.verify(ensemble, config.node_id, request.cluster_id)
     _check_blank(ensemble, ignore_formatted=request.ignore_formatted)
     name = level_name(levels[METADATA_VERSION])
-    for directory in ensemble.empty:
-        say(f"Formatting {directory} with metadata.version {name}.")
-        _format_directory(directory, config, request.cluster_id, records, controllers)
+    with _Made() as made:
+        for directory in ensemble.empty:
+            say(f"Formatting {directory} with metadata.version {name}.")
+            _format_directory(directory, config, request.cluster_id, records, controllers, made=made)
     if not ensemble.empty:
         say("All directories are formatted already.")
 
@@ -212,12 +214,48 @@ def _check_blank(ensemble: Ensemble, *, ignore_formatted: bool) -> None:
         raise StorageError(f"cannot read every directory: {reasons}")
 
 
+class _Made:
+    """What was not there before a format; taken back when the format fails."""
+
+    def __init__(self) -> None:
+        self._paths: list[Path] = []
+
+    def directory(self, directory: Path) -> None:
+        """With its parents; durable, as what will be in it."""
+        missing = [path for path in (directory, *directory.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir()
+            self._paths.append(path)
+            flush_directory(path.parent)
+
+    def file(self, path: Path, data: bytes) -> None:
+        """Written at once or not at all."""
+        if not path.exists():
+            self._paths.append(path)
+        write_atomically(path, data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for path in reversed(self._paths) if error is not None else ():
+            with contextlib.suppress(OSError):
+                if path.is_dir():
+                    path.rmdir()
+                else:
+                    path.unlink()
+
+
 def _format_directory(
     directory: Path,
     config: NodeConfig,
     cluster_id: str,
     records: Sequence[bytes],
     controllers: Sequence[InitialController],
+    *,
+    made: _Made,
 ) -> None:
     """meta.properties comes last: a directory is formatted when it is there."""
     now_ms = time.time_ns() // 1_000_000
@@ -225,20 +263,22 @@ def _format_directory(
     own = next((one.directory_id for one in controllers if is_metadata and one.node_id == config.node_id), None)
     meta = MetaProperties(cluster_id, config.node_id, own or new_directory_id())
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(directory / BOOTSTRAP_FILE, _engine.bootstrap_checkpoint(records, now_ms))
+        made.directory(directory)
+        made.file(directory / BOOTSTRAP_FILE, _engine.bootstrap_checkpoint(records, now_ms))
         if is_metadata and controllers:
-            _write_voters(directory, config.controller_listener_names[0], controllers, now_ms)
+            _write_voters(made, directory, config.controller_listener_names[0], controllers, now_ms)
         comments = ["", time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())]
-        write_atomically(directory / meta_properties.FILE_NAME, meta.render(comments).encode())
+        made.file(directory / meta_properties.FILE_NAME, meta.render(comments).encode())
     except OSError as error:
         raise StorageError(f"cannot format {directory}: {error.strerror or error}") from None
 
 
-def _write_voters(directory: Path, listener: str, controllers: Sequence[InitialController], now_ms: int) -> None:
+def _write_voters(
+    made: _Made, directory: Path, listener: str, controllers: Sequence[InitialController], now_ms: int
+) -> None:
     voters = [(one.node_id, one.directory_id, listener, one.host, one.port) for one in controllers]
     folder = directory / METADATA_FOLDER
-    folder.mkdir(exist_ok=True)
-    write_atomically(folder / FIRST_SNAPSHOT, _engine.voters_checkpoint(1, sorted(voters), now_ms))
+    made.directory(folder)
+    made.file(folder / FIRST_SNAPSHOT, _engine.voters_checkpoint(1, sorted(voters), now_ms))
     # As Apache Kafka leaves its snapshots.
     (folder / FIRST_SNAPSHOT).chmod(0o400)

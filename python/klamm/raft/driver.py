@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
 from klamm.raft import effects as fx
 from klamm.raft.election_state import ElectionState, QuorumStateError, decode, encode
-from klamm.raft.log import MetadataLog, OffsetAndEpoch
+from klamm.raft.log import MetadataLog, MetadataLogError, OffsetAndEpoch
 from klamm.raft.messages import Request, Response
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import ElectionStore, Listener, NotLeaderError, RaftStoppedError, ReplyTo, Transport
@@ -53,11 +53,15 @@ class QuorumStateFile:
     def write(self, data: bytes) -> None:
         """Write beside, fsync, rename over, fsync the directory: a power cut leaves the old file or the new one."""
         beside = self.path.with_name(self.path.name + ".tmp")
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, self.path)
+        try:
+            with open(beside, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
         directory = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -153,7 +157,11 @@ class RaftDriver:
         if self._led_epoch != epoch:
             self._check_running()
             raise NotLeaderError(f"epoch {epoch} is not led by this replica; it leads {self._led_epoch}")
-        last_offset = self._log.append(records, epoch, self._wall_clock_ms())
+        try:
+            last_offset = self._log.append(records, epoch, self._wall_clock_ms())
+        except MetadataLogError as error:
+            self._fail(error)
+            raise self._stopped_error() from None
         self._step(self._node.on_append)
         return last_offset
 
@@ -434,7 +442,9 @@ class RaftDriver:
         if self._is_stopped:
             return
         self._fault = error
-        logger.error("replica %d stops: %s", self._node.replica.id, error, exc_info=error)
+        # Where the world did wrong, the message says all there is to know.
+        is_ours = not isinstance(error, RaftStoppedError | MetadataLogError)
+        logger.error("replica %d stops: %s", self._node.replica.id, error, exc_info=error if is_ours else None)
         self._stop()
         self._listener.on_fault(error)
 

@@ -39,6 +39,10 @@ class ControlRecord(NamedTuple):
     value: bytes
 
 
+class MetadataLogError(Exception):
+    """The disk under the metadata log did wrong; the text names the file. Nothing more can be trusted to it."""
+
+
 class LogView(Protocol):
     """What the core reads of the log. Invariant: start <= flushed <= end."""
 

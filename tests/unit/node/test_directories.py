@@ -169,15 +169,6 @@ def test_a_directory_that_is_a_file(formatted: NodeConfig, tmp_path: Path) -> No
     found.locks.release()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_no_permission(formatted: NodeConfig, tmp_path: Path) -> None:
-    (tmp_path / "b").chmod(0o500)
-    try:
-        assert "no permission to write" in refusal(formatted, tmp_path)
-    finally:
-        (tmp_path / "b").chmod(0o700)
-
-
 def test_a_directory_from_before_3_7_gets_its_id(formatted: NodeConfig, tmp_path: Path) -> None:
     file = tmp_path / "a" / "meta.properties"
     file.write_text(MetaProperties(CLUSTER, 1, None).render())

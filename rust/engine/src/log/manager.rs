@@ -384,7 +384,11 @@ impl LogManager {
             with_log(&***owner, |log| log.end_close(Some(job.end())));
         }
         dir.checkpoint_all(&self.context.cache)?;
-        write_clean_shutdown(&self.context.cache, dir.path(), broker_epoch)
+        // After a crash, a log that nobody opened since is still to be recovered.
+        if dir.with_inventory(|inventory| inventory.clean || inventory.live.is_empty()) {
+            write_clean_shutdown(&self.context.cache, dir.path(), broker_epoch)?;
+        }
+        Ok(())
     }
 
     /// Ends all threads: nothing is flushed or looked after any more.

@@ -145,6 +145,26 @@ fn an_unclean_end_is_checked_from_the_recovery_point_on() {
 }
 
 #[test]
+fn a_log_that_was_not_opened_after_a_crash_is_still_recovered() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, _events) = start(&[dir.path()]);
+    let owners: Vec<_> = ["a", "b"].map(|topic| create(&manager, 0, topic)).into();
+    owners.iter().for_each(|(owner, _)| owner.append());
+    drop((owners, manager));
+    let is_clean = || dir.path().join(".kafka_cleanshutdown").exists();
+    for (opens, clean) in [(0, false), (1, false), (2, true), (0, true)] {
+        let (manager, _events) = start(&[dir.path()]);
+        for found in manager.found().iter().take(opens) {
+            let (log, _) = manager.open(found, Arc::new(config()), 0).expect("open");
+            assert_eq!(log.log_end_offset(), 2);
+            manager.adopt(found.dir, &found.topic, found.partition, Owner::new(log).0);
+        }
+        manager.shutdown(1);
+        assert_eq!(is_clean(), clean, "{opens} opened");
+    }
+}
+
+#[test]
 fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
     let dir = tempdir().expect("temporary directory");
     let (manager, _events) = start(&[dir.path()]);

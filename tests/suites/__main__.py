@@ -7,6 +7,7 @@ fresh node. What may fail, and why, is in exceptions.toml; the exit code is 0 wh
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,9 @@ SUITE_SECONDS_MAX: Final = 3600
 
 LEFT_OUT: Final = {"librdkafka": {"group.consumer.min.heartbeat.interval.ms": "500"}}
 """What a runner does not say: Apache Kafka 4.3.1 too refuses a heartbeat interval of 500 ms below its own minimum."""
+
+PATIENCE: Final = {"LIMIT": "200", "TOTAL": "1800"}
+"""Seconds for a number of librdkafka, and for all: with the runner's own, Apache Kafka too leaves 0113 undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,10 @@ def run(suite: Suite, folder: Path) -> list[str]:
     own = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     with NodeProcess(folder / suite.name, port=port, overrides=own | suite.settings) as node:
         command = ["bash", str(suite.script), node.bootstrap]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL) as process:
+        environment = (PATIENCE if suite.name == "librdkafka" else {}) | os.environ
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, env=environment
+        ) as process:
             for line in process.stdout or ():
                 print(line, end="", flush=True)
                 lines += [line.strip()] if line.strip() else []

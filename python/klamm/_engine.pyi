@@ -593,8 +593,16 @@ class MetadataLog:
     Nothing blocks but the constructor, `truncate_to`, `delete_before` and `close`: appends go to the page cache.
     """
 
-    def __new__(cls, directory: str | PathLike[str], *, segment_bytes: int, segment_ms: int, now_ms: int) -> Self:
-        """Open the folder (made when absent) and check every batch in it."""
+    def __new__(
+        cls,
+        directory: str | PathLike[str],
+        *,
+        segment_bytes: int,
+        segment_ms: int,
+        now_ms: int,
+        is_volatile: bool = False,
+    ) -> Self:
+        """Open the folder (made when absent) and check every batch in it. Volatile: appends and flushes never sync."""
     @property
     def start_offset(self) -> int: ...
     @property
@@ -723,9 +731,15 @@ class Engine:
     """
 
     def __new__(
-        cls, *, node_id: int, cluster_id: str, log_dirs: Sequence[str | PathLike[str]], settings: Mapping[str, str]
+        cls,
+        *,
+        node_id: int,
+        cluster_id: str,
+        log_dirs: Sequence[str | PathLike[str]],
+        settings: Mapping[str, str],
+        is_volatile: bool = False,
     ) -> Self:
-        """Lock the directories and read what they hold. StorageError, ConfigError."""
+        """Lock the directories and read what they hold. Volatile: nothing is ever synced. StorageError, ConfigError."""
     @property
     def event_fd(self) -> int:
         """Readable while `drain` has something to give."""

@@ -49,6 +49,20 @@ def test_a_guest_leaves_nothing_behind() -> None:
     cluster.close()
 
 
+def test_a_temporary_folder_is_not_flushed_unless_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    synced: list[int] = []
+    flush = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(handle), flush(handle))[1])
+    with klamm.Cluster() as cluster:
+        cluster.create_topic("t")
+    assert synced == []
+    for given in ({"flush": True}, {"data": tmp_path / "data"}):
+        with klamm.Cluster(**given) as cluster:
+            cluster.create_topic("t")
+        assert synced, given
+        synced.clear()
+
+
 A_GUESTS_LIFE = """
 import os, socket, sys, time, klamm
 

@@ -7,8 +7,13 @@ import socket
 import struct
 from typing import Any
 
-from klamm.protocol.codec import decode_response, from_entity, request_class, write_request
+from klamm.protocol.codec import (
+    decode_response,
+    from_entity,
+    write_request,
+)
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.kio_classes import request_class
 
 IGNORED = {"throttle_time_ms", "error_message"}
 CLIENT_ID = b"client"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from klamm.protocol import codec
+from klamm.protocol import codec, kio_classes
 from klamm.protocol.errors import MalformedRequest
 
 API_VERSIONS: Final = 18
@@ -46,7 +46,7 @@ class Connection:
     def request(self, api_key: int, version_max: int, /, **values: object) -> Entity:
         """The answer, in the newest version that both sides know, up to `version_max`. Raises ClientError."""
         version = self._version(api_key, version_max)
-        return self._exchange(api_key, version, codec.build(codec.request_class(api_key, version), **values))
+        return self._exchange(api_key, version, codec.build(kio_classes.request_class(api_key, version), **values))
 
     def version(self, api_key: int, version_max: int) -> int:
         """The version that `request` would use."""
@@ -66,7 +66,7 @@ class Connection:
 
     def _ask_versions(self) -> Mapping[int, tuple[int, int]]:
         # Version 0 is the one that every broker answers.
-        entity = codec.build(codec.request_class(API_VERSIONS, 0))
+        entity = codec.build(kio_classes.request_class(API_VERSIONS, 0))
         answer = self._exchange(API_VERSIONS, 0, entity)
         return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
 
@@ -97,7 +97,7 @@ class Connection:
         if correlation_id != self._correlation_id:
             raise ClientError(f"{self.address} answered another request: it does not speak Kafka's protocol")
         # The answer's header has tagged fields from version 1; ours never has any to read, a broker sends none.
-        header_bytes = 4 if codec.response_class(api_key, version).__header_schema__.__version__ == 0 else 5
+        header_bytes = 4 if kio_classes.response_class(api_key, version).__header_schema__.__version__ == 0 else 5
         try:
             return codec.decode_response(api_key, version, answer[header_bytes:])
         except MalformedRequest as error:

@@ -53,8 +53,8 @@ class Cluster:
     """One node in this process, on free ports of this machine, in a folder of its own.
 
     `with Cluster() as cluster:` or `async with Cluster() as cluster:`; `Cluster()` alone starts too, and `close()` ends
-    it. Without `data` the folder is temporary: removed on close, and what is acknowledged is not flushed to the disk
-    unless `flush=True`. `config` are server.properties keys of the node.
+    it. Without `data` the folder is temporary: removed on close, and nothing in it is flushed to the disk unless
+    `flush=True`. `config` are server.properties keys of the node.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Cluster:
         self._is_temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="klamm-")) if data is None else Path(data)
         durable = (not self._is_temporary) if flush is None else flush
+        self._is_volatile = self._is_temporary and not durable
         given = embedded_default(self.data, 0, HOST) | {"klamm.flush.before.ack": "all" if durable else "none"}
         self._process_id = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -77,7 +78,7 @@ class Cluster:
 
     def _start(self, config: NodeConfig) -> None:
         if is_blank(config.all_dirs):
-            format_blank(config)
+            format_blank(config, is_volatile=self._is_volatile)
         started: threading.Event = threading.Event()
         outcome: list[BaseException] = []
         self._thread = threading.Thread(
@@ -106,7 +107,7 @@ class Cluster:
             started.set()
 
     async def _begin(self, config: NodeConfig) -> None:
-        self._node = Node(config)
+        self._node = Node(config, is_volatile=self._is_volatile)
         await self._node.start()
 
     # What it is

@@ -122,22 +122,24 @@ def new_directory_id() -> bytes:
             return candidate
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, is_volatile: bool = False) -> None:
     """Write beside the path, flush, and rename: after a crash there is the old file or the new one.
 
-    Raises OSError, and leaves nothing beside.
+    Volatile: after a crash of the process only. Raises OSError, and leaves nothing beside.
     """
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if not is_volatile:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    flush_directory(path.parent)
+    if not is_volatile:
+        flush_directory(path.parent)
 
 
 def flush_directory(directory: Path) -> None:

@@ -44,10 +44,14 @@ class Metadata:
         endpoints: Sequence[tuple[str, str, int]],
         *,
         incarnation_id: bytes,
+        is_volatile: bool,
         on_published: Published,
         on_fault: Callable[[Exception], None],
     ) -> None:
-        """Opens the metadata log. Raises StorageError. `endpoints` are (listener, host, port) of this controller."""
+        """Opens the metadata log. Raises StorageError. `endpoints` are (listener, host, port) of this controller.
+
+        What is volatile is not synced: nobody wants it back after a power cut.
+        """
         self._config = config
         self._on_published = on_published
         self._on_fault = on_fault
@@ -57,6 +61,7 @@ class Metadata:
             directory,
             segment_bytes=config.integer("metadata.log.segment.bytes"),
             segment_ms=config.integer("metadata.log.segment.ms"),
+            is_volatile=is_volatile,
         )
         key = ReplicaKey(config.node_id, directory_id)
         own = tuple(Endpoint(*endpoint) for endpoint in endpoints)
@@ -71,7 +76,11 @@ class Metadata:
         node = RaftNode(identity, voters, _raft_config(config), self.log, seed=int.from_bytes(os.urandom(8), "big"))
         self.image, self._applied = self._start_image()
         self.raft = RaftDriver(
-            node, self.log, QuorumStateFile(directory), self, snapshot_config=_snapshot_config(config)
+            node,
+            self.log,
+            QuorumStateFile(directory, is_volatile=is_volatile),
+            self,
+            snapshot_config=_snapshot_config(config),
         )
         settings = ControllerSettings(
             config.node_id, cluster_id, self.voters, config.given, own_incarnation_id=incarnation_id

@@ -27,10 +27,14 @@ def _writing() -> Iterator[None]:
 class NativeMetadataLog:
     """Implements `klamm.raft.log.MetadataLog` over `_engine.MetadataLog`."""
 
-    def __init__(self, directory: Path, *, segment_bytes: int, segment_ms: int) -> None:
+    def __init__(self, directory: Path, *, segment_bytes: int, segment_ms: int, is_volatile: bool = False) -> None:
         """Open and check the log. Raises `_engine.StorageError`, which names the file."""
         self.native = _engine.MetadataLog(
-            directory, segment_bytes=segment_bytes, segment_ms=segment_ms, now_ms=wall_clock_ms()
+            directory,
+            segment_bytes=segment_bytes,
+            segment_ms=segment_ms,
+            now_ms=wall_clock_ms(),
+            is_volatile=is_volatile,
         )
 
     @property

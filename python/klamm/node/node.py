@@ -49,8 +49,10 @@ class NodeFailedError(Exception):
 class Node:
     """A broker and controller in one process. To be made, started and stopped on one loop's thread."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, *, is_volatile: bool = False) -> None:
+        """Volatile: nobody wants the node's files back after a power cut, and nothing is synced."""
         self.config = config
+        self._is_volatile = is_volatile
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Said in the log where it happens; nobody has to ask for it.
         self.failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
@@ -76,7 +78,11 @@ class Node:
         self._locks = opened.locks
         log_dirs = [path for path in config.log_dirs if path in opened.directory_ids]
         self._engine = engine = Engine(
-            node_id=config.node_id, cluster_id=self.cluster_id, log_dirs=log_dirs, settings=_known(config.given)
+            node_id=config.node_id,
+            cluster_id=self.cluster_id,
+            log_dirs=log_dirs,
+            settings=_known(config.given),
+            is_volatile=self._is_volatile,
         )
         try:
             await self._start_parts(engine)
@@ -96,6 +102,7 @@ class Node:
             self._directory_ids[config.metadata_log_dir],
             controller_endpoints,
             incarnation_id=self._incarnation_id,
+            is_volatile=self._is_volatile,
             on_published=self._on_published,
             on_fault=self._on_fault,
         )

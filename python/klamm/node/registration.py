@@ -22,6 +22,8 @@ log = logging.getLogger("klamm.node.registration")
 
 REGISTRATION_VERSION: Final = 4
 
+WAITS_FOR_METADATA: Final = (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+
 _Answer = TypeVar("_Answer", BrokerRegistrationResponse, BrokerHeartbeatResponse)
 
 
@@ -50,6 +52,7 @@ class Registration:
         self._request = request
         self._applied_offset = applied_offset
         self._wake = asyncio.Event()
+        self._published_meanwhile = False
         self._task: asyncio.Task[None] | None = None
         self.offline_log_dirs: tuple[bytes, ...] = ()
         self.running = asyncio.Event()
@@ -77,8 +80,8 @@ class Registration:
 
     def on_published(self) -> None:
         """More metadata was applied: what waits for that, to be caught up or to leave, need not wait for its time."""
-        waits = (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-        if self._lifecycle.state in waits:
+        self._published_meanwhile = True
+        if self._lifecycle.state in WAITS_FOR_METADATA:
             self._lifecycle.deadline_ms = _now_ms()
             self._wake.set()
 
@@ -142,6 +145,7 @@ class Registration:
             want_shut_down=beat.want_shut_down,
             offline_log_dirs=self.offline_log_dirs,
         )
+        self._published_meanwhile = False
         answer = await self._ask(self._controller.broker_heartbeat(request))
         if answer is not None:
             self._lifecycle.on_heartbeat_answer(
@@ -150,6 +154,8 @@ class Registration:
                 fenced=answer.is_fenced,
                 should_shut_down=answer.should_shut_down,
             )
+            if self._published_meanwhile:
+                self.on_published()  # an answer sets the next time anew, and what it waits for may be there by now
 
     async def _ask(self, asking: Awaitable[_Answer]) -> _Answer | None:
         answer = await asking

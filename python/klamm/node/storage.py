@@ -52,6 +52,8 @@ class FormatRequest(Value):
     standalone: bool = False
     initial_controllers: Sequence[InitialController] = ()
     no_initial_controllers: bool = False
+    is_volatile: bool = False
+    """Nobody wants the files back after a power cut: nothing is synced."""
 
 
 def format_storage(config: NodeConfig, request: FormatRequest, say: Callable[[str], None] = lambda _: None) -> None:
@@ -63,18 +65,18 @@ def format_storage(config: NodeConfig, request: FormatRequest, say: Callable[[st
     meta_properties.verify(ensemble, config.node_id, request.cluster_id)
     _check_blank(ensemble, ignore_formatted=request.ignore_formatted)
     name = level_name(levels[METADATA_VERSION])
-    with _Made() as made:
+    with _Made(is_volatile=request.is_volatile) as made:
         for directory in ensemble.empty:
             say(f"Formatting {directory} with metadata.version {name}.")
-            _format_directory(directory, config, request.cluster_id, records, controllers, made=made)
+            _format_directory(directory, config, request, records, controllers, made=made)
     if not ensemble.empty:
         say("All directories are formatted already.")
 
 
-def format_blank(config: NodeConfig) -> str:
+def format_blank(config: NodeConfig, *, is_volatile: bool = False) -> str:
     """What a node without a file does at its first start: format its folder under a new cluster id, returned."""
     cluster_id = random_cluster_id()
-    format_storage(config, FormatRequest(cluster_id))
+    format_storage(config, FormatRequest(cluster_id, is_volatile=is_volatile))
     return cluster_id
 
 
@@ -217,7 +219,8 @@ def _check_blank(ensemble: Ensemble, *, ignore_formatted: bool) -> None:
 class _Made:
     """What was not there before a format; taken back when the format fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_volatile: bool) -> None:
+        self._is_volatile = is_volatile
         self._paths: list[Path] = []
 
     def directory(self, directory: Path) -> None:
@@ -226,13 +229,14 @@ class _Made:
         for path in reversed(missing):
             path.mkdir()
             self._paths.append(path)
-            flush_directory(path.parent)
+            if not self._is_volatile:
+                flush_directory(path.parent)
 
     def file(self, path: Path, data: bytes) -> None:
         """Written at once or not at all."""
         if not path.exists():
             self._paths.append(path)
-        write_atomically(path, data)
+        write_atomically(path, data, is_volatile=self._is_volatile)
 
     def __enter__(self) -> Self:
         return self
@@ -251,7 +255,7 @@ class _Made:
 def _format_directory(
     directory: Path,
     config: NodeConfig,
-    cluster_id: str,
+    request: FormatRequest,
     records: Sequence[bytes],
     controllers: Sequence[InitialController],
     *,
@@ -261,7 +265,7 @@ def _format_directory(
     now_ms = time.time_ns() // 1_000_000
     is_metadata = directory == config.metadata_log_dir
     own = next((one.directory_id for one in controllers if is_metadata and one.node_id == config.node_id), None)
-    meta = MetaProperties(cluster_id, config.node_id, own or new_directory_id())
+    meta = MetaProperties(request.cluster_id, config.node_id, own or new_directory_id())
     try:
         made.directory(directory)
         made.file(directory / BOOTSTRAP_FILE, _engine.bootstrap_checkpoint(records, now_ms))

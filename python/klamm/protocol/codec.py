@@ -1,4 +1,4 @@
-"""Request bodies to objects and answers back to bytes: the one door to kio and to the engine's message schemas.
+"""Request bodies to objects and answers back to bytes, by the engine's message schemas.
 
 kio is imported on first use and never with this module: importing its first message costs milliseconds. Only its
 message classes are used. Its reader sets memory aside for as many array elements as a message claims to have, and
@@ -17,9 +17,9 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from klamm._engine import MessageSchema
 from klamm.protocol.errors import MalformedRequest
+from klamm.protocol.kio_classes import MessageClass, request_class, response_class
 from klamm.protocol.schemas import (
     KIND_OF_KIO,
-    MessageClass,
     default_of,
     item_of,
     schema_of,
@@ -29,22 +29,6 @@ from klamm.protocol.schemas import (
 T = TypeVar("T")
 Entity = Any
 """An instance of one of kio's message classes; they share no base class."""
-
-
-@cache
-def request_class(api_key: int, version: int) -> MessageClass:
-    """kio's class of a request; raises `kio.index.KioIndexError` for a version that kio does not know."""
-    from kio.index import load_request_schema
-
-    return load_request_schema(api_key, version)
-
-
-@cache
-def response_class(api_key: int, version: int) -> MessageClass:
-    """kio's class of a response; raises `kio.index.KioIndexError` for a version that kio does not know."""
-    from kio.index import load_response_schema
-
-    return load_response_schema(api_key, version)
 
 
 def decode_request(api_key: int, version: int, body: bytes) -> Entity:

@@ -17,9 +17,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from klamm._engine import MessageSchema
 from klamm.protocol.errors import ErrorCode
-
-MessageClass = Any
-"""One of kio's message classes, or of the structures inside; or one of ours."""
+from klamm.protocol.kio_classes import MessageClass
 
 Convert = Callable[[Any], object] | None
 

@@ -40,8 +40,10 @@ TICKS_AT_ONCE_MAX: Final = 1000
 class QuorumStateFile:
     """quorum-state in the metadata log's directory (facts 3.4)."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_volatile: bool = False) -> None:
+        """Volatile: what is written outlives the process, but need not outlive a power cut."""
         self.path = directory / "quorum-state"
+        self._is_volatile = is_volatile
 
     def read(self) -> bytes | None:
         """The file's bytes, None when there is no file."""
@@ -57,11 +59,14 @@ class QuorumStateFile:
             with open(beside, "wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                if not self._is_volatile:
+                    os.fsync(file.fileno())
             os.replace(beside, self.path)
         except OSError:
             beside.unlink(missing_ok=True)
             raise
+        if self._is_volatile:
+            return
         directory = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)

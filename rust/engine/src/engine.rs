@@ -33,6 +33,8 @@ pub struct EngineOptions {
     /// The log directories; the first that fails to open is an error, the others only when all do.
     pub log_dirs: Vec<PathBuf>,
     pub settings: Settings,
+    /// Nobody wants the files back after a power cut: nothing is synced.
+    pub is_volatile: bool,
 }
 
 /// Why an engine could not start.
@@ -59,10 +61,11 @@ pub fn now_ms() -> i64 {
 impl Engine {
     /// Locks the directories, reads what they hold and prepares the network. Nothing listens yet.
     pub fn start(options: EngineOptions, runtime: Handle) -> Result<Self, EngineError> {
-        let EngineOptions { node_id, cluster_id, log_dirs, settings } = options;
+        let EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile } = options;
         let notices: Arc<Notices> = Arc::default();
         let locked = lock_all(&log_dirs, &notices)?;
-        let context = LogContext::new(open_files_max(&settings));
+        let most = open_files_max(&settings);
+        let context = if is_volatile { LogContext::volatile(most) } else { LogContext::new(most) };
         let told = notices.clone();
         let on_event = Arc::new(move |event| told.tell(event));
         let logs = LogManager::start(locked, manager_config(&settings), context, now_ms(), on_event)?;

@@ -30,11 +30,19 @@ type Entry<'py> = (i64, i16, Bound<'py, PyBytes>);
 #[pymethods]
 impl MetadataLog {
     #[new]
-    #[pyo3(signature = (directory, *, segment_bytes, segment_ms, now_ms))]
-    fn new(py: Python<'_>, directory: PathBuf, segment_bytes: u32, segment_ms: i64, now_ms: i64) -> PyResult<Self> {
+    #[pyo3(signature = (directory, *, segment_bytes, segment_ms, now_ms, is_volatile=false))]
+    fn new(
+        py: Python<'_>,
+        directory: PathBuf,
+        segment_bytes: u32,
+        segment_ms: i64,
+        now_ms: i64,
+        is_volatile: bool,
+    ) -> PyResult<Self> {
         const OPEN_FILES_MAX: usize = 64;
         let config = QuorumLogConfig { segment_bytes, segment_ms };
-        let context = LogContext::new(OPEN_FILES_MAX);
+        let make = if is_volatile { LogContext::volatile } else { LogContext::new };
+        let context = make(OPEN_FILES_MAX);
         let opened = py.detach(|| QuorumLog::open(&directory, &config, &context, now_ms));
         let (log, _) = opened.map_err(|error| storage_error(&error))?;
         Ok(Self { log: Arc::new(log) })

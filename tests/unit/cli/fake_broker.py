@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from klamm.protocol import codec
+from klamm.protocol import codec, kio_classes
 
 Handler = Callable[[Any, int], Mapping[str, object]]
 """From the request and its version to the fields of the answer."""
@@ -58,8 +58,8 @@ class FakeBroker:
     def answer(self, frame: bytes) -> bytes:
         """The frame that answers a frame."""
         api_key, version, correlation_id, client_id_length = struct.unpack_from(">hhih", frame)
-        request_class = codec.request_class(api_key, version)
-        response_class = codec.response_class(api_key, version)
+        request_class = kio_classes.request_class(api_key, version)
+        response_class = kio_classes.response_class(api_key, version)
         start = 10 + client_id_length + (1 if request_class.__header_schema__.__version__ >= 2 else 0)
         request = codec.decode_request(api_key, version, frame[start:])
         self.requests.append((api_key, version, request))

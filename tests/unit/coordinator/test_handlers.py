@@ -11,9 +11,14 @@ from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHa
 from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
 from klamm.broker.request import RequestContext
 from klamm.coordinator.driver import GroupCoordinator
-from klamm.protocol.codec import build, decode_response, encode, request_class
+from klamm.protocol.codec import (
+    build,
+    decode_response,
+    encode,
+)
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import AUTHORIZED_OPERATIONS_OMITTED
+from klamm.protocol.kio_classes import request_class
 
 from .harness import subscription
 from .test_driver import CONFIG, MemoryLog

@@ -11,7 +11,6 @@ from klamm.protocol.codec import (
     decode_response,
     encode,
     read,
-    request_class,
 )
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.group_messages import (
@@ -36,6 +35,7 @@ from klamm.protocol.groups import (
     write_leave_group,
     write_offset_fetch,
 )
+from klamm.protocol.kio_classes import request_class
 
 JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH = 11, 13, 8, 9
 

@@ -21,11 +21,10 @@ from klamm.protocol.codec import (
     decode_response,
     encode,
     from_entity,
-    request_class,
-    response_class,
     to_entity,
 )
 from klamm.protocol.errors import RETRIABLE, ErrorCode, KafkaError, MalformedRequest
+from klamm.protocol.kio_classes import request_class, response_class
 from klamm.protocol.schemas import duration_from_wire, item_of, time_from_wire, without_null
 
 TOPIC = {"name": "foo", "num_partitions": 3, "replication_factor": 1}

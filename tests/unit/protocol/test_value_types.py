@@ -11,8 +11,16 @@ import pytest
 from kio.index import KioIndexError
 
 from klamm.protocol import cluster, configs, feature_updates, group_messages, registration, topics
-from klamm.protocol.codec import build, encode, from_entity, read, request_class, response_class, to_entity, write
+from klamm.protocol.codec import (
+    build,
+    encode,
+    from_entity,
+    read,
+    to_entity,
+    write,
+)
 from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
+from klamm.protocol.kio_classes import request_class, response_class
 
 MODULES = (topics, configs, cluster, registration, feature_updates, group_messages)
 EXTRA_FIELDS = {

@@ -8,7 +8,13 @@ from typing import Final
 from klamm._engine import Image
 from klamm.broker import loggers
 from klamm.broker.request import RequestContext
-from klamm.protocol.codec import build, decode_request, encode_response, read, response_class, write
+from klamm.protocol.codec import (
+    build,
+    decode_request,
+    encode_response,
+    read,
+    write,
+)
 from klamm.protocol.config_entries import (
     Entries,
     Wanted,
@@ -27,6 +33,7 @@ from klamm.protocol.configs import (
     DescribeConfigsResult,
 )
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.kio_classes import response_class
 from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topic_names import check_topic_name
 

@@ -6,8 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from klamm.broker.request import RequestContext
-from klamm.protocol.codec import build, decode_request, encode_response, response_class
+from klamm.protocol.codec import (
+    build,
+    decode_request,
+    encode_response,
+)
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.kio_classes import response_class
 from klamm.protocol.value import Value
 
 DESCRIBE_LOG_DIRS: Final = 35

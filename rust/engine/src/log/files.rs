@@ -24,6 +24,7 @@ pub struct FileCache {
     next_id: AtomicU64,
     ring: Mutex<Ring>,
     recorder: Option<Arc<Recorder>>,
+    is_volatile: bool,
 }
 
 #[derive(Default)]
@@ -35,11 +36,20 @@ struct Ring {
 impl FileCache {
     /// A cache that holds at most `limit` files open.
     pub fn new(limit: usize) -> Arc<Self> {
-        Self::with_recorder(limit, None)
+        Self::make(limit, None, false)
+    }
+
+    /// The same for files that nobody wants back after a power cut: nothing is ever synced.
+    pub fn volatile(limit: usize) -> Arc<Self> {
+        Self::make(limit, None, true)
     }
 
     /// The same, telling `recorder` every change to a file in the order it was made.
     pub fn with_recorder(limit: usize, recorder: Option<Arc<Recorder>>) -> Arc<Self> {
+        Self::make(limit, recorder, false)
+    }
+
+    fn make(limit: usize, recorder: Option<Arc<Recorder>>, is_volatile: bool) -> Arc<Self> {
         assert!(limit >= 4, "an append needs a log, two indexes and a checkpoint");
         Arc::new(Self {
             limit,
@@ -47,7 +57,13 @@ impl FileCache {
             next_id: AtomicU64::new(1),
             ring: Mutex::default(),
             recorder,
+            is_volatile,
         })
+    }
+
+    /// Whether nothing is synced.
+    pub fn is_volatile(&self) -> bool {
+        self.is_volatile
     }
 
     /// How many files are open now.
@@ -119,6 +135,9 @@ impl FileCache {
 
     /// Makes the names in a directory durable.
     pub fn sync_dir(&self, path: &Path) -> Result<(), LogError> {
+        if self.is_volatile {
+            return Ok(());
+        }
         let dir = File::open(path).map_err(LogError::io("cannot open", path))?;
         dir.sync_all().map_err(LogError::io("cannot sync", path))?;
         self.record(|| Change::SyncDir { path: path.to_owned() });
@@ -233,6 +252,9 @@ impl OpenFile {
 
     /// Makes the content (not all of the metadata) durable.
     pub fn sync(&self) -> Result<(), LogError> {
+        if self.cache().is_volatile {
+            return Ok(());
+        }
         self.file.sync_data().map_err(LogError::io("cannot sync", &self.path))?;
         self.cache().record(|| Change::Sync { id: self.id });
         Ok(())
@@ -240,6 +262,9 @@ impl OpenFile {
 
     /// Makes all of the file system durable; `false` when the system has no such call.
     pub fn sync_file_system(&self) -> Result<bool, LogError> {
+        if self.cache().is_volatile {
+            return Ok(true);
+        }
         let done = crate::os::sync_file_system(&self.file).map_err(LogError::io("cannot sync", &self.path))?;
         if done {
             self.cache().record(|| Change::SyncAll);
@@ -385,5 +410,31 @@ fn open_read_write(cache: &FileCache, path: &Path, create: bool) -> Result<File,
             Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) && cache.close_one() => {}
             result => return result.map_err(LogError::io("cannot open", path)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The changes that replacing a durable file and syncing its directory make.
+    fn changes(is_volatile: bool) -> Vec<Change> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let recorder = Arc::new(Recorder::default());
+        let cache = FileCache::make(4, Some(recorder.clone()), is_volatile);
+        let path = folder.path().join("file");
+        cache.replace(&path, b"content", true).expect("replace");
+        cache.sync_dir(folder.path()).expect("sync");
+        assert_eq!(fs::read(&path).expect("read"), b"content");
+        recorder.changes()
+    }
+
+    #[test]
+    fn volatile_files_are_written_and_never_synced() {
+        let is_sync =
+            |change: &Change| matches!(change, Change::Sync { .. } | Change::SyncDir { .. } | Change::SyncAll);
+        assert_eq!(changes(false).iter().filter(|change| is_sync(change)).count(), 3);
+        assert!(!changes(true).iter().any(is_sync));
+        assert_eq!(changes(true).len() + 3, changes(false).len());
     }
 }

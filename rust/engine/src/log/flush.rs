@@ -81,8 +81,8 @@ impl FlushJob {
                 file.sync()?;
             }
         }
-        for path in &self.paths {
-            sync_if_there(path)?;
+        if !self.cache.is_volatile() {
+            self.paths.iter().try_for_each(|path| sync_if_there(path))?;
         }
         self.dirs.iter().try_for_each(|dir| self.cache.sync_dir(dir))
     }

@@ -34,6 +34,11 @@ impl LogContext {
     pub fn new(open_files_max: usize) -> Self {
         Self { cache: FileCache::new(open_files_max), trash: Arc::default() }
     }
+
+    /// The same over files that nobody wants back after a power cut.
+    pub fn volatile(open_files_max: usize) -> Self {
+        Self { cache: FileCache::volatile(open_files_max), trash: Arc::default() }
+    }
 }
 
 pub struct Log {

@@ -1,0 +1,22 @@
+"""kio is imported late, and alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+from klamm.protocol.kio_classes import request_class
+before = list(sys.meta_path)
+assert not any(name.partition(".")[0] == "kio" for name in sys.modules)
+assert request_class(18, 3).__name__ == "ApiVersionsRequest"
+assert "hypothesis" not in sys.modules
+assert sys.meta_path == before
+import hypothesis
+"""
+
+
+def test_the_first_message_does_not_import_what_tests_are_written_with() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -54,7 +54,7 @@ def _measured(parser: argparse.ArgumentParser, options: argparse.Namespace) -> d
         wanted = report.rows_of(options.words, rows(quick=options.quick))
     except ValueError as error:
         parser.error(str(error))
-    machine.allow_many_open_files()
+    machine.prepare()
     about = machine.describe() | {"quick": options.quick, "rounds": rounds, "words": options.words}
     measured = run.measure(
         wanted,

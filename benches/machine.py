@@ -37,8 +37,9 @@ def describe() -> dict[str, object]:
     }
 
 
-def allow_many_open_files() -> None:
-    """This process and those it starts may open as many files as the system allows them at all."""
+def prepare() -> None:
+    """What a person's node has, the nodes that this process starts have too: open files, and compiled modules."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -95,7 +95,8 @@ def write(results: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
     """Write the results to a file of their own."""
     folder.mkdir(exist_ok=True)
     stamp = re.sub(r"[^0-9]+", "-", str(results["run"]["date"])[:19])
-    path = folder / f"{stamp}{'-quick' if results['run']['quick'] else ''}.json"
+    kind = ("-quick" if results["run"]["quick"] else "") + ("-part" if results["run"]["words"] else "")
+    path = folder / f"{stamp}{kind}.json"
     path.write_text(json.dumps(results, indent=1) + "\n")
     return path
 

@@ -16,6 +16,7 @@ from rich.console import Console
 RUN = {
     "date": "2026-01-02 03:04:05 +0000",
     "quick": True,
+    "words": ["produce"],
     "rounds": 2,
     "cpus": 2,
     "cpu": "a processor",
@@ -82,7 +83,7 @@ def test_the_readme_has_the_block() -> None:
 def test_results_are_written_with_their_samples(tmp_path: Path) -> None:
     found = results(Measured(Row(4, "produce", no_cell, ()), {KLAMM: [{"GB/s": 1.0}, {"GB/s": 2.0}]}))
     path = report.write(found, folder=tmp_path)
-    assert path.name == "2026-01-02-03-04-05-quick.json"
+    assert path.name == "2026-01-02-03-04-05-quick-part.json"
     assert json.loads(path.read_text())["rows"][0]["samples"][KLAMM] == [{"GB/s": 1.0}, {"GB/s": 2.0}]
 
 

@@ -140,8 +140,8 @@ impl EpochWrite {
     pub fn write(&self, cache: &Arc<FileCache>, durable: bool) -> Result<(), LogError> {
         let mut versions = self.file.versions.lock();
         if versions.1 < self.version {
-            let path = self.file.dir.join(LEADER_EPOCH);
-            cache.replace(&path, format_epochs(&self.entries).as_bytes(), durable)?;
+            let content = format_epochs(&self.entries);
+            self.file.dir.at(LEADER_EPOCH, |path| cache.replace(path, content.as_bytes(), durable))?;
             versions.1 = self.version;
         }
         Ok(())

@@ -279,28 +279,52 @@ impl OpenFile {
 
 /// The directory of a partition: all its files follow when it is renamed.
 pub struct PartitionDir {
-    path: RwLock<PathBuf>,
+    place: RwLock<Place>,
+}
+
+struct Place {
+    path: PathBuf,
+    is_away: bool,
 }
 
 impl PartitionDir {
     pub fn new(path: &Path) -> Arc<Self> {
-        Arc::new(Self { path: RwLock::new(path.to_owned()) })
+        Arc::new(Self { place: RwLock::new(Place { path: path.to_owned(), is_away: false }) })
     }
 
     pub fn path(&self) -> PathBuf {
-        self.path.read().clone()
+        self.place.read().path.clone()
     }
 
-    /// Renames the directory; files that are open stay so.
-    pub fn rename(&self, cache: &FileCache, to: &Path) -> Result<(), LogError> {
-        let mut path = self.path.write();
-        cache.rename(&path, to)?;
-        *path = to.to_owned();
+    /// Renames the directory of a log that is not wanted any more; files that are open stay so.
+    pub fn put_away(&self, cache: &FileCache, to: &Path) -> Result<(), LogError> {
+        let mut place = self.place.write();
+        cache.rename(&place.path, to)?;
+        *place = Place { path: to.to_owned(), is_away: true };
         Ok(())
     }
 
+    /// Whether the directory was put away: it may be gone at any time.
+    pub fn is_away(&self) -> bool {
+        self.place.read().is_away
+    }
+
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.path.read().join(name)
+        self.place.read().path.join(name)
+    }
+
+    /// Runs `work` on the path of one of its files; the directory has no other name meanwhile, and nobody else has its.
+    pub fn at<T>(&self, name: impl AsRef<Path>, work: impl FnOnce(&Path) -> T) -> T {
+        let place = self.place.read();
+        work(&place.path.join(name))
+    }
+
+    /// What fails because the directory was put away is no failure: nothing of it is needed any more.
+    pub fn forgive(&self, result: Result<(), LogError>) -> Result<(), LogError> {
+        match result {
+            Err(LogError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound && self.is_away() => Ok(()),
+            other => other,
+        }
     }
 }
 
@@ -344,8 +368,10 @@ impl LogFile {
         }
         // Our own state is locked here and the ring's files are locked under the ring: `close_if_idle` only tries.
         let permit = cache.reserve()?;
-        let path = self.dir.join(state.name.to_string());
-        let file = open_read_write(cache, &path, create)?;
+        let opened = self.dir.at(state.name.to_string(), |path| {
+            open_read_write(cache, path, create).map(|file| (file, path.to_owned()))
+        });
+        let (file, path) = opened?;
         let open = Arc::new(OpenFile { id: cache.next_id(), file, path, permit });
         cache.record(|| match create {
             true => Change::Create { id: open.id, path: open.path.clone() },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::epochs::EpochWrite;
 use super::error::LogError;
-use super::files::{FileCache, LogFile, OpenFile};
+use super::files::{FileCache, LogFile, OpenFile, PartitionDir};
 use super::partition_log::Log;
 use super::prepare::Prepared;
 use super::producers::snapshot_path;
@@ -41,7 +41,11 @@ pub struct FlushJob {
     /// Small files that were written without a sync.
     paths: Vec<PathBuf>,
     epochs: Option<EpochWrite>,
-    dirs: Vec<PathBuf>,
+    dir: Arc<PartitionDir>,
+    /// Whether the names in the partition's directory are to be made durable.
+    names: bool,
+    /// The directory that the partition's is in, while that does not have its name for sure.
+    parent: Option<PathBuf>,
     /// A range of the active segment that the system should begin to write back.
     write_back: Option<(Arc<LogFile>, u64, u64)>,
     prepare: Option<(Arc<Prepared>, Arc<LogFile>, u64)>,
@@ -52,13 +56,10 @@ impl FlushJob {
     /// Prepares the tail, so that the next syncs are cheap. To be called when the flush was told, so that nobody waits for
     /// it; worth it for a log that is synced alone.
     pub fn prepare(&self) -> Result<(), LogError> {
-        if let Some((prepared, file, target)) = &self.prepare
-            && let Some(file) = open_if_there(&self.cache, file)?
-        {
-            prepared.fill(&file, *target)?;
-            file.sync()?;
-        }
-        Ok(())
+        let Some((prepared, file, target)) = &self.prepare else { return Ok(()) };
+        let Some(file) = open_if_there(&self.cache, file)? else { return Ok(()) };
+        prepared.fill(&file, *target)?;
+        file.sync()
     }
 
     /// Writes what has to be written before the sync.
@@ -69,7 +70,7 @@ impl FlushJob {
             os::start_write_back(file.file(), *from, to - from);
         }
         match &self.epochs {
-            Some(epochs) => epochs.write(&self.cache, true),
+            Some(epochs) => self.dir.forgive(epochs.write(&self.cache, true)),
             None => Ok(()),
         }
     }
@@ -84,7 +85,10 @@ impl FlushJob {
         if !self.cache.is_volatile() {
             self.paths.iter().try_for_each(|path| sync_if_there(path))?;
         }
-        self.dirs.iter().try_for_each(|dir| self.cache.sync_dir(dir))
+        if self.names {
+            self.dir.forgive(self.dir.at("", |path| self.cache.sync_dir(path)))?;
+        }
+        self.parent.iter().try_for_each(|parent| self.cache.sync_dir(parent))
     }
 
     /// Writes and syncs.
@@ -95,7 +99,7 @@ impl FlushJob {
 
     /// Files that [`FlushJob::sync`] would sync.
     pub fn file_count(&self) -> usize {
-        self.files.len() + self.paths.len() + self.dirs.len()
+        self.files.len() + self.paths.len() + usize::from(self.names) + usize::from(self.parent.is_some())
     }
 
     /// Makes all of the file system durable, in place of [`FlushJob::sync`]; `false` when the system cannot.
@@ -199,8 +203,8 @@ impl Log {
         };
         let offset = if extent == Extent::Rolled { active.base_offset() } else { self.log_end_offset };
         let epochs = self.epochs.take_dirty().map(|entries| self.epoch_file.next_write(entries));
-        let dirs = self.take_dirty_dirs();
-        if files.is_empty() && epochs.is_none() && dirs.is_empty() && write_back.is_none() {
+        let names = std::mem::take(&mut self.dir_dirty);
+        if files.is_empty() && epochs.is_none() && !names && write_back.is_none() {
             self.flushed_offset = self.flushed_offset.max(offset);
             return None;
         }
@@ -211,21 +215,19 @@ impl Log {
             files,
             paths: std::mem::take(&mut self.unsynced),
             epochs,
-            dirs,
+            dir: self.dir.clone(),
+            names,
+            parent: if names { self.take_new_parent() } else { None },
             write_back: write_back.map(|(from, to)| (log_file.clone(), from, to)),
             prepare: target.map(|(prepared, target)| (prepared, log_file, target)),
             end: FlushEnd { offset, generation: self.generation },
         })
     }
 
-    /// The partition's directory, and the one that it is in while that does not have its name for sure.
-    fn take_dirty_dirs(&mut self) -> Vec<PathBuf> {
-        if !std::mem::take(&mut self.dir_dirty) {
-            return Vec::new();
-        }
-        let dir = self.dir.path();
-        let parent = std::mem::take(&mut self.is_new).then(|| dir.parent().map(Path::to_owned)).flatten();
-        [dir].into_iter().chain(parent).collect()
+    /// The directory that the partition's is in, once after that was made.
+    fn take_new_parent(&mut self) -> Option<PathBuf> {
+        let is_new = std::mem::take(&mut self.is_new);
+        is_new.then(|| self.dir.path().parent().map(Path::to_owned)).flatten()
     }
 
     /// Tells that a job was done. Gives the flushed offset, which stays where it is when the log was cut meanwhile.

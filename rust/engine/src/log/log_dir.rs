@@ -157,7 +157,8 @@ impl LogDir {
         let owners = self.owners();
         let mut jobs = Vec::new();
         for (_, owner) in &owners {
-            jobs.extend(with_log(&**owner, super::Log::begin_mark)?.map(|job| (owner, job)));
+            let begun = with_log(&**owner, |log| if log.is_away() { Ok(None) } else { log.begin_mark() });
+            jobs.extend(begun?.map(|job| (owner, job)));
         }
         let synced = jobs.len() >= TOGETHER_MIN && jobs[0].1.sync_file_system()?;
         for (owner, job) in &jobs {

@@ -294,7 +294,7 @@ impl LogManager {
         let from = log_dir.partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
         let to = log_dir.partition_path(&partition_dir(topic, partition, stage, &random_hex()));
         let renamed = match log_dir.forget(&key) {
-            Some(owner) => with_log(&*owner, |log| log.rename_dir(&to)),
+            Some(owner) => with_log(&*owner, |log| log.put_away(&to)),
             None => self.context.cache.rename(&from, &to).map(|()| true),
         };
         // Not synced: a rename that a crash takes back is made again when the image has no such partition.
@@ -310,6 +310,19 @@ impl LogManager {
             self.fail_dir(dir, &error.to_string());
         }
         result
+    }
+
+    /// The same for work on one log: a log that was put away meanwhile takes nothing with it.
+    pub(super) fn judge_log<T>(
+        &self,
+        dir: usize,
+        owner: &dyn LogOwner,
+        result: Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        match result {
+            Err(error) if with_log(owner, |log| log.is_away()) => Err(error),
+            result => self.judge(dir, result),
+        }
     }
 
     /// Takes a log directory out of use: nothing in it is read or written any more, the others go on.

@@ -194,6 +194,33 @@ fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
 }
 
 #[test]
+fn a_log_is_deleted_while_it_is_flushed_and_the_directory_goes_on() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, events) = start(&[dir.path()]);
+    let cache = manager.context().cache.clone();
+    let (renamed, _told) = create(&manager, 0, "a");
+    let (removed, _told) = create(&manager, 0, "b");
+    let jobs = [&renamed, &removed].map(|owner| {
+        owner.append();
+        owner.begin_flush().expect("there is something to flush")
+    });
+    manager.delete("b", 0, 0).expect("delete");
+    manager.context().trash.remove_due(&cache, i64::MAX);
+    jobs[1].run().expect("nothing of it is wanted");
+    manager.delete("a", 0, 0).expect("delete");
+    // The name is taken again: what is left to write of the old log is none of the new one's.
+    let (again, _told) = create(&manager, 0, "a");
+    again.append();
+    jobs[0].run().expect("it follows the directory");
+    let in_new = manager.dirs()[0].path().join("a-0/leader-epoch-checkpoint");
+    assert!(!in_new.exists());
+    with_log(&*again, Log::flush).expect("flush");
+    assert!(in_new.exists());
+    assert!(manager.dirs()[0].offline_cause().is_none());
+    assert!(!events.try_iter().any(|event| matches!(event, Event::DirFailed { .. })));
+}
+
+#[test]
 fn one_directory_fails_and_the_others_go_on() {
     let (one, two) = (tempdir().expect("temporary directory"), tempdir().expect("temporary directory"));
     let (manager, events) = start(&[one.path(), two.path()]);

@@ -331,13 +331,19 @@ impl Log {
         Ok(())
     }
 
-    /// Moves the partition's directory; open files stay open. `false` when there is none yet: then there never is one.
-    pub fn rename_dir(&mut self, to: &Path) -> Result<bool, LogError> {
+    /// Moves the partition's directory, for the log is not wanted any more; open files stay open. `false` when there is
+    /// none yet: then there never is one.
+    pub fn put_away(&mut self, to: &Path) -> Result<bool, LogError> {
         if self.is_planned() {
             return Ok(false);
         }
-        self.dir.rename(&self.context.cache, to)?;
+        self.dir.put_away(&self.context.cache, to)?;
         Ok(true)
+    }
+
+    /// Whether the log was put away: its files may be gone at any time.
+    pub fn is_away(&self) -> bool {
+        self.dir.is_away()
     }
 
     /// Writes what a clean start needs and gives what has to be synced for it; [`Log::end_close`] follows.

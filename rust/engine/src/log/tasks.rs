@@ -145,7 +145,7 @@ fn delete_expired(manager: &LogManager) {
         for (key, owner) in dir.owners() {
             let high_watermark = owner.high_watermark();
             let expired = with_log(&*owner, |log| log.delete_expired(high_watermark, now_ms()));
-            if let Err(error) = manager.judge(at, expired) {
+            if let Err(error) = manager.judge_log(at, &*owner, expired) {
                 let warning = format!("retention of {}-{}: {error}", key.0, key.1);
                 (manager.on_event)(Event::Warning(warning));
             }
@@ -174,7 +174,8 @@ fn expire_producers(manager: &LogManager) {
 fn cut_idle_tails(manager: &LogManager) {
     for (at, dir) in manager.online() {
         for (_, owner) in dir.owners() {
-            let _ = manager.judge(at, with_log(&*owner, super::Log::cut_idle_tail));
+            let cut = with_log(&*owner, super::Log::cut_idle_tail);
+            let _ = manager.judge_log(at, &*owner, cut);
         }
     }
 }

@@ -411,7 +411,7 @@ fn a_planned_log_is_on_disk_from_its_first_write_on() {
     assert_eq!((log.delete_expired(0, i64::MAX).expect("retention").segments, log.size()), (0, 0));
     assert!(!log.is_dirty() && log.begin_flush().is_none() && log.begin_mark().expect("a mark").is_none());
     log.cut_idle_tail().expect("nothing to cut");
-    assert!(!log.rename_dir(&dir.path().join("gone")).expect("nothing to rename"));
+    assert!(!log.put_away(&dir.path().join("gone")).expect("nothing to rename"));
     log.close().expect("nothing to close");
     assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 0);
 

@@ -175,7 +175,7 @@ impl Shared {
     fn give_up(&self, manager: &LogManager, chosen: &Chosen, error: LogError) {
         let (topic, partition) = &chosen.key;
         let warning = format!("{topic}-{partition} is not cleaned any more: {error}");
-        let _ = manager.judge(chosen.at, Err::<(), _>(error));
+        let _ = manager.judge_log(chosen.at, &*chosen.owner, Err::<(), _>(error));
         (manager.on_event)(Event::Warning(warning));
         self.claims.lock().uncleanable.insert(chosen.key.clone());
     }
@@ -211,7 +211,7 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
                 Err(error) if error.is_limit() => {}
                 Err(error) => {
                     let warning = format!("{}-{} is not cleaned any more: {error}", key.0, key.1);
-                    let _ = manager.judge(at, Err::<(), _>(error));
+                    let _ = manager.judge_log(at, &*owner, Err::<(), _>(error));
                     (manager.on_event)(Event::Warning(warning));
                     claims.uncleanable.insert(key);
                 }

@@ -46,7 +46,7 @@ mod model_tests;
 #[cfg(test)]
 mod seeds;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,8 @@ mod partition;
 mod planned;
 mod reading;
 mod replicas;
+#[cfg(test)]
+mod replicas_tests;
 mod sizes;
 mod waiter;
 mod watermark;

@@ -242,10 +242,14 @@ impl Partition {
         news.tell();
     }
 
-    /// Stops serving: everyone who waits, and everyone who asks from now on, is told `code`.
+    /// Stops serving: everyone who waits, and everyone who asks from now on, is told `code`. A failed log directory
+    /// stays what they are told, whoever leads meanwhile.
     pub fn stop_leading(&self, code: ErrorCode) {
         let news = {
             let mut state = self.state.lock();
+            if matches!(state.role, Role::Offline { code: ErrorCode::KAFKA_STORAGE_ERROR, .. }) {
+                return;
+            }
             let high_watermark = state.high_watermark();
             state.role = Role::Offline { code, high_watermark };
             News { due: state.acks.fail(code), watchers: state.watchers.take() }

@@ -1,0 +1,118 @@
+//! A broker's partitions over images that take leadership away and give it back.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tempfile::tempdir;
+
+use super::{Durability, Partition, Replicas, ReplicasOptions};
+use crate::log::testing::{BatchSpec, batch, read_all};
+use crate::log::{LockedDir, LogContext, LogManager, ManagerConfig, Origin};
+use crate::metadata::MetadataImage;
+use crate::metadata::records::{PartitionChangeRecord, PartitionRecord, Record, TopicRecord};
+use crate::settings::Settings;
+use crate::{ErrorCode, Uuid};
+
+const NODE: i32 = 1;
+const OTHER_NODE: i32 = 2;
+const NOBODY: i32 = -1;
+const TOPIC: Uuid = Uuid([7; 16]);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn changed(image: &MetadataImage, records: &[Record<'_>]) -> Arc<MetadataImage> {
+    let encoded: Vec<Vec<u8>> = records.iter().map(|record| record.encode(0).expect("a record")).collect();
+    Arc::new(image.apply(encoded.iter().map(Vec::as_slice)).expect("records that fit"))
+}
+
+/// The node with one topic of one partition, which it leads.
+fn leading(dir: &Path) -> Replicas {
+    let locked = vec![LockedDir::open(dir).expect("free")];
+    let logs = LogManager::start(locked, ManagerConfig::default(), LogContext::new(64), 0, Arc::new(drop));
+    let replicas = Replicas::new(ReplicasOptions {
+        node_id: NODE,
+        durability: Durability::Flushed,
+        settings: Settings::default(),
+        logs: logs.expect("start"),
+        clock: || 0,
+    });
+    let nodes = [NODE, OTHER_NODE];
+    let partition = PartitionRecord {
+        topic_id: TOPIC,
+        partition_id: 0,
+        replicas: (&nodes[..]).into(),
+        isr: (&nodes[..1]).into(),
+        leader: NODE,
+        leader_epoch: 0,
+        ..PartitionRecord::default()
+    };
+    let records = [Record::Topic(TopicRecord { name: "t", topic_id: TOPIC }), Record::Partition(partition)];
+    assert!(replicas.publish(changed(&MetadataImage::default(), &records)).is_empty());
+    replicas
+}
+
+fn elect(replicas: &Replicas, leader: i32) {
+    let isr = [leader];
+    let isr = (leader != NOBODY).then_some((&isr[..]).into());
+    let change = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, leader, isr, ..Default::default() };
+    assert!(replicas.publish(changed(&replicas.image(), &[Record::PartitionChange(change)])).is_empty());
+}
+
+/// Appends a record; its offset once that is acknowledged, or why it is not.
+fn append(partition: &Partition) -> Result<i64, ErrorCode> {
+    let bytes = &mut batch(&BatchSpec::default());
+    let appended = partition.append(bytes, -1, Origin::Client, 0).map_err(|refused| refused.code)?;
+    let (told, acked) = channel();
+    partition.when_acked(appended.end_offset, Box::new(move |code| told.send(code).expect("somebody listens")));
+    match acked.recv_timeout(PATIENCE).expect("an answer") {
+        ErrorCode::NONE => Ok(appended.base_offset),
+        code => Err(code),
+    }
+}
+
+#[test]
+fn a_partition_leads_again_when_a_new_image_says_so() {
+    for without_us in [NOBODY, OTHER_NODE] {
+        let dir = tempdir().expect("a folder");
+        let replicas = leading(dir.path());
+        let partition = replicas.get(TOPIC, 0).expect("led");
+        assert_eq!(append(&partition), Ok(0));
+
+        elect(&replicas, without_us);
+        let open = replicas.get(TOPIC, 0).expect("open partitions stay");
+        assert_eq!(append(&open), Err(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+
+        elect(&replicas, NODE);
+        assert_eq!(append(&partition), Ok(1), "after {without_us}");
+        let bytes = partition.with(|log| read_all(log, 0));
+        let second = bytes.len() / 2;
+        let epoch = |at: usize| i32::from_be_bytes(bytes[at + 12..at + 16].try_into().expect("four bytes"));
+        assert_eq!((epoch(0), epoch(second)), (0, 2), "each election counts the leader epoch up");
+        replicas.shutdown(1);
+    }
+}
+
+#[test]
+fn who_waits_is_told_when_leadership_ends() {
+    let dir = tempdir().expect("a folder");
+    let replicas = leading(dir.path());
+    let partition = replicas.get(TOPIC, 0).expect("led");
+    let (told, acked) = channel();
+    partition.when_acked(1, Box::new(move |code| told.send(code).expect("somebody listens")));
+    elect(&replicas, NOBODY);
+    assert_eq!(acked.recv_timeout(PATIENCE), Ok(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+    replicas.shutdown(1);
+}
+
+#[test]
+fn a_failed_directory_is_final_whatever_the_image_says() {
+    let dir = tempdir().expect("a folder");
+    let replicas = leading(dir.path());
+    let partition = replicas.get(TOPIC, 0).expect("led");
+    partition.stop_leading(ErrorCode::KAFKA_STORAGE_ERROR);
+    elect(&replicas, NOBODY);
+    elect(&replicas, NODE);
+    assert_eq!(append(&partition), Err(ErrorCode::KAFKA_STORAGE_ERROR));
+    replicas.shutdown(1);
+}

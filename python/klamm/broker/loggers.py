@@ -66,9 +66,11 @@ def _check(change: AlterableConfig, known: dict[str, str]) -> None:
             _check_exists(change.name, known)
             if change.name == ROOT:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"The {ROOT} logger has to have a level.")
+        case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The level of a logger is no list.")
         case other:
-            text = f"The level of a logger can be set and deleted, which operation {other} is not."
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            # Kafka does not look, and answers as it does when it fails.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"There is no operation {other}.")
 
 
 def _check_exists(name: str, known: dict[str, str]) -> None:

@@ -106,6 +106,14 @@ class _NodeConfig:
         assert isinstance(found, int), f"{name} is {found!r}"
         return found
 
+    def set_as(self, *names: str) -> Iterable[tuple[str, int]]:
+        """The whole numbers that these keys have, for the node and for single listeners."""
+        for name, text in self._values.items():
+            if base_name(name) in names:
+                found = _parsed(base_name(name), text)
+                assert isinstance(found, int), f"{name} is {found!r}"
+                yield name, found
+
     def entries(self, name: str) -> list[str]:
         text = self.text(name)
         found = [] if text is None else _parsed(name, text)
@@ -124,8 +132,41 @@ def _check_reconfiguration(layers: NodeLayers, configs: Mapping[str, str], *, is
     dirs = proposed.entries("log.dirs") or proposed.entries("log.dir")
     unknown = [each for each in proposed.entries("cordoned.log.dirs") if each not in (*dirs, "*")]
     _refuse(unknown, "Every entry of cordoned.log.dirs must be one of log.dirs; these are not")
+    _check_limits(proposed)
+    _check_times(proposed)
     for unit in ("bytes", "ms"):
         _check_local_retention(proposed, f"log.local.retention.{unit}", f"log.retention.{unit}")
+
+
+def _require(holds: bool, why: str) -> None:
+    if not holds:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _check_limits(node: _NodeConfig) -> None:
+    for name, value in node.set_as("max.connections", "max.connection.creation.rate"):
+        _require(value > 0, f"{name}={value} would let nobody connect: it must be at least 1")
+    name = "max.connections.per.ip.overrides"
+    overrides = [entry.strip() for entry in (node.text(name) or "").split(",") if entry.strip()]
+    for entry in overrides:
+        host, _, count = entry.rpartition(":")
+        _require(bool(host) and count.isdecimal(), f"{name} takes host:count,..., which {entry} is not")
+    nobody = node.number("max.connections.per.ip") == 0 and not overrides
+    _require(not nobody, f"max.connections.per.ip=0 needs {name}, or nobody can connect")
+    buffer, threads = node.number("log.cleaner.dedupe.buffer.size"), node.number("log.cleaner.threads")
+    _require(
+        threads == 0 or buffer // threads > 1 << 20,
+        f"log.cleaner.dedupe.buffer.size={buffer} must be more than 1 MiB for each of log.cleaner.threads={threads}",
+    )
+
+
+def _check_times(node: _NodeConfig) -> None:
+    roll, retention, jitter = (node.text(f"log.{name}.ms") for name in ("roll", "retention", "roll.jitter"))
+    _require(roll is None or int(roll) >= 1, f"log.roll.ms={roll} must be at least 1")
+    _require(retention is None or int(retention) != 0, "log.retention.ms=0 must be at least 1, or negative for ever")
+    _require(jitter is None or int(jitter) >= 0, f"log.roll.jitter.ms={jitter} must not be negative")
+    shortest, longest = (node.number(f"log.cleaner.{name}.compaction.lag.ms") for name in ("min", "max"))
+    _require(shortest <= longest, f"log.cleaner.min.compaction.lag.ms={shortest} is more than its max, {longest}")
 
 
 def _check_thread_count(name: str, old: int, new: int) -> None:

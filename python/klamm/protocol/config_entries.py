@@ -76,7 +76,7 @@ def describe_loggers(levels: Values, wanted: Wanted) -> Entries:
     """The level of each logger; these have neither types nor synonyms."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return tuple(
-        DescribeConfigsResourceResult(name, level, read_only=False, config_source=source, is_sensitive=False)
+        DescribeConfigsResourceResult(name, level, False, source, is_sensitive=False, documentation="")
         for name, level in levels.items()
         if wanted.wants(name)
     )

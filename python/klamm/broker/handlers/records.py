@@ -46,12 +46,16 @@ class RecordHandlers:
         self._producer_ids = producer_ids
 
     async def delete_records(self, context: RequestContext, version: int, body: bytes) -> bytes:
-        """KIP-107: each partition's new log start, or its error."""
+        """KIP-107: each partition's new log start, or its error. Of a partition named twice the last one counts."""
         request = decode_request(DELETE_RECORDS, version, body)
-        topics = []
+        offsets: dict[str, dict[int, int]] = {}
         for topic in request.topics:
-            work = (self._delete(topic.name, item.partition_index, item.offset) for item in topic.partitions)
-            topics.append({"name": topic.name, "partitions": await asyncio.gather(*work)})
+            found = offsets.setdefault(topic.name, {})
+            found |= {item.partition_index: item.offset for item in topic.partitions}
+        topics = []
+        for name, partitions in offsets.items():
+            work = (self._delete(name, partition, offset) for partition, offset in partitions.items())
+            topics.append({"name": name, "partitions": await asyncio.gather(*work)})
         return encode_response(build(response_class(DELETE_RECORDS, version), topics=topics))
 
     async def _delete(self, topic: str, partition: int, offset: int) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 //! Which partitions a Fetch request is about: those it names, or those of its session (KIP-227).
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -54,7 +56,7 @@ impl Context {
         let uses_topic_ids = version >= TOPIC_ID_VERSION;
         if matches!(request.session_epoch, INITIAL_EPOCH | FINAL_EPOCH) {
             sessions.remove(request.session_id);
-            let wanted = wanted(request).collect();
+            let wanted = each_once(wanted(request).collect());
             return Ok(match request.session_epoch {
                 FINAL_EPOCH => Self::Sessionless(wanted),
                 _ => Self::Full { wanted, privileged: request.is_from_follower(), uses_topic_ids },
@@ -66,7 +68,7 @@ impl Context {
         change(&mut session.partitions, request);
         if session.partitions.is_empty() {
             sessions.remove(request.session_id);
-            return Ok(Self::Sessionless(wanted(request).collect()));
+            return Ok(Self::Sessionless(each_once(wanted(request).collect())));
         }
         sessions.touch(now, request.session_id, session.partitions.len());
         session.epoch = next_epoch(session.epoch);
@@ -106,6 +108,25 @@ fn wanted<'a>(request: &FetchRequest<'a>) -> impl Iterator<Item = Wanted> + 'a {
         let key = TopicKey::of(&topic.topic);
         topic.partitions.map(move |partition| Wanted { topic: key.clone(), partition })
     })
+}
+
+/// A partition that is named again is asked for as it was named last, in its first place, as in Apache Kafka.
+fn each_once(wanted: Vec<Wanted>) -> Vec<Wanted> {
+    if wanted.len() < 2 {
+        return wanted;
+    }
+    let mut places = HashMap::with_capacity(wanted.len());
+    let mut once: Vec<Wanted> = Vec::with_capacity(wanted.len());
+    for wanted in wanted {
+        match places.entry((wanted.topic.clone(), wanted.partition.index)) {
+            Entry::Occupied(place) => once[*place.get()] = wanted,
+            Entry::Vacant(place) => {
+                place.insert(once.len());
+                once.push(wanted);
+            }
+        }
+    }
+    once
 }
 
 fn change(partitions: &mut SessionPartitions, request: &FetchRequest<'_>) {

@@ -186,7 +186,8 @@ fn list_offsets() {
         let current_leader_epoch = if version >= 4 { 11 } else { -1 };
         let result = ListOffsetsResult { error: ErrorCode::NONE, timestamp: 5, offset: 1000, leader_epoch: 11 };
         let bytes = written(|writer| {
-            list_offsets::write_response(writer, version, &request, |topic, partition| {
+            let topics = request.topics.clone().map(|topic| (topic.name, topic.partitions));
+            list_offsets::write_response(writer, version, topics, |topic, partition| {
                 let expected = ListOffsetsPartition { index: 7, current_leader_epoch, timestamp: -2 };
                 assert_eq!((topic, partition), ("topic", &expected));
                 result

@@ -103,22 +103,22 @@ impl ListOffsetsResult {
 }
 
 /// Writes the body of the answer; `find` gives the result for each partition of each topic, by name, in turn.
-pub fn write_response(
+pub fn write_response<'a, P: ExactSizeIterator<Item = ListOffsetsPartition>>(
     writer: &mut Writer,
     version: i16,
-    request: &ListOffsetsRequest<'_>,
+    topics: impl ExactSizeIterator<Item = (Cow<'a, str>, P)>,
     mut find: impl FnMut(&str, &ListOffsetsPartition) -> ListOffsetsResult,
 ) {
     let mut out = VersionedWriter::new(writer, is_flexible(version));
     if version >= 2 {
         out.i32(0);
     }
-    out.array_len(request.topics.len());
-    for topic in request.topics.clone() {
-        out.string(&topic.name);
-        out.array_len(topic.partitions.len());
-        for partition in topic.partitions {
-            let result = find(&topic.name, &partition);
+    out.array_len(topics.len());
+    for (name, partitions) in topics {
+        out.string(&name);
+        out.array_len(partitions.len());
+        for partition in partitions {
+            let result = find(&name, &partition);
             out.i32(partition.index);
             out.i16(result.error.0);
             out.i64(result.timestamp);

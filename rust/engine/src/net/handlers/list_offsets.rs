@@ -1,5 +1,6 @@
 //! ListOffsets: the offset of a time, or of one of the special ones (facts 6.9).
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::{Call, Outcome};
@@ -23,15 +24,34 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
     };
     let image = call.core.backend.image();
     let twice = named_twice(&request);
-    write_response(&mut call.answer.writer, call.version, &request, |topic, partition| {
+    let answer = |topic: &str, partition: &ListOffsetsPartition| {
         let found = match request.isolation_level {
             0 | 1 if twice.contains(&(topic.to_owned(), partition.index)) => Err(ErrorCode::INVALID_REQUEST),
             0 | 1 => find(call.core, &image, &request, topic, partition, call.version),
             _ => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
         };
         found.unwrap_or_else(|code| ListOffsetsResult::none(for_version(code, call.version)))
-    });
+    };
+    let out = &mut call.answer.writer;
+    if twice.is_empty() {
+        let topics = request.topics.clone().map(|topic| (topic.name, topic.partitions));
+        write_response(out, call.version, topics, answer);
+    } else {
+        let topics = each_once(&request).into_iter().map(|(name, partitions)| (name, partitions.into_iter()));
+        write_response(out, call.version, topics, answer);
+    }
     Outcome::Answered
+}
+
+/// The topics, each partition where it is named first; one of which nothing is left goes.
+fn each_once<'a>(request: &ListOffsetsRequest<'a>) -> Vec<(Cow<'a, str>, Vec<ListOffsetsPartition>)> {
+    let mut seen = HashSet::new();
+    let topics = request.topics.clone().map(|topic| {
+        let partitions = topic.partitions.filter(|partition| seen.insert((topic.name.to_string(), partition.index)));
+        let partitions: Vec<_> = partitions.collect();
+        (topic.name, partitions)
+    });
+    topics.filter(|(_, partitions)| !partitions.is_empty()).collect()
 }
 
 fn find(

@@ -8,6 +8,7 @@ pub mod list_offsets;
 pub mod metadata;
 pub mod offset_for_leader_epoch;
 pub mod produce;
+mod repeats;
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use klamm_records::header::Header;
 
 use super::leaders::Leaders;
+use super::repeats::Repeats;
 use super::{Call, Outcome};
 use crate::ErrorCode;
 use crate::metadata::MetadataImage;
@@ -118,19 +119,30 @@ impl Produce<'_> {
         let mut unacknowledged = Vec::new();
         let mut first_error = None;
         let mut leaders = Leaders::new(self.image, &self.call.listener.name);
-        let mut out = ProduceResponseWriter::begin(writer, self.call.version, request.topic_count);
+        let repeats = Repeats::of(request, body);
+        let mut out = ProduceResponseWriter::begin(writer, self.call.version, repeats.topics_left(request));
         let mut topic = Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        // Number of the next partition, and whether anything of the topic is answered.
+        let (mut at, mut is_told) = (0, true);
         let mut walk = request.walk();
         while let Some(item) = walk.next(body) {
             match item {
                 ProduceItem::Topic { topic: named, partition_count } => {
-                    out.begin_topic(&named, partition_count);
+                    let left = repeats.left_of(at, partition_count);
+                    is_told = left > 0 || partition_count == 0;
+                    if is_told {
+                        out.begin_topic(&named, left);
+                    }
                     topic = match &named {
                         TopicRef::Name(name) => topic_named(self.image, name),
                         TopicRef::Id(id) => topic_with_id(self.image, *id),
                     };
                 }
                 ProduceItem::Partition { index, records } => {
+                    at += 1;
+                    if repeats.leaves_out(at - 1) {
+                        continue;
+                    }
                     let records = records.map_or(&mut [][..], |range| &mut body[range]);
                     let (mut result, appended) = self.append(topic, index, records);
                     if result.error == ErrorCode::NOT_LEADER_OR_FOLLOWER {
@@ -142,7 +154,8 @@ impl Produce<'_> {
                         unacknowledged.push(Unacknowledged { partition, end_offset, code_position });
                     }
                 }
-                ProduceItem::TopicEnd => out.end_topic(),
+                ProduceItem::TopicEnd if is_told => out.end_topic(),
+                ProduceItem::TopicEnd => {}
             }
         }
         out.end(&leaders.into_endpoints());

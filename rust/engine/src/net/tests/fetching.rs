@@ -25,6 +25,18 @@ fn lengths(answer: &FetchAnswer) -> Vec<(i32, usize)> {
 }
 
 #[test]
+fn a_partition_that_is_named_again_is_read_once_where_it_was_named_last() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    for _ in 0..3 {
+        append(&mut client, 0, &batch(1, 10));
+    }
+    let partitions = &[(0, 0, LIMIT), (1, 0, LIMIT), (0, 2, LIMIT)];
+    let answer = fetch_now(&mut client, FetchSpec { partitions, ..FetchSpec::default() });
+    assert_eq!(lengths(&answer), [(0, 71), (1, 0)]);
+}
+
+#[test]
 fn records_come_back_as_they_were_written() {
     let fixture = Fixture::new();
     let mut client = fixture.client();

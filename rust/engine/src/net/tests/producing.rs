@@ -10,10 +10,22 @@ fn batches_are_appended_and_answered_in_the_order_of_the_request() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let (one, three) = (batch(1, 10), batch(3, 200));
-    let body = produce(-1, 1000, &[(1, &three), (0, &one), (1, &one), (7, &one)]);
+    client.call(0, 9, &produce(-1, 1000, &[(1, &three)]));
+    let body = produce(-1, 1000, &[(1, &three), (0, &one), (7, &one)]);
     let unknown = (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, -1);
-    assert_eq!(produced(&client.call(0, 9, &body)), [(NONE, 0), (NONE, 0), (NONE, 3), unknown]);
-    assert_eq!(fixture.backend.at(NAMED, 1).state.lock().end_offset, 4);
+    assert_eq!(produced(&client.call(0, 9, &body)), [(NONE, 3), (NONE, 0), unknown]);
+    assert_eq!(fixture.backend.at(NAMED, 1).state.lock().end_offset, 6);
+}
+
+#[test]
+fn of_a_partition_that_is_named_again_the_last_batch_counts() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let (one, three) = (batch(1, 10), batch(3, 200));
+    let body = produce(-1, 1000, &[(1, &three), (0, &three), (1, &three), (1, &one)]);
+    assert_eq!(produced(&client.call(0, 9, &body)), [(NONE, 0), (NONE, 0)]);
+    let end_offset = |index| fixture.backend.at(NAMED, index).state.lock().end_offset;
+    assert_eq!((end_offset(0), end_offset(1)), (3, 1));
 }
 
 #[test]

@@ -32,6 +32,10 @@ def check_deletion_enabled(enabled: bool, api_version: int) -> None:
     raise KafkaError(code, "Topic deletion is disabled (delete.topic.enable=false).")
 
 
+def _unknown(name: str | None, topic_id: bytes, code: ErrorCode) -> DeletableTopicResult:
+    return DeletableTopicResult(name, topic_id, code, f"There is no topic of this {'id' if name is None else 'name'}.")
+
+
 class WantedDeletions:
     """A DeleteTopics request sorted out: the topics to delete, and the answers that are known without it."""
 
@@ -63,7 +67,7 @@ class WantedDeletions:
                 continue
             name = self._state.image.topic_name(topic_id)
             if name is None:
-                self._answers.append(DeletableTopicResult(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+                self._answers.append(_unknown(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
             else:
                 self.topics[topic_id] = name
         self._twice = {topic_id for topic_id, count in ids.items() if count > 1}
@@ -75,7 +79,7 @@ class WantedDeletions:
                 continue
             topic_id = self._state.image.topic_id(name)
             if topic_id is None:
-                self._answers.append(DeletableTopicResult(name, ZERO_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                self._answers.append(_unknown(name, ZERO_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             elif topic_id in self._twice or topic_id in self.topics:
                 self.topics.pop(topic_id, None)
                 self._refuse(name, topic_id, "The topic of this name is in the request by its id as well.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Final, Literal
 
 from klamm.controller.elections import ElectionManager
 from klamm.controller.result import Result, check_record_count
@@ -18,6 +18,12 @@ from klamm.protocol.topics import (
 )
 
 Outcomes = dict[tuple[bytes, int], ErrorCode]
+
+_MESSAGES: Final = {
+    ErrorCode.ELECTION_NOT_NEEDED: "The partition has the leader already.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader is not available.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No replica that may lead is available.",
+}
 
 
 def elect_leaders(
@@ -45,15 +51,14 @@ def _election(election_type: int) -> Literal["preferred", "unclean"]:
 
 
 def _results_of_all(state: Speculation, outcomes: Outcomes) -> Iterator[ReplicaElectionResult]:
-    """The answer for all partitions: who has the wanted leader already is left out."""
-    by_topic: dict[bytes, list[PartitionResult]] = {}
+    """The answer for all partitions: who has the wanted leader already is left out, but not the topic."""
+    by_topic: dict[str, list[PartitionResult]] = {name: [] for name in state.image.topic_names()}
     for (topic_id, index), code in outcomes.items():
         if code is not ErrorCode.ELECTION_NOT_NEEDED:
-            by_topic.setdefault(topic_id, []).append(PartitionResult(index, code))
-    for topic_id, results in by_topic.items():
-        name = state.image.topic_name(topic_id)
-        assert name is not None, "the image has just named its partitions"
-        yield ReplicaElectionResult(name, tuple(results))
+            name = state.image.topic_name(topic_id)
+            assert name is not None, "the image has just named its partitions"
+            by_topic[name].append(PartitionResult(index, code, _MESSAGES.get(code)))
+    return (ReplicaElectionResult(name, tuple(results)) for name, results in by_topic.items())
 
 
 class _Wanted:
@@ -78,4 +83,4 @@ class _Wanted:
             return PartitionResult(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
         code = outcomes[topic_id, index]
         unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return PartitionResult(index, code, f"No such partition as {topic}-{index}" if unknown else None)
+        return PartitionResult(index, code, f"No such partition as {topic}-{index}" if unknown else _MESSAGES.get(code))

@@ -18,7 +18,7 @@ class LocalPartitions:
     def _topic_id(self, topic: str) -> bytes:
         topic_id = self._image().topic_id(topic)
         if topic_id is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'.")
         return topic_id
 
     async def delete_records(self, topic: str, partition: int, offset: int) -> int:

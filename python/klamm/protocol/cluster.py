@@ -46,8 +46,8 @@ class QuorumPartitionData(Value):
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
-    leader_id: int = -1
+    error_message: str | None = ""
+    leader_id: int = 0
     leader_epoch: int = 0
     high_watermark: int = 0
     current_voters: tuple[ReplicaState, ...] = ()
@@ -81,7 +81,7 @@ class DescribeQuorumResponse(Value):
 
     API_KEY: ClassVar[int] = 55
     error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+    error_message: str | None = ""
     topics: tuple[QuorumTopicData, ...] = ()
     nodes: tuple[QuorumNode, ...] = ()
 

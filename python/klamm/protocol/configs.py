@@ -133,7 +133,7 @@ class DescribeConfigsResult(Value):
     resource_type: int
     resource_name: str
     error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+    error_message: str | None = ""
     configs: tuple[DescribeConfigsResourceResult, ...] = ()
 
 

@@ -40,7 +40,7 @@ class UpdatableFeatureResult(Value):
 
     feature: str
     error_code: ErrorCode = ErrorCode.NONE
-    error_message: str | None = None
+    error_message: str | None = ErrorCode.NONE.name
 
 
 class UpdateFeaturesResponse(Value):

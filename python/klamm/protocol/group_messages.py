@@ -421,7 +421,7 @@ class FoundCoordinator(Value):
 
     key: str
     error_code: int = ErrorCode.NONE
-    error_message: str | None = None
+    error_message: str | None = ""
     node_id: int = -1
     host: str = ""
     port: int = -1

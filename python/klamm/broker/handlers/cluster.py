@@ -54,8 +54,8 @@ class ClusterHandlers:
     def _refused(self, endpoint_type: int) -> DescribeClusterResponse:
         known = endpoint_type in (BROKERS, CONTROLLERS)
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        text = f"The request was sent to an endpoint of the other type than {endpoint_type}" if known else None
-        return DescribeClusterResponse(error_code=code, error_message=text, endpoint_type=endpoint_type)
+        text = "The request was sent to an endpoint of the other type than" if known else "There is no endpoint type"
+        return DescribeClusterResponse(error_code=code, error_message=f"{text} {endpoint_type}")
 
 
 def _node(broker: BrokerInfo, listener: str) -> DescribeClusterBroker | None:

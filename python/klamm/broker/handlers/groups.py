@@ -129,7 +129,7 @@ class GroupHandlers:
         if key_type != GROUP_KEY:
             kind = "transactions" if key_type == TRANSACTION_KEY else f"coordinators of type {key_type}"
             log.info("no coordinator for %r of %s: %s are not there yet", key, context.peer, kind)
-            return FoundCoordinator(key, ErrorCode.INVALID_REQUEST)
+            return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"{kind} are not there yet")
         unavailable = FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self._topics.exists(GROUPS_TOPIC):
             self._topics.create(GROUPS_TOPIC)
@@ -137,7 +137,7 @@ class GroupHandlers:
         found = self._topics.leader(GROUPS_TOPIC, self._groups.partition_for(key), context.listener)
         if found is None:
             return unavailable
-        return FoundCoordinator(key, ErrorCode.NONE, None, found.node_id, found.host, found.port)
+        return FoundCoordinator(key, ErrorCode.NONE, node_id=found.node_id, host=found.host, port=found.port)
 
     async def join_group(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """Answered when the group has gathered."""

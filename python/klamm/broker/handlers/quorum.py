@@ -12,6 +12,7 @@ from klamm.protocol.cluster import (
     QuorumListener,
     QuorumNode,
     QuorumPartitionData,
+    QuorumTopic,
     QuorumTopicData,
     ReplicaState,
 )
@@ -45,28 +46,36 @@ class QuorumHandlers:
     async def describe_quorum(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """The metadata partition's voters and observers; no other partition has any."""
         request = read(DescribeQuorumRequest, version, body)
+        if [(topic.topic_name, _indexes(topic)) for topic in request.topics] != [(CLUSTER_METADATA_TOPIC, [0])]:
+            return write(DescribeQuorumResponse(topics=tuple(map(_unknown, request.topics))), version)
         state = self._state()
-        topics = tuple(
-            QuorumTopicData(
-                topic.topic_name,
-                tuple(_partition(state, topic.topic_name, item.partition_index) for item in topic.partitions),
-            )
-            for topic in request.topics
-        )
+        partition = _NOT_LEADER if state is None else _partition(state)
         nodes = tuple(
             QuorumNode(voter, tuple(QuorumListener(*endpoint) for endpoint in endpoints))
             for voter, endpoints in (state.nodes if state is not None else ())
         )
+        topics = (QuorumTopicData(CLUSTER_METADATA_TOPIC, (partition,)),)
         return write(DescribeQuorumResponse(topics=topics, nodes=nodes), version)
 
 
-def _partition(state: QuorumState | None, topic: str, index: int) -> QuorumPartitionData:
-    if topic != CLUSTER_METADATA_TOPIC or index != 0:
-        return QuorumPartitionData(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if state is None:
-        return QuorumPartitionData(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_NOT_LEADER: Final = QuorumPartitionData(
+    0, ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node does not lead the quorum; ask the one that does."
+)
+
+
+def _indexes(topic: QuorumTopic) -> list[int]:
+    return [item.partition_index for item in topic.partitions]
+
+
+def _unknown(topic: QuorumTopic) -> QuorumTopicData:
+    text = f"Only {CLUSTER_METADATA_TOPIC}-0, asked for alone, has a quorum."
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return QuorumTopicData(topic.topic_name, tuple(QuorumPartitionData(index, code, text) for index in _indexes(topic)))
+
+
+def _partition(state: QuorumState) -> QuorumPartitionData:
     return QuorumPartitionData(
-        index,
+        0,
         leader_id=state.leader_id,
         leader_epoch=state.leader_epoch,
         high_watermark=state.high_watermark,

@@ -16,6 +16,7 @@ from klamm.protocol.codec import (
 )
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.kio_classes import response_class
+from klamm.protocol.topic_names import check_topic_name
 
 log = logging.getLogger("klamm.broker.records")
 
@@ -95,6 +96,7 @@ class RecordHandlers:
 
     def _producers(self, topic: str, partition: int) -> dict[str, Any]:
         try:
+            check_topic_name(topic)
             found = self._partitions.producers(topic, partition)
         except KafkaError as error:
             return {"partition_index": partition, "error_code": error.code, "error_message": error.message}

@@ -129,6 +129,19 @@ fn refused(code: ErrorCode) -> Refused {
     Refused { code, message: None, record_errors: Vec::new(), log_start_offset: -1 }
 }
 
+/// Apache Kafka tells the log's start beside what is wrong with records, not beside what a batch is refused for unread.
+fn told(code: ErrorCode, message: String, record_errors: Vec<(i32, Option<String>)>, log_start_offset: i64) -> Refused {
+    let is_unread = [
+        ErrorCode::CORRUPT_MESSAGE,
+        ErrorCode::MESSAGE_TOO_LARGE,
+        ErrorCode::RECORD_LIST_TOO_LARGE,
+        ErrorCode::KAFKA_STORAGE_ERROR,
+    ]
+    .contains(&code);
+    let log_start_offset = if is_unread { -1 } else { log_start_offset };
+    Refused { code, message: Some(message), record_errors, log_start_offset }
+}
+
 /// How far the leader counts itself.
 fn own_offset(durability: Durability, log: &Log) -> i64 {
     match durability {
@@ -324,14 +337,13 @@ impl Partition {
         if let AppendError::Log(error) = error {
             self.report(error);
         }
-        Refused { log_start_offset, message: Some(error.to_string()), ..refused(error.code()) }
+        told(error.code(), error.to_string(), Vec::new(), log_start_offset)
     }
 
     fn refuse(&self, error: &RecordsError) -> Refused {
         let record_errors = error.refused_records().iter().map(|r| (r.index, Some(r.refusal.to_string()))).collect();
         let log_start_offset = self.state.lock().log.log_start_offset();
-        let message = Some(error.to_string());
-        Refused { code: ErrorCode(error.error_code()), message, record_errors, log_start_offset }
+        told(ErrorCode(error.error_code()), error.to_string(), record_errors, log_start_offset)
     }
 
     /// Tells the directory of an error that it must not survive.

@@ -39,6 +39,10 @@ impl backend::Partition for Partition {
     }
 
     fn fetch(&self, fetch: &PartitionFetch) -> Fetched {
+        if fetch.replica_id >= 0 {
+            // No other node has a replica of this partition, so whoever says so is not assigned to it.
+            return Fetched::error(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
         let mut state = self.state.lock();
         let (log, leader) = match state.leading() {
             Ok(parts) => parts,
@@ -112,18 +116,24 @@ fn read(log: &mut Log, high_watermark: i64, fetch: &PartitionFetch) -> Result<Fe
         diverging: None,
         records: None,
     };
-    if fetch.last_fetched_epoch >= 0
-        && let Some(diverging) = divergence(log, fetch)
-    {
-        answer.diverging = Some(diverging);
-        return Ok(answer);
+    if fetch.last_fetched_epoch >= 0 {
+        let known = log.end_offset_for_epoch(fetch.last_fetched_epoch);
+        let Some((epoch, end_offset)) = known.filter(|_| fetch.fetch_offset >= log.log_start_offset()) else {
+            return Ok(Fetched::error(ErrorCode::OFFSET_OUT_OF_RANGE));
+        };
+        // The reader's log leaves this one at the end of that epoch (KIP-595 for partitions, Fetch v12).
+        if epoch < fetch.last_fetched_epoch || end_offset < fetch.fetch_offset {
+            answer.diverging = Some((epoch, end_offset));
+            return Ok(answer);
+        }
     }
     let upto = if fetch.read_committed { last_stable_offset } else { high_watermark };
     let slice = log.read(fetch.fetch_offset, fetch.max_bytes, upto, fetch.at_least_one)?;
     if fetch.read_committed {
         answer.aborted = Some(aborted(log, fetch.fetch_offset, &slice)?);
     }
-    answer.records = file_slice(slice);
+    // A first batch that is cut is of no use to anybody, and clients of today do not ask for it.
+    answer.records = if slice.first_batch_cut { None } else { file_slice(slice) };
     Ok(answer)
 }
 
@@ -135,12 +145,6 @@ fn file_slice(slice: Slice) -> Option<FileSlice> {
 fn aborted(log: &mut Log, offset: i64, slice: &Slice) -> Result<Vec<(i64, i64)>, LogError> {
     let found = log.aborted_transactions(offset, slice)?;
     Ok(found.iter().map(|txn| (txn.producer_id, txn.first_offset)).collect())
-}
-
-/// Where the client's log leaves ours, if it does (KIP-595 for partitions, Fetch v12).
-fn divergence(log: &Log, fetch: &PartitionFetch) -> Option<(i32, i64)> {
-    let (epoch, end_offset) = log.end_offset_for_epoch(fetch.last_fetched_epoch).unwrap_or((-1, -1));
-    (epoch < fetch.last_fetched_epoch || end_offset < fetch.fetch_offset).then_some((epoch, end_offset))
 }
 
 fn find(log: &mut Log, leader: &Leader, query: &OffsetQuery) -> Result<FoundOffset, LogError> {

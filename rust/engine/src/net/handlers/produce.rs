@@ -171,7 +171,11 @@ impl Produce<'_> {
     ) -> (ProduceResult, Option<Appending>) {
         let (partition, len) = match self.check(topic, index, records) {
             Ok(checked) => checked,
-            Err(code) => return (ProduceResult::refused(code), None),
+            Err(code) => {
+                let corrupt = code == ErrorCode::CORRUPT_MESSAGE;
+                let message = corrupt.then(|| "the bytes hold no record batch of a known format".to_owned());
+                return (ProduceResult { message, ..ProduceResult::refused(code) }, None);
+            }
         };
         match partition.append(&mut records[..len], self.acks, self.now_ms) {
             Ok(Appended { base_offset, log_append_time_ms, log_start_offset, end_offset }) => {

@@ -1,0 +1,209 @@
+"""One request to Apache Kafka and to klamm, by any version's schema, and what differs in the two answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from klamm.node.apis import VERSIONS as IN_PYTHON
+from klamm.protocol.codec import build, decode_response, encode
+from klamm.protocol.kio_classes import request_class, response_class
+
+VERSIONS = {
+    0: (3, 13),
+    1: (4, 18),
+    2: (1, 11),
+    3: (0, 13),
+    18: (0, 4),
+    23: (2, 4),
+    75: (0, 0),
+    **{key: versions for key, versions in IN_PYTHON.items() if key not in (62, 63, 67)},
+}
+"""What a client may ask a broker of klamm's: lowest and highest version by API key."""
+
+API_VERSIONS = 18
+DIFFERENT = frozenset(
+    {
+        "api_keys",
+        "client_host",
+        "cluster_id",
+        "finalized_features",
+        "finalized_features_epoch",
+        "host",
+        "last_caught_up_timestamp",
+        "last_fetch_timestamp",
+        "last_timestamp",
+        "leader",
+        "log_append_time",
+        "log_dir",
+        "log_end_offset",
+        "member_id",
+        "port",
+        "producer_id",
+        "replica_directory_id",
+        "session_id",
+        "throttle_time",
+        "total_bytes",
+        "usable_bytes",
+    }
+)
+"""Fields whose values are a node's own."""
+
+DIFFERENT_OF = {55: frozenset({"high_watermark"})}
+"""The same of one API: where the metadata log is."""
+
+NAMES = (
+    "name",
+    "topic",
+    "topic_name",
+    "resource_type",
+    "resource_name",
+    "group_id",
+    "partition_index",
+    "key",
+    "producer_id",
+    "partition_id",
+)
+Fields = Mapping[str, Any]
+"""A request's fields; a value may be a function of the peer that is asked."""
+
+
+class Peer:
+    """A connection to one of the two, with the ids that it gave to topics."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), 30)
+        self.topic_ids: dict[str, uuid.UUID] = {}
+        self.last: dict[str, Any] = {}
+        """The answer to `Both.ask`'s last request."""
+
+    def ask(self, key: int, version: int, fields: Fields) -> dict[str, Any]:
+        """The answer as plain values."""
+        values = {name: value(self) if callable(value) else value for name, value in fields.items()}
+        request, response = request_class(key, version), response_class(key, version)
+        body = encode(build(request, **values))
+        tags = b"\0" if request.__flexible__ else b""
+        frame = struct.pack(">hhih", key, version, 7, 2) + b"me" + tags + body
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        answer = self._read(struct.unpack(">i", self._read(4))[0])
+        # ApiVersions answers with the old header in every version, so that any client can read it (KIP-511).
+        header_len = 5 if response.__flexible__ and key != API_VERSIONS else 4
+        found: dict[str, Any] = self._plain(decode_response(key, version, answer[header_len:]))
+        return found
+
+    def topic(self, name: str) -> uuid.UUID:
+        """Its id here; of an unknown topic one that nobody has."""
+        return self.topic_ids.get(name, uuid.UUID(int=9))
+
+    def learn_topics(self) -> None:
+        """Ask for the ids of all topics."""
+        self.topic_ids = {
+            topic["name"]: topic["topic_id"] for topic in self.ask(3, 12, {"topics": None})["topics"] if topic["name"]
+        }
+
+    def leads_all(self) -> bool:
+        """Whether the first partition of each topic, which metadata shows, can be read as well."""
+        asked = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
+        topics = [{"name": name, "partitions": [asked]} for name in self.topic_ids]
+        answer = self.ask(2, 6, {"replica_id": -1, "topics": topics})
+        return all(one["error_code"] == "NONE" for topic in answer["topics"] for one in topic["partitions"])
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            part = self._socket.recv(count - len(data))
+            assert part, "the connection was closed"
+            data += part
+        return data
+
+    def _plain(self, value: Any) -> Any:
+        match value:
+            case tuple():
+                return [self._plain(item) for item in value]
+            case enum.Enum():
+                return value.name
+            case datetime.timedelta():
+                return value // datetime.timedelta(milliseconds=1)
+            case _ if dataclasses.is_dataclass(value):
+                return {field.name: self._plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+            case _:
+                return value
+
+
+class Both:
+    """Asks both, and keeps what differs."""
+
+    def __init__(self, kafka: Peer, klamm: Peer) -> None:
+        self.kafka, self.klamm = kafka, klamm
+        self.differences: dict[str, list[int]] = {}
+        self.count = 0
+
+    def ask(self, key: int, version: int, label: str, /, **fields: Any) -> dict[str, Any]:
+        """One version; Kafka's answer."""
+        theirs, ours = self.kafka.ask(key, version, fields), self.klamm.ask(key, version, fields)
+        self.count += 1
+        for difference in self._compare(theirs, ours, "", DIFFERENT | DIFFERENT_OF.get(key, frozenset())):
+            self.differences.setdefault(f"API {key}, {label}: {difference}", []).append(version)
+        self.kafka.last, self.klamm.last = theirs, ours
+        return theirs
+
+    def learn_topics(self) -> None:
+        """After topics were made or deleted: wait until both show the same and lead them; what their ids are."""
+        deadline = time.monotonic() + 60
+        while True:
+            for peer in (self.kafka, self.klamm):
+                peer.learn_topics()
+            same = self.kafka.topic_ids.keys() == self.klamm.topic_ids.keys()
+            if same and self.kafka.leads_all() and self.klamm.leads_all():
+                return
+            assert time.monotonic() < deadline, (self.kafka.topic_ids, self.klamm.topic_ids)
+            time.sleep(0.05)
+
+    def every(self, key: int, label: str, /, *, since: int = 0, below: int = 99, **fields: Any) -> None:
+        """Every version from `since` on and below `below`. `own` gives fields by version."""
+        own: Callable[[int], Fields] = fields.pop("own", lambda _: {})
+        for version in versions(key, since, below):
+            self.ask(key, version, label, **fields, **own(version))
+
+    def _compare(self, theirs: Any, ours: Any, path: str, skipped: frozenset[str]) -> Iterator[str]:
+        if isinstance(theirs, dict) and isinstance(ours, dict):
+            for name in theirs.keys() - skipped:
+                if name.endswith("error_message"):
+                    if theirs[name] is not None and (ours[name] is None or bool(theirs[name]) > bool(ours[name])):
+                        yield f"{path}.{name}: Kafka {theirs[name]!r}, klamm {ours[name]!r}"
+                else:
+                    yield from self._compare(theirs[name], ours[name], f"{path}.{name}", skipped)
+        elif isinstance(theirs, list) and isinstance(ours, list):
+            if len(theirs) != len(ours):
+                yield f"{path}: Kafka {theirs}, klamm {ours}"
+            else:
+                for at, pair in enumerate(zip(ordered(theirs), ordered(ours), strict=True)):
+                    yield from self._compare(*pair, f"{path}[{at}]", skipped)
+        elif self._named(self.kafka, theirs) != self._named(self.klamm, ours):
+            yield f"{path}: Kafka {theirs!r}, klamm {ours!r}"
+
+    @staticmethod
+    def _named(peer: Peer, value: Any) -> Any:
+        """An id as what it is the id of."""
+        if not isinstance(value, uuid.UUID):
+            return value
+        return next((name for name, known in peer.topic_ids.items() if known == value), "an id")
+
+
+def ordered(items: list[Any]) -> list[Any]:
+    """Kafka's order is often that of a hash table."""
+    if items and isinstance(items[0], dict):
+        return sorted(items, key=lambda item: [str(item.get(name)) for name in NAMES])
+    return items
+
+
+def versions(key: int, since: int = 0, below: int = 99) -> range:
+    lowest, highest = VERSIONS[key]
+    return range(max(lowest, since), min(highest + 1, below))

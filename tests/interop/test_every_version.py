@@ -1,0 +1,457 @@
+"""Every version of every API that klamm serves, sent to Apache Kafka 4.3.1 and to klamm: the same answers.
+
+Requests are written by kio's schemas, field by field; what a version does not have is dropped. Answers are read the
+same way and compared whole, but for addresses, ids, times and sizes; and of messages only that there is one where Kafka
+has one, since klamm's are in its own words.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from klamm import records
+from tests.interop.apache_kafka import KafkaNode
+from tests.interop.peers import VERSIONS, Both, Peer, versions
+from tests.support.foreign import require
+from tests.support.node_process import NodeProcess
+
+
+def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
+    require("java", "mvn")
+    overrides = {"offsets.topic.num.partitions": "1", "auto.create.topics.enable": "false"}
+    kafka = KafkaNode(tmp_path / "kafka", overrides=overrides)
+    kafka.format("4L6g3nShT-eMCtK--X86sw")
+    with kafka, NodeProcess(tmp_path / "klamm", overrides=overrides) as klamm:
+        both = Both(Peer(kafka.port), Peer(klamm.port))
+        for part in (told_versions, topics, metadata, cluster, configs, produces, offsets, fetches, groups, deletions):
+            part(both)
+    told = "\n".join(f"{what} (versions {which})" for what, which in both.differences.items())
+    assert not told, f"{len(both.differences)} differences in {both.count} requests:\n{told}"
+
+
+def told_versions(both: Both) -> None:
+    """No other ranges than Kafka's, and those that are asked for here."""
+    both.every(18, "no name", client_software_name="me", client_software_version="1")
+    both.ask(18, 3, "a bad name", client_software_name="m e!", client_software_version="1")
+    both.ask(18, 0, "to compare")
+    theirs, ours = (
+        {each["api_key"]: (each["min_version"], each["max_version"]) for each in peer.last["api_keys"]}
+        for peer in (both.kafka, both.klamm)
+    )
+    # Produce is told from 0 on for old clients' sake, and served from 3 on.
+    assert ours == {**VERSIONS, 0: (0, VERSIONS[0][1])}
+    assert ours.items() <= theirs.items()
+
+
+def new_topic(name: str, partitions: int = 2, factor: int = 1, **configs: str | None) -> dict[str, Any]:
+    # Times of 1970 are not to be retained away.
+    given = {"retention_ms": "-1", **configs}
+    named = [{"name": key.replace("_", "."), "value": value} for key, value in given.items()]
+    return {"name": name, "num_partitions": partitions, "replication_factor": factor, "configs": named}
+
+
+def assigned(name: str, *brokers: Sequence[int]) -> dict[str, Any]:
+    assignments = [{"partition_index": at, "broker_ids": ids} for at, ids in enumerate(brokers)]
+    return new_topic(name, -1, -1) | {"assignments": assignments}
+
+
+def topics(both: Both) -> None:
+    """CreateTopics and CreatePartitions."""
+    for version in versions(19):
+        for label, wanted, more in (
+            ("plain", [new_topic(f"c{version}")], {}),
+            ("one that is there", [new_topic(f"c{version}"), new_topic(f"other{version}")], {}),
+            ("twice in a request", [new_topic("x"), new_topic("x")], {}),
+            ("defaults", [new_topic(f"default{version}", -1, -1)], {}),
+            ("validate only", [new_topic(f"never{version}")], {"validate_only": True}),
+            ("a bad config", [new_topic("x", retention_ms="x"), new_topic("y", retention_ms=None)], {}),
+            ("assigned", [assigned(f"assigned{version}", [1], [1])], {}),
+            ("badly assigned", [assigned("x", [7]), assigned("y", [1, 1]), assigned("z", [])], {}),
+            ("bad counts", [new_topic("x", 0), new_topic("y", 1, 2), new_topic("z", 1, 0)], {}),
+            ("bad names", [new_topic(name) for name in ("a/b", "", ".", "z" * 250)], {}),
+            ("no time", [new_topic(f"late{version}"), new_topic("c2")], {"timeout_ms": 0}),
+        ):
+            both.ask(19, version, label, **{"topics": wanted, "timeout_ms": 9_000, **more})
+    for version in versions(37):
+        for label, name, count, brokers, validate in (
+            ("more", "c2", 3 + version, None, False),
+            ("as many", "c2", 3 + version, None, False),
+            ("fewer", "c2", 1, None, False),
+            ("unknown", "nope", 3, None, False),
+            ("validate only", "c2", 99, None, True),
+            ("assigned", "c3", 3 + version, [{"broker_ids": [1]}], False),
+            ("badly assigned", "c3", 99, [{"broker_ids": [1]}], False),
+        ):
+            wanted = [{"name": name, "count": count, "assignments": brokers}]
+            both.ask(37, version, label, topics=wanted, timeout_ms=9_000, validate_only=validate)
+    twice = [{"name": "c4", "count": 8, "assignments": None}] * 2
+    both.every(37, "twice", topics=twice, timeout_ms=9_000, validate_only=False)
+    both.every(37, "no time", topics=twice[:1], timeout_ms=0, validate_only=False)
+    both.learn_topics()
+
+
+def metadata(both: Both) -> None:
+    """Metadata and DescribeTopicPartitions."""
+    named = [{"name": name} for name in ("c2", "c2", "nope", "a b", "")]
+    both.every(3, "all", own=lambda version: {"topics": None if version else []})
+    both.every(3, "none", since=1, topics=[])
+    both.every(3, "named", topics=named, allow_auto_topic_creation=False)
+    operations = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    both.every(3, "operations", topics=[{"name": "c2"}], **operations)
+    by_id = lambda peer: [{"name": None, "topic_id": peer.topic(name)} for name in ("c2", "nope")]  # noqa: E731
+    both.every(3, "by id", since=10, topics=by_id)
+    both.every(3, "name and id", since=10, topics=lambda peer: [{"name": "c2", "topic_id": peer.topic("c2")}])
+    some = [{"name": name} for name in ("c3", "c2", "c4", "nope")]
+    for limit in (2_000, 3, 0, -1):
+        both.every(75, f"limit {limit}", topics=some, response_partition_limit=limit, cursor=None)
+        both.every(75, f"all, limit {limit}", topics=[], response_partition_limit=limit, cursor=None)
+    for name, index in (("c2", 1), ("c21", 1), ("c2", -1), ("c2", 99)):
+        cursor = {"topic_name": name, "partition_index": index}
+        both.every(75, f"from {name}-{index}", topics=some, response_partition_limit=3, cursor=cursor)
+        both.every(75, f"all from {name}-{index}", topics=[], response_partition_limit=3, cursor=cursor)
+
+
+def cluster(both: Both) -> None:
+    """DescribeCluster, DescribeQuorum, ElectLeaders, DescribeLogDirs, UpdateFeatures."""
+    for kind in (1, 2, 3):
+        both.every(60, f"endpoint type {kind}", include_cluster_authorized_operations=True, endpoint_type=kind)
+    for name, index in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("c2", 0)):
+        asked = [{"topic_name": name, "partitions": [{"partition_index": index}]}]
+        both.every(55, f"{name}-{index}", topics=asked)
+    both.every(55, "nothing", topics=[])
+    some = [{"topic": "c2", "partitions": [0, 99]}, {"topic": "nope", "partitions": [0]}]
+    for kind in (0, 1):
+        both.every(43, f"type {kind}", topic_partitions=some, timeout_ms=9_000, election_type=kind)
+    both.every(43, "all", topic_partitions=None, timeout_ms=9_000, election_type=0)
+    both.every(43, "no time", topic_partitions=some, timeout_ms=0, election_type=0)
+    both.every(35, "some", topics=some)
+    both.every(35, "none", topics=[])
+    both.every(35, "all", topics=None)
+    for name, level, kind in (
+        ("nope", 1, 1),
+        ("metadata.version", 99, 1),
+        ("metadata.version", 30, 1),
+        ("metadata.version", 29, 1),
+        ("metadata.version", 29, 2),
+        ("metadata.version", 20, 3),
+        ("metadata.version", 30, 0),
+    ):
+        update = [
+            {"feature": name, "max_version_level": level, "upgrade_type": kind, "allow_downgrade": kind > 1},
+        ]
+        for validate in (True, False):
+            label = f"{name}={level}, type {kind}, {validate=}"
+            both.every(57, label, feature_updates=update, validate_only=validate, timeout_ms=9_000)
+
+
+def resource(kind: int, name: str, *configs: tuple[str, str | None], operation: int = 0) -> dict[str, Any]:
+    values = [{"name": key, "value": value, "config_operation": operation} for key, value in configs]
+    return {"resource_type": kind, "resource_name": name, "configs": values}
+
+
+def configs(both: Both) -> None:
+    """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+    for names in (None, [], ["retention.ms", "nope"]):
+        asked = [{"resource_type": 2, "resource_name": "c2", "configuration_keys": names}]
+        both.every(32, f"topic, {names}", resources=asked, include_synonyms=True)
+    for kind, name in [(2, "nope"), (2, ""), (2, "a b"), (4, "7"), (4, "x"), (99, "x"), (0, ""), (1, "x")]:
+        both.every(32, f"type {kind} {name!r}", resources=[{"resource_type": kind, "resource_name": name}])
+    changes = [("retention.ms", "77")]
+    for validate in (True, False):
+        for key, more in ((33, {}), (44, {"operation": 0})):
+            several = [resource(2, "c2", *changes, **more), resource(2, "nope", *changes, **more)]
+            several += [
+                resource(2, "c3", ("retention.ms", "x"), **more),
+                resource(4, "1", ("background.threads", "11")),
+            ]
+            both.every(key, f"{validate=}", resources=several, validate_only=validate)
+            asked = [{"resource_type": 2, "resource_name": "c2", "configuration_keys": ["retention.ms"]}]
+            both.ask(32, 4, f"after API {key}, {validate=}", resources=asked, include_synonyms=True)
+    both.every(44, "delete", resources=[resource(2, "c2", *changes, operation=1)], validate_only=False)
+    both.every(44, "of metrics", resources=[resource(16, "m", ("interval.ms", "1000"))], validate_only=False)
+    both.every(74, "all", resource_types=[])
+    for kind in (2, 4, 8, 16, 32, 99):
+        both.every(74, f"type {kind}", resource_types=[kind])
+
+
+def batch(count: int = 3, **fields: Any) -> bytes:
+    return records.encode([records.NewRecord(b"v%d" % at, b"k%d" % at, 1_000 + at) for at in range(count)], **fields)
+
+
+def produces(both: Both) -> None:
+    """Produce, InitProducerId, DescribeProducers."""
+    names = [f"p{version}" for version in versions(0)]
+    extra = [new_topic("idem"), new_topic("small", max_message_bytes="100"), new_topic("empty")]
+    extra += [new_topic("times", message_timestamp_type="LogAppendTime"), new_topic("keys", cleanup_policy="compact")]
+    both.ask(19, 7, "for produces", topics=[*map(new_topic, names), *extra], timeout_ms=9_000)
+    both.learn_topics()
+    whole = batch()
+    damaged, old, new = (
+        whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :] for at, flip in ((len(whole) - 1, 1), (16, 3), (16, 1))
+    )
+    without_key = records.encode([records.NewRecord(b"x", b"k"), records.NewRecord(b"x")])
+    for version in versions(0):
+        own = f"p{version}"
+        for label, name, data in (
+            *((f"codec {codec}", own, batch(compression=codec)) for codec in records.CODECS),
+            ("damaged", own, damaged),
+            ("magic 1", own, old),
+            ("magic 3", own, new),
+            ("nothing", own, b""),
+            ("two batches", own, whole + whole),
+            ("cut", own, whole[:-3]),
+            ("too large", "small", batch(20)),
+            ("without key", "keys", without_key),
+            ("append time", "times", whole),
+            ("unknown topic", "nope", whole),
+        ):
+            produce(both, version, label, name, 0, data)
+        produce(both, version, "acks 1", own, 1, whole, acks=1)
+        produce(both, version, "acks 2", own, 1, whole, acks=2)
+        produce(both, version, "unknown partition", own, 9, whole)
+        both.ask(0, version, "nothing at all", acks=-1, timeout_ms=9_000, topic_data=[])
+    sequences = [0, 0, 3, 9, 6, 9, 12, 15, 18, 0, 3, 18]
+    for at, sequence in enumerate(sequences):
+        idempotent(both, f"sequence {sequence} at {at}", sequence)
+    for epoch, sequence in ((1, 3), (1, 0), (0, 21), (1, 3)):
+        idempotent(both, f"epoch {epoch}, sequence {sequence}", sequence, epoch)
+    idempotent(both, "before the end of numbers", 2**31 - 3, producer_id=5_000)
+    idempotent(both, "over the end of numbers", 0, producer_id=5_000)
+    both.every(61, "after", topics=[{"name": "idem", "partition_indexes": [0, 1, 77]}])
+    both.every(61, "bad names", topics=[{"name": name, "partition_indexes": [0]} for name in ("nope", "a b")])
+    until(both, 22, 4, {"producer_id": -1, "producer_epoch": -1})
+    both.every(22, "new", producer_id=-1, producer_epoch=-1)
+    both.every(22, "again", producer_id=4, producer_epoch=3)
+    both.every(22, "empty transactional id", transactional_id="", producer_id=-1, producer_epoch=-1)
+
+
+def idempotent(both: Both, label: str, sequence: int, epoch: int = 0, producer_id: int = 4_000) -> None:
+    data = batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    produce(both, 9, label, "idem", 0, data)
+
+
+def produce(  # noqa: PLR0917
+    both: Both, version: int, label: str, name: str, index: int, data: bytes, acks: int = -1
+) -> None:
+    def topic_data(peer: Peer) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "topic_id": peer.topic(name), "partition_data": [{"index": index, "records": data}]},
+        ]
+
+    both.ask(0, version, label, acks=acks, timeout_ms=9_000, topic_data=topic_data)
+
+
+def until(both: Both, key: int, version: int, fields: dict[str, Any]) -> None:
+    """Ask until both have what they need for it: a coordinator, a block of ids."""
+    deadline = time.monotonic() + 60
+    for peer in (both.kafka, both.klamm):
+        while peer.ask(key, version, fields)["error_code"] != "NONE":
+            assert time.monotonic() < deadline, (key, fields)
+            time.sleep(0.05)
+
+
+def offsets(both: Both) -> None:
+    """ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
+
+    def listed(name: str, index: int, timestamp: int, epoch: int = -1) -> dict[str, Any]:
+        partition = {"partition_index": index, "timestamp": timestamp, "current_leader_epoch": epoch}
+        return {"name": name, "partitions": [partition]}
+
+    for isolation in (0, 1):
+        for timestamp in (-1, -2, -3, -4, -5, -6, -7, 0, 999, 1_001, 5_000):
+            for name in ("p3", "empty"):
+                asked = {"topics": [listed(name, 0, timestamp)], "isolation_level": isolation}
+                both.every(2, f"{timestamp} of {name}, {isolation=}", replica_id=-1, timeout_ms=9_000, **asked)
+    for name, index in (("p3", 9), ("nope", 0), ("a b", 0)):
+        both.every(2, f"{name}-{index}", replica_id=-1, topics=[listed(name, index, -1)], timeout_ms=9_000)
+    for epoch in (0, 9):
+        both.every(2, f"epoch {epoch}", replica_id=-1, topics=[listed("p3", 0, -1, epoch)], timeout_ms=9_000)
+        for wanted in (0, 5, -1):
+            partition = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": wanted}
+            asked = {"topics": [{"topic": "p3", "partitions": [partition]}], "replica_id": -1}
+            both.every(23, f"end of {wanted}, epoch {epoch}", **asked)
+    for name, index, offset in (
+        *(("p5", 0, offset) for offset in (1, 4, 2, -1, 9_999, -2)),
+        *(("keys", 0, 0), ("nope", 0, 0), ("a b", 0, 0), ("p5", 9, 0)),
+    ):
+        partition = {"partition_index": index, "offset": offset}
+        asked = {"topics": [{"name": name, "partitions": [partition]}], "timeout_ms": 9_000}
+        both.every(21, f"{name}-{index} to {offset}", **asked)
+    both.every(2, "after", replica_id=-1, topics=[listed("p5", 0, -2)], timeout_ms=9_000)
+
+
+def fetches(both: Both) -> None:
+    """Fetch, and its sessions."""
+
+    def at(name: str, index: int, offset: int, **more: int) -> Callable[[Peer], list[dict[str, Any]]]:
+        partition = {"partition": index, "fetch_offset": offset, "current_leader_epoch": -1, "last_fetched_epoch": -1}
+        wanted = partition | {"log_start_offset": -1, "partition_max_bytes": 1 << 20} | more
+        return lambda peer: [{"topic": name, "topic_id": peer.topic(name), "partitions": [wanted]}]
+
+    def fetch(label: str, topics: Any, **more: Any) -> None:
+        limits = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
+        asked = {"replica_id": -1, "session_id": 0, "session_epoch": -1, "topics": topics, **limits, **more}
+        both.every(1, label, **asked)
+
+    fetch("the start", at("p4", 0, 0))
+    fetch("the middle", at("p4", 0, 4))
+    fetch("the end", at("p4", 1, 3))
+    fetch("as a replica", at("p4", 0, 0), below=16, replica_id=5, replica_state={"replica_id": 5, "replica_epoch": -1})
+    fetch("an epoch that never was", at("p4", 0, 3, last_fetched_epoch=7))
+    fetch("committed only", at("p4", 0, 0), isolation_level=1)
+    fetch("behind the end", at("p4", 0, 9_999))
+    fetch("a negative offset", at("p4", 0, -1))
+    fetch("before the start", at("p5", 0, 0))
+    fetch("one byte", at("p4", 0, 0), max_bytes=1)
+    fetch("one byte of a partition", at("p4", 0, 0, partition_max_bytes=1))
+    fetch("an epoch that is not yet", at("p4", 0, 0, current_leader_epoch=5))
+    fetch("an epoch that is", at("p4", 0, 3, last_fetched_epoch=0))
+    small = {"partition_max_bytes": 1}
+    fetch("one batch of two partitions", lambda peer: at("p4", 0, 0, **small)(peer) + at("p3", 0, 0, **small)(peer))
+    fetch("unknown topic", at("nope", 0, 0))
+    fetch("unknown partition", at("p4", 9, 0))
+    fetch("nothing", [])
+    fetch("an unknown session", at("p4", 0, 0), since=7, session_id=12_345, session_epoch=1)
+    fetch("a session that is none", at("p4", 0, 0), since=7, session_epoch=3)
+    for version in versions(1, 7):
+        limits = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": 1 << 20, "replica_id": -1}
+        both.ask(1, version, "open a session", topics=at("p4", 0, 0), session_id=0, session_epoch=0, **limits)
+        kept = {peer: peer.last["session_id"] for peer in (both.kafka, both.klamm)}
+        limits |= {"session_id": lambda peer, kept=kept: kept[peer]}
+        both.ask(1, version, "go on with it", topics=[], session_epoch=1, **limits)
+        both.ask(1, version, "add to it", topics=at("p4", 1, 0), session_epoch=2, **limits)
+        forgotten = {
+            "forgotten_topics_data": lambda peer: [{"topic": "p4", "topic_id": peer.topic("p4"), "partitions": [0]}]
+        }
+        both.ask(1, version, "take from it", topics=[], session_epoch=3, **limits, **forgotten)
+        both.ask(1, version, "a wrong epoch", topics=[], session_epoch=9, **limits)
+        both.ask(1, version, "close it", topics=[], session_epoch=-1, **limits)
+
+
+def groups(both: Both) -> None:
+    """The APIs of classic groups. A group that is not there, one that lives, and admin commits."""
+    until(both, 10, 3, {"key": "g", "key_type": 0})
+    for kind, key in ((0, "g"), (0, ""), (2, "x"), (3, "x")):
+        both.every(10, f"type {kind} {key!r}", key=key, coordinator_keys=[key, "h"], key_type=kind)
+    for version in versions(11):
+        one_life(both, version, f"group{version}")
+    both.every(16, "all", states_filter=[], types_filter=[])
+    for state in ("Stable", "empty", "Dead", "Nope"):
+        both.every(16, f"state {state}", since=4, states_filter=[state], types_filter=[])
+    for kind in ("classic", "Consumer", "nope"):
+        both.every(16, f"type {kind}", since=5, states_filter=[], types_filter=[kind])
+    for version in versions(8):
+        commit(both, version, "without members", f"admin{version}", "", -1)
+    for asked, name, indexes in (("some", "c2", [0, 1, 5]), ("of an unknown topic", "nope", [0])):
+        both.every(9, asked, own=lambda version, name=name, at=indexes: fetched(version, "admin9", name, at))
+    both.every(9, "of no group", own=lambda version: fetched(version, "nobody", "c2", [0]))
+    both.every(9, "all", since=2, own=lambda version: fetched(version, "admin9", None, []))
+    gone = [{"name": "c2", "partitions": [{"partition_index": 0}, {"partition_index": 7}]}]
+    for name in ("admin8", "nobody", "", "group9"):
+        both.every(47, f"of {name!r}", group_id=name, topics=gone)
+    for version in versions(42):
+        both.ask(42, version, "several", groups_names=[f"admin{version + 2}", "group9", "nobody", ""])
+
+
+def fetched(version: int, group: str, topic: str | None, indexes: list[int]) -> dict[str, Any]:
+    def topics_of(peer: Peer) -> list[dict[str, Any]] | None:
+        if topic is None:
+            return None
+        return [{"name": topic, "topic_id": peer.topic(topic), "partition_indexes": indexes}]
+
+    if version < 8:
+        return {"group_id": group, "topics": topics_of}
+    return {"groups": lambda peer: [{"group_id": group, "topics": topics_of(peer), "member_epoch": -1}]}
+
+
+def commit(  # noqa: PLR0917
+    both: Both, version: int, label: str, group: str, member: Any, generation: int
+) -> None:
+    def topics_of(peer: Peer) -> list[dict[str, Any]]:
+        offset = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m", "committed_leader_epoch": -1}
+        return [{"name": "c2", "topic_id": peer.topic("c2"), "partitions": [offset]}]
+
+    both.ask(
+        8,
+        version,
+        f"commit {label}",
+        group_id=group,
+        member_id=member,
+        generation_id=generation,
+        generation_id_or_member_epoch=generation,
+        retention_time_ms=-1,
+        topics=topics_of,
+    )
+
+
+def one_life(both: Both, version: int, group: str) -> None:
+    """A member joins, syncs, beats, commits and leaves, by about the same version of each API."""
+    protocols = [{"name": "range", "metadata": b"\0\0"}]
+    times = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 5_000}
+    joining = {"group_id": group, "member_id": "", "protocol_type": "consumer", "protocols": protocols, **times}
+    for label, more in (
+        ("too short", {"session_timeout_ms": 1}),
+        ("too long", {"session_timeout_ms": 10**8}),
+        ("no protocols", {"protocols": []}),
+        ("no type", {"protocol_type": ""}),
+        ("no group", {"group_id": ""}),
+        ("unknown member", {"member_id": "x"}),
+    ):
+        both.ask(11, version, f"join, {label}", **joining | more)
+    members = {}
+
+    def member(peer: Peer) -> Any:
+        return members[peer]
+
+    answer = both.ask(11, version, "join", **joining)
+    members |= {peer: peer.last["member_id"] for peer in (both.kafka, both.klamm)}
+    if answer["error_code"] == "MEMBER_ID_REQUIRED":
+        answer = both.ask(11, version, "join with an id", **joining | {"member_id": member})
+    generation = answer["generation_id"]
+    beat = {"group_id": group, "generation_id": generation}
+    sync = beat | {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
+    low = {key: min(version, VERSIONS[key][1]) for key in (12, 13, 14, 15)}
+    both.ask(14, low[14], "sync, unknown member", **sync, member_id="x")
+    both.ask(14, low[14], "sync, another generation", **sync | {"generation_id": 99}, member_id=member)
+    both.ask(15, low[15], "describe before the sync", groups=[group], include_authorized_operations=True)
+    assigned_to = lambda peer: [{"member_id": members[peer], "assignment": b"abc"}]  # noqa: E731
+    both.ask(14, low[14], "sync", **sync | {"assignments": assigned_to}, member_id=member)
+    both.ask(15, low[15], "describe", groups=[group, "nobody", ""], include_authorized_operations=True)
+    both.ask(12, low[12], "beat", **beat, member_id=member)
+    both.ask(12, low[12], "beat, another generation", **beat | {"generation_id": 99}, member_id=member)
+    both.ask(12, low[12], "beat, unknown member", **beat, member_id="x")
+    both.ask(12, low[12], "beat, unknown group", **beat | {"group_id": "nobody"}, member_id="x")
+    both.ask(11, version, "join with another type", **joining | {"protocol_type": "connect"})
+    for at in versions(8) if version == VERSIONS[11][1] else ():
+        commit(both, at, "of a member", group, member, generation)
+        commit(both, at, "of another generation", group, member, 99)
+        commit(both, at, "of nobody in a group that lives", group, "", -1)
+    if version == VERSIONS[11][1]:
+        return  # the last one stays
+    for label, who in (("unknown", "x"), ("member", member), ("again", member)):
+        named = lambda peer, who=who: [{"member_id": who(peer) if callable(who) else who}]  # noqa: E731
+        both.ask(13, low[13], f"leave, {label}", group_id=group, member_id=who, members=named)
+    both.ask(15, low[15], "describe the end", groups=[group])
+
+
+def deletions(both: Both) -> None:
+    """DeleteTopics, by name and by id."""
+    for version in versions(20):
+        names = [f"c{version + 1}", "nope", "x", "x"]
+        by_name = [{"name": name} for name in names[:2]]
+        topic_id = f"assigned{version + 1}"
+        both.ask(
+            20,
+            version,
+            "some",
+            topic_names=names,
+            topics=lambda peer, named=by_name, other=topic_id: [*named, {"name": None, "topic_id": peer.topic(other)}],
+            timeout_ms=9_000,
+        )
+        late = {"topic_names": ["default2"], "topics": [{"name": "default2"}], "timeout_ms": 0}
+        both.ask(20, version, "no time", **late)
+    both.learn_topics()
+    both.every(3, "what is left", own=lambda version: {"topics": None if version else []})

@@ -16,7 +16,6 @@ from klamm.cli.output import errors
 
 app = typer.Typer(
     name="klamm",
-    help="A Kafka-compatible log in a Python package: run a node, and work with any Kafka cluster.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -49,7 +48,15 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """A Kafka-compatible log in a Python package: run a node, and work with any Kafka cluster."""
+    """A Kafka-compatible log in a Python package: run a node, and work with any Kafka cluster.
+
+    \b
+    [bold]Examples[/bold]
+      klamm start
+      klamm topics create greetings --partitions 3
+      klamm produce greetings hello world
+      klamm consume greetings
+    """
 
 
 @app.command()

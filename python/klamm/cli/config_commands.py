@@ -9,9 +9,18 @@ import typer
 from klamm.cli import config_admin
 from klamm.cli.client import Client
 from klamm.cli.config_admin import Entry
-from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, print_json, print_table, say
+from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, print_json, print_table, say
 
-app = typer.Typer(no_args_is_help=True, help="Describe, set and unset configs of topics, brokers and groups.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help=examples(
+        "Describe, set and unset configs of topics, brokers and groups.",
+        "klamm configs describe topic orders --all",
+        "klamm configs set topic orders retention.ms=3600000",
+        "klamm configs unset topic orders retention.ms",
+        "klamm configs set broker '*' log.retention.ms=86400000",
+    ),
+)
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="topic, broker, group or client-metrics.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A topic, a broker's number, a group; * for all brokers.")]

@@ -10,11 +10,19 @@ from klamm.cli import group_admin
 from klamm.cli.client import Client
 from klamm.cli.connection import ClientError
 from klamm.cli.group_admin import Group, TopicPartition
-from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, print_json, print_table, say
+from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, confirm, examples, print_json, print_table, say
 from klamm.cli.positions import parse_position
 from klamm.cli.topic_admin import topics
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups, and move their offsets.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help=examples(
+        "List, describe and delete consumer groups, and move their offsets.",
+        "klamm groups list",
+        "klamm groups describe billing",
+        "klamm groups reset-offsets billing --topic orders --to beginning --execute",
+    ),
+)
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 
@@ -72,7 +80,7 @@ def delete(
       klamm groups delete billing
     """
     if not yes:
-        typer.confirm(f"Delete {', '.join(groups)} with all committed offsets?", abort=True, err=True)
+        confirm(f"Delete {', '.join(groups)} with all committed offsets?")
     with Client(bootstrap) as client:
         group_admin.delete(client, groups)
     say(f"deleted: {', '.join(groups)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final
 
@@ -11,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from klamm.cli.connection import ClientError
 
 Bootstrap = Annotated[
     str,
@@ -25,6 +28,8 @@ Bootstrap = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Where and how")]
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+PIPED_WIDTH: Final = 10_000
+"""Columns where no terminal has any: what reads on expects a row to be a line."""
 
 console: Final = Console(highlight=False)
 errors: Final = Console(stderr=True, highlight=False)
@@ -37,6 +42,8 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """A table; columns whose name begins with `#` hold numbers and stand to the right."""
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         is_number = column.startswith("#")
@@ -45,6 +52,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         # Text, not str: what a broker sent is shown and not taken for markup.
         table.add_row(*(Text(_cell(value)) for value in row))
     console.print(table)
+
+
+def confirm(question: str) -> None:
+    """Ask before something is lost. Raises ClientError where nobody can be asked, typer.Abort when the answer is no."""
+    if not sys.stdin.isatty():
+        raise ClientError(f"{question} There is no terminal to answer on: say --yes")
+    typer.confirm(question, abort=True, err=True)
+
+
+def examples(text: str, *lines: str) -> str:
+    """The help of a group of commands, which teaches by example as each command's does."""
+    return "\n".join([text, "", "\b", "[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
 
 
 def say(text: str) -> None:

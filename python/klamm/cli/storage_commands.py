@@ -9,14 +9,21 @@ import typer
 
 from klamm._engine import StorageError
 from klamm.cli.connection import ClientError
-from klamm.cli.output import AsJson, print_json
+from klamm.cli.output import AsJson, examples, print_json
 from klamm.node import meta_properties, sources, storage
 from klamm.node.config import NodeConfig, NodeConfigError
 from klamm.node.meta_properties import uuid_text
 from klamm.node.rules import checked
 from klamm.node.scram_credentials import ScramError
 
-app = typer.Typer(no_args_is_help=True, help="Format the data directories of a node, and look at them.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help=examples(
+        "Format the data directories of a node, and look at them.",
+        "klamm storage format -c server.properties -t $(klamm storage random-uuid)",
+        "klamm storage info -c server.properties",
+    ),
+)
 
 ConfigFile = Annotated[
     Path, typer.Option("--config", "-c", metavar="SERVER.PROPERTIES", help="The node's configuration.")

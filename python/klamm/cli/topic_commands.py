@@ -9,10 +9,19 @@ import typer
 from klamm.cli import config_admin, topic_admin
 from klamm.cli.client import Client
 from klamm.cli.connection import ClientError
-from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, print_json, print_table, say
+from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, confirm, examples, print_json, print_table, say
 from klamm.cli.topic_admin import Topic
 
-app = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help=examples(
+        "List, create, describe, alter and delete topics.",
+        "klamm topics create orders --partitions 12 --config retention.ms=3600000",
+        "klamm topics list",
+        "klamm topics describe orders --json",
+        "klamm topics delete orders --yes",
+    ),
+)
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Topics.")]
 
@@ -137,7 +146,7 @@ def delete(
       klamm topics delete orders payments --yes
     """
     if not yes:
-        typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
+        confirm(f"Delete {', '.join(names)} with all records?")
     with Client(bootstrap) as client:
         topic_admin.delete(client, names)
     say(f"deleted: {', '.join(names)}")

@@ -20,7 +20,6 @@ def embedded_default(data: Path = DEFAULT_DATA, port: int = DEFAULT_PORT, host: 
         "process.roles": "broker,controller",
         "node.id": "1",
         "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://{host}:0",
-        "advertised.listeners": f"PLAINTEXT://{host}:{port}",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@{host}:0",
         "log.dirs": str(data),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from klamm.cli import produce
 from klamm.cli.connection import ClientError
 from klamm.cli.consume import _json_value, _text
 from klamm.cli.main import run
+from klamm.cli.output import print_table
 from klamm.cli.positions import Position, parse_position
 from klamm.node.meta_properties import parse_uuid
 
@@ -38,11 +40,40 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    "command", ["topics create", "start", "produce", "consume", "groups reset-offsets", "configs set"]
+    "command",
+    [
+        "",
+        "topics",
+        "groups",
+        "configs",
+        "storage",
+        "topics create",
+        "start",
+        "produce",
+        "consume",
+        "groups reset-offsets",
+    ],
 )
 def test_help_teaches_by_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     run([*command.split(), "--help"])
-    assert f" klamm {command}" in capsys.readouterr().out.partition("Examples")[2]
+    assert f" klamm {command} ".replace("  ", " ") in capsys.readouterr().out.partition("Examples")[2]
+
+
+def test_a_row_is_a_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", "#COUNT"), [("x" * 249, 1), ("y z", 2)])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["NAME", "COUNT"],
+        ["x" * 249, "1"],
+        ["y", "z", "2"],
+    ]
+
+
+def test_nothing_is_lost_where_nobody_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert run(["topics", "delete", "orders", "--bootstrap", "localhost:1"]) == 1
+    assert "no terminal to answer on: say --yes" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

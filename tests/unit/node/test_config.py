@@ -142,6 +142,20 @@ def test_a_controller_without_a_name_of_its_own_is_plaintext_unless_tls_is_about
     assert "listener CONTROLLER has no security protocol" in refusal(given)
 
 
+def test_other_listeners_need_no_other_address_to_tell() -> None:
+    listeners = "PLAIN://127.0.0.1:19092,CONTROLLER://127.0.0.1:0"
+    config = sources.load(
+        overrides=[
+            f"listeners={listeners}",
+            "listener.security.protocol.map=PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name=PLAIN",
+        ]
+    )
+    assert config.advertised_brokers == (Listener("PLAIN", "PLAINTEXT", "127.0.0.1", 19092),)
+    with pytest.raises(NodeConfigError, match="to which nobody can connect"):
+        sources.load(overrides=["listeners=PLAINTEXT://0.0.0.0:9092,CONTROLLER://localhost:0"])
+
+
 def test_an_open_controller_listener_is_advertised_as_its_voter() -> None:
     config = rules.checked(
         combined(

@@ -39,3 +39,23 @@ async def test_idempotent_producer_and_group(bootstrap: str, name: Name) -> None
     again = AIOKafkaConsumer(topic, enable_auto_commit=False, **settings)
     async with again:
         assert (await asyncio.wait_for(again.getone(), 15)).value == b"8"
+
+
+async def test_keys_headers_tombstones_seek_and_offsets_by_time(bootstrap: str, name: Name) -> None:
+    topic, at_ms = name("topic"), 1_700_000_000_000
+    headers = [("a", b"1"), ("a", b"2"), ("empty", b"")]
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        await producer.send_and_wait(topic, None, key=b"k", headers=headers, timestamp_ms=at_ms)
+        for n in range(1, 10):
+            await producer.send_and_wait(topic, b"%d" % n, timestamp_ms=at_ms + n)
+    partition = TopicPartition(topic, 0)
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False) as consumer:
+        consumer.assign([partition])
+        await consumer.seek_to_beginning(partition)
+        first = await asyncio.wait_for(consumer.getone(), 15)
+        assert (first.key, first.value, first.timestamp, list(first.headers)) == (b"k", None, at_ms, headers)
+        consumer.seek(partition, 7)
+        assert (await asyncio.wait_for(consumer.getone(), 15)).value == b"7"
+        found = await consumer.offsets_for_times({partition: at_ms + 3})
+        assert (found[partition].offset, found[partition].timestamp) == (3, at_ms + 3)
+        assert await consumer.end_offsets([partition]) == {partition: 10}

@@ -60,3 +60,20 @@ def test_offsets(bootstrap: str, name: Name) -> None:
     assert found is not None
     assert found.offset == 3
     consumer.close()
+
+
+def test_keys_headers_tombstones_and_timestamps(bootstrap: str, name: Name) -> None:
+    topic, at_ms = name("topic"), 1_700_000_000_123
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    producer.send(topic, key=b"k", value=None, headers=[("a", b"1"), ("a", b"2"), ("empty", b"")], timestamp_ms=at_ms)
+    producer.send(topic, key=None, value=b"")
+    producer.flush(30)
+    producer.close()
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=15_000)
+    consumer.assign([TopicPartition(topic, 0)])
+    consumer.seek(TopicPartition(topic, 0), 0)
+    first, second = next(consumer), next(consumer)
+    consumer.close()
+    assert (first.key, first.value, first.timestamp) == (b"k", None, at_ms)
+    assert first.headers == [("a", b"1"), ("a", b"2"), ("empty", b"")]
+    assert (second.key, second.value) == (None, b"")

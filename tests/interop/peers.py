@@ -24,9 +24,10 @@ VERSIONS = {
     18: (0, 4),
     23: (2, 4),
     75: (0, 0),
-    **{key: versions for key, versions in IN_PYTHON.items() if key not in (62, 63, 67)},
+    **IN_PYTHON,
 }
-"""What a client may ask a broker of klamm's: lowest and highest version by API key."""
+"""What klamm serves: lowest and highest version by API key."""
+BETWEEN_NODES = (62, 63, 67)
 
 API_VERSIONS = 18
 DIFFERENT = frozenset(

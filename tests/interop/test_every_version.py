@@ -8,13 +8,14 @@ has one, since klamm's are in its own words.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from klamm import records
 from tests.interop.apache_kafka import KafkaNode
-from tests.interop.peers import VERSIONS, Both, Peer, versions
+from tests.interop.peers import BETWEEN_NODES, VERSIONS, Both, Peer, versions
 from tests.support.foreign import require
 from tests.support.node_process import NodeProcess
 
@@ -28,8 +29,38 @@ def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
         both = Both(Peer(kafka.port), Peer(klamm.port))
         for part in (told_versions, topics, metadata, cluster, configs, produces, offsets, fetches, groups, deletions):
             part(both)
+        on_controllers = Both(Peer(controller_port(both.kafka)), Peer(controller_port(both.klamm)))
+        controllers(on_controllers)
+        both.differences |= on_controllers.differences
     told = "\n".join(f"{what} (versions {which})" for what, which in both.differences.items())
     assert not told, f"{len(both.differences)} differences in {both.count} requests:\n{told}"
+
+
+def controller_port(peer: Peer) -> int:
+    """Where the only voter listens."""
+    metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+    [node] = peer.ask(55, 2, {"topics": [metadata]})["nodes"]
+    port: int = node["listeners"][0]["port"]
+    return port
+
+
+def controllers(both: Both) -> None:
+    """What a controller listener serves, for tools that were given its address (KIP-919), and for brokers."""
+    for kind in (1, 2, 3):
+        both.every(60, f"at a controller, endpoint type {kind}", endpoint_type=kind)
+    for version in versions(19):
+        for label in ("new", "again"):
+            name = f"controllers{version}"
+            both.ask(19, version, f"at a controller, {label}", topics=[new_topic(name)], timeout_ms=9_000)
+    broker = resource(4, "7", ("background.threads", "9"), operation=0)
+    both.every(44, "at a controller", resources=[resource(2, "p3", operation=0), broker], validate_only=False)
+    asked = [{"resource_type": kind, "resource_name": name} for kind, name in ((2, "p3"), (2, "x"), (4, "7"), (99, ""))]
+    for one in asked:
+        both.every(32, f"at a controller, {one}", resources=[one], include_synonyms=True)
+    unknown = {"broker_id": 5, "broker_epoch": 3, "log_dirs": [uuid.UUID(int=5)], "incarnation_id": uuid.UUID(int=4)}
+    both.every(62, "another cluster's broker", cluster_id="x", **unknown)
+    both.every(63, "an unknown broker", **unknown)
+    both.every(67, "an unknown broker", **unknown)
 
 
 def told_versions(both: Both) -> None:
@@ -42,7 +73,8 @@ def told_versions(both: Both) -> None:
         for peer in (both.kafka, both.klamm)
     )
     # Produce is told from 0 on for old clients' sake, and served from 3 on.
-    assert ours == {**VERSIONS, 0: (0, VERSIONS[0][1])}
+    for_clients = {key: each for key, each in VERSIONS.items() if key not in BETWEEN_NODES}
+    assert ours == {**for_clients, 0: (0, VERSIONS[0][1])}
     assert ours.items() <= theirs.items()
 
 

@@ -94,7 +94,9 @@ class Handlers:
     def _cluster_apis(self) -> dict[int, Handler]:
         from klamm.broker.handlers.cluster import ClusterHandlers
 
-        handlers = ClusterHandlers(self._cluster_id, self._image, lambda: self._config.node_id)
+        handlers = ClusterHandlers(
+            self._cluster_id, self._image, lambda: self._config.node_id, lambda: self._quorum().state()
+        )
         return {60: handlers.describe_cluster}
 
     def _node_apis(self) -> dict[int, Handler]:

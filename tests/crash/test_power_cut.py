@@ -61,6 +61,8 @@ class Promises:
     commits: list[tuple[int, int]] = field(default_factory=list)
     """(from, offset), ascending."""
     asked_commit: int = 0
+    fatal: list[str] = field(default_factory=list)
+    """What ended an idempotent producer: neither a kill nor a stop may."""
 
     def delivered(self, error: object, message: object) -> None:
         """A delivery report."""
@@ -82,9 +84,10 @@ def client(bootstrap: str, **more: object) -> dict[str, object]:
 def produce(node: RecordedNode, promises: Promises, number: int, stop: threading.Event) -> None:
     """Idempotent, `<producer>-<index>`, of many sizes."""
     dice = random.Random(number)
-    producer = Producer(client(node.bootstrap, enable_idempotence=True, linger_ms=1, retry_backoff_max_ms=100))
+    settings = client(node.bootstrap, enable_idempotence=True, linger_ms=1, retry_backoff_max_ms=100)
+    producer = Producer({**settings, "error_cb": lambda error: error.fatal() and promises.fatal.append(str(error))})
     index = 0
-    while not stop.is_set():
+    while not (stop.is_set() or promises.fatal):
         value = f"{number}-{index}".ljust(dice.choice((20, 200, 6000)), ".")
         producer.produce("load", value, partition=dice.randrange(PARTITIONS), on_delivery=promises.delivered)
         index += 1
@@ -201,6 +204,7 @@ def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None
     dice = random.Random(seed)
     node = RecordedNode(folder / "data", overrides=BUSY)
     promises = live(node, seconds)
+    assert not promises.fatal, (promises.fatal, node.log())
     assert promises.records, "the load never got through"
     assert promises.commits, "no commit got through"
     positions = sorted(dice.randrange(promises.first(), node.position + 1) for _ in range(cuts))

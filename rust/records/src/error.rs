@@ -37,8 +37,8 @@ pub enum RecordsError {
     BadOffsetRange { base_offset: i64, last_offset_delta: i32 },
     #[error("clients must not write control batches")]
     ControlFromClient,
-    #[error("producer id {producer_id} with epoch {epoch} and sequence {sequence}: neither may be negative")]
-    BadProducer { producer_id: i64, epoch: i16, sequence: i32 },
+    #[error("producer id {producer_id} with sequence {sequence}: it must not be negative")]
+    BadProducer { producer_id: i64, sequence: i32 },
     #[error("a transactional batch needs a producer id")]
     TransactionalWithoutProducer,
     #[error("a producer must not set the timestamp type LogAppendTime")]
@@ -59,6 +59,7 @@ pub enum RecordsError {
     TooLargeToBuild { what: &'static str, size: usize },
 }
 
+const UNKNOWN_SERVER_ERROR: i16 = -1;
 const CORRUPT_MESSAGE: i16 = 2;
 const MESSAGE_TOO_LARGE: i16 = 10;
 const INVALID_TIMESTAMP: i16 = 32;
@@ -71,12 +72,16 @@ impl RecordsError {
     /// CORRUPT_MESSAGE is what clients retry, so it is kept for what a second transfer can mend.
     pub fn error_code(&self) -> i16 {
         match self {
+            // What Apache Kafka did not think of.
+            Self::UnknownCompression { .. }
+            | Self::BadCompression { .. }
+            | Self::BadRecord { fault: RecordFault::OverlongLength, .. } => UNKNOWN_SERVER_ERROR,
             Self::BadLength { .. } | Self::UnknownMagic { .. } | Self::BadCrc { .. } => CORRUPT_MESSAGE,
             // A producer that gets this splits its batch and tries again.
             Self::BatchTooLarge { .. } | Self::DecompressedTooLarge { .. } | Self::TooLargeToBuild { .. } => {
                 MESSAGE_TOO_LARGE
             }
-            Self::UnknownCompression { .. } | Self::ZstdTooEarly => UNSUPPORTED_COMPRESSION_TYPE,
+            Self::ZstdTooEarly => UNSUPPORTED_COMPRESSION_TYPE,
             Self::LogAppendTimeFromProducer => INVALID_TIMESTAMP,
             Self::Refused(refused) if refused.any_timestamp() => INVALID_TIMESTAMP,
             Self::NoBatch
@@ -93,7 +98,6 @@ impl RecordsError {
             | Self::BadRecord { .. }
             | Self::BytesAfterRecords { .. }
             | Self::Refused(_)
-            | Self::BadCompression { .. }
             | Self::BadControl { .. } => INVALID_RECORD,
         }
     }
@@ -114,6 +118,8 @@ pub enum RecordFault {
     Cut,
     #[error("a varint is too long")]
     OverlongVarint,
+    #[error("its length is a varint that is too long")]
+    OverlongLength,
     #[error("a size or count is negative")]
     NegativeSize,
     #[error("its fields do not fill its size")]

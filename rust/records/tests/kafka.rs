@@ -111,8 +111,8 @@ fn candidates() -> Vec<Vec<u8>> {
 /// Where we refuse what Kafka takes, or say better what is wrong.
 fn is_meant(error: &RecordsError, kafka: i16, is_compressed: bool) -> bool {
     match error {
-        // Kafka looks at neither the unassigned attributes nor the producer's epoch, lets a producer claim the
-        // append time, and a transaction go without a producer.
+        // Kafka does not look at the delete horizon, lets a producer claim the append time, and a transaction go
+        // without a producer.
         RecordsError::ReservedAttributes { .. }
         | RecordsError::LogAppendTimeFromProducer
         | RecordsError::BadProducer { .. }
@@ -125,9 +125,8 @@ fn is_meant(error: &RecordsError, kafka: i16, is_compressed: bool) -> bool {
         }
         // It cuts off what follows a batch, as far as that is no batch.
         RecordsError::MoreThanOneBatch { .. } => kafka == 0 || kafka == 2,
-        // It has no code for these, but UNKNOWN_SERVER_ERROR; lz4-java takes some blocks that break the format.
-        RecordsError::UnknownCompression { .. } => kafka == -1,
-        RecordsError::BadCompression { codec, .. } => kafka == -1 || *codec == Codec::Lz4,
+        // lz4-java takes some blocks that break the format.
+        RecordsError::BadCompression { codec, .. } => *codec == Codec::Lz4,
         _ => false,
     }
 }

@@ -103,8 +103,15 @@ fn parse_integer(value_type: ConfigType, text: &str, min: i64, max: i64) -> Resu
     }
 }
 
-/// Words for infinity and not-a-number, which Java reads, are refused: no key has a use for them.
+/// As Java reads it, but for hexadecimal digits: `NaN` lies in no range's outside, so Apache Kafka takes it.
 fn parse_double(text: &str) -> Result<ConfigValue, String> {
+    match text.trim_start_matches(['+', '-']) {
+        "NaN" => return Ok(ConfigValue::Double(f64::NAN)),
+        "Infinity" => {
+            return Ok(ConfigValue::Double(if text.starts_with('-') { -f64::INFINITY } else { f64::INFINITY }));
+        }
+        _ => {}
+    }
     let digits = text.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(text);
     match digits.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(ConfigValue::Double(value)),
@@ -222,9 +229,11 @@ mod tests {
         ] {
             assert_eq!(double_text(value), text);
         }
-        for text in ["NaN", "Infinity", "inf", "", "1.0.0", "0x1p3"] {
+        for text in ["nan", "inf", "infinity", "", "1.0.0", "0x1p3"] {
             assert!(parse_double(text).is_err(), "{text}");
         }
+        assert!(matches!(parse_double("NaN"), Ok(ConfigValue::Double(value)) if value.is_nan()));
+        assert_eq!(parse_double("-Infinity"), Ok(ConfigValue::Double(-f64::INFINITY)));
         assert_eq!(parse_double("1d"), Ok(ConfigValue::Double(1.0)));
     }
 

@@ -12,6 +12,8 @@ const ZSTD_VERSION: i16 = 7;
 const MAGIC_END: usize = 17;
 /// The smallest length that any magic number can have.
 const LENGTH_MIN: i32 = 14;
+/// From here on Apache Kafka's size of the batch is none, and it says no more than that it failed.
+const LENGTH_MAX: i32 = i32::MAX - LENGTH_PREFIX as i32;
 
 /// Length of the batch that `bytes` begins with.
 ///
@@ -40,6 +42,7 @@ fn next_len(bytes: &[u8]) -> Result<Option<usize>, ErrorCode> {
     match bytes.get(MAGIC_END - 1) {
         None => Ok(None),
         Some(3..) => Err(ErrorCode::CORRUPT_MESSAGE),
+        Some(_) if length > LENGTH_MAX => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
         Some(_) => Ok(Some(LENGTH_PREFIX + length as usize).filter(|&len| len <= bytes.len())),
     }
 }
@@ -75,6 +78,7 @@ mod tests {
             (with(11, 13), 9, corrupt),
             (with(11, 20), 9, none),
             (with(8, 0x80), 9, corrupt),
+            ([&one[..8], &i32::MAX.to_be_bytes(), &one[12..]].concat(), 9, Err(ErrorCode::UNKNOWN_SERVER_ERROR)),
             (with(22, 4), 6, Err(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE)),
             (with(22, 4), 7, Ok(71)),
         ] {

@@ -66,6 +66,8 @@ pub(super) enum Role {
     Offline {
         code: ErrorCode,
         high_watermark: i64,
+        /// What was appended needs only this disk, so whoever waits for it is still told.
+        settles: bool,
     },
 }
 
@@ -112,7 +114,14 @@ impl State {
 
     /// Moves the watermark up to what is held, and collects who waited for that.
     fn advance(&mut self, durability: Durability) -> News {
-        let Role::Leader(leader) = &mut self.role else { return News::default() };
+        let leader = match &mut self.role {
+            Role::Leader(leader) => leader,
+            Role::Offline { settles: true, .. } => {
+                let due = self.acks.reached(own_offset(durability, &self.log), ErrorCode::NONE);
+                return News { due, ..News::default() };
+            }
+            Role::Offline { .. } => return News::default(),
+        };
         if !leader.watermark.advance(own_offset(durability, &self.log)) {
             return News::default();
         }
@@ -264,8 +273,27 @@ impl Partition {
                 return;
             }
             let high_watermark = state.high_watermark();
-            state.role = Role::Offline { code, high_watermark };
+            state.role = Role::Offline { code, high_watermark, settles: false };
             News { due: state.acks.fail(code), watchers: state.watchers.take() }
+        };
+        news.tell();
+    }
+
+    /// Another broker leads, or none: who asks from now on is told so, and who waits too unless this broker is alone in
+    /// the ISR. Then what was appended is kept, and a producer that was told otherwise would send it once more, at worst
+    /// to a log that was closed and opened since and remembers one batch of each producer (facts 3.5).
+    pub fn resign(&self) {
+        let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+        let news = {
+            let mut state = self.state.lock();
+            let settles = match &state.role {
+                Role::Leader(leader) => leader.leadership.isr_followers.is_empty() && leader.watermark.has_min_isr(),
+                Role::Offline { .. } => return,
+            };
+            let high_watermark = state.high_watermark();
+            state.role = Role::Offline { code, high_watermark, settles };
+            let due = if settles { Due::default() } else { state.acks.fail(code) };
+            News { due, watchers: state.watchers.take() }
         };
         news.tell();
     }
@@ -365,6 +393,11 @@ impl Partition {
                 }
                 Role::Leader(leader) if leader.watermark.has_min_isr() => ErrorCode::NONE,
                 Role::Leader(_) => ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                Role::Offline { settles: true, .. } if own_offset(self.durability, &state.log) < end_offset => {
+                    state.acks.push(end_offset, done);
+                    return;
+                }
+                Role::Offline { settles: true, .. } => ErrorCode::NONE,
                 Role::Offline { code, .. } => *code,
             }
         };

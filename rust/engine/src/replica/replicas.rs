@@ -234,7 +234,7 @@ impl Replicas {
             Some(record) if record.leader() == self.node_id => {
                 partition.on_leadership(leadership(record, self.node_id));
             }
-            Some(_) => partition.stop_leading(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            Some(_) => partition.resign(),
         }
     }
 

@@ -35,7 +35,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from klamm import _engine
-from klamm.protocol.record_base import Record
+from klamm.protocol.value import Slotted
 '''
 
 FOOTER: Final = '''
@@ -103,7 +103,7 @@ def nested(schema: Schema) -> Iterator[Schema]:
 
 def write_class(schema: Schema) -> Iterator[str]:
     """The class of a record or structure, written out: making dataclasses of them all would cost every start 20 ms."""
-    yield f"\n\nclass {schema['name']}(Record):"
+    yield f"\n\nclass {schema['name']}(Slotted):"
     if "type" in schema:
         yield f'    """Metadata record {schema["type"]}, versions 0 to {schema["highest_version"]}."""\n'
         yield f"    TYPE: ClassVar[int] = {schema['type']}"

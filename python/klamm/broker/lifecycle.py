@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
-
-from klamm.protocol.value import Value
+from typing import Final, NamedTuple
 
 
 class BrokerState(Enum):
@@ -41,11 +39,11 @@ BACKOFF_BASE_MS: Final = 100
 BACKOFF_JITTER: Final = 0.02
 
 
-class Register(Value):
+class Register(NamedTuple):
     """Send a BrokerRegistration."""
 
 
-class Heartbeat(Value):
+class Heartbeat(NamedTuple):
     """Send a BrokerHeartbeat with these wishes."""
 
     broker_epoch: int

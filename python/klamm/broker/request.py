@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
-from klamm.protocol.value import Value
 
-
-class RequestContext(Value):
+class RequestContext(NamedTuple):
     """Who asks, and how: what a handler may know besides the body.
 
     `listener` is the listener's name, `peer` the client's address without port; `on_controller` tells whether the

@@ -13,9 +13,15 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run a command line without the program's name. The exit code."""
     if arguments[:1] == ["start"] and not {"-h", "--help"} & set(arguments):
-        from klamm.cli.start import start
+        from klamm.cli import process
 
-        return start(arguments[1:])
+        process.begin()
+        try:
+            from klamm.cli.start import start
+
+            return start(arguments[1:])
+        finally:
+            process.settle()
     from klamm.cli.app import run_app
 
     return run_app(arguments)

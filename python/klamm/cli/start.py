@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from klamm._engine import StorageError
-from klamm.cli import logs
+from klamm.cli import logs, process
 from klamm.node import rules, sources
 from klamm.node.config import NodeConfig, NodeConfigError
 from klamm.node.directories import is_blank
@@ -111,7 +111,7 @@ def _run(config: NodeConfig, *, may_format: bool) -> int:
 
         check_ports((*config.controller_listeners, *config.client_listeners))
         format_blank(config)
-    return run(config)
+    return run(config, process.settle)
 
 
 def _complain(text: str, code: int) -> int:

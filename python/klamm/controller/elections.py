@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm._engine import Elections
 from klamm.controller.result import Result
 from klamm.controller.speculation import Speculation
-from klamm.protocol.value import Value
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
 """Elections that a periodic task does at once, before others get their turn."""
@@ -28,7 +27,7 @@ class BrokerEvent(enum.Enum):
     UNCLEAN_SHUTDOWN = "unclean_shutdown"
 
 
-class ElectionSettings(Value):
+class ElectionSettings(NamedTuple):
     """The values of the controller's own node that count where neither topic nor cluster sets any."""
 
     node_id: int

@@ -9,10 +9,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.protocol.registration import BrokerHeartbeatRequest
-from klamm.protocol.value import Value
 
 
 class BrokerControlState(enum.Enum):
@@ -47,7 +46,7 @@ class Guard(enum.Enum):
     MOVED_AWAY = "leads no partition, and every active broker has replayed the moves"
 
 
-class Row(Value):
+class Row(NamedTuple):
     """The next state when the guard holds, and the one when it does not."""
 
     guard: Guard

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Final
-
-from klamm.protocol.value import Value
+from typing import Final, NamedTuple
 
 
 class PeriodicTask(enum.Enum):
@@ -18,7 +16,7 @@ class PeriodicTask(enum.Enum):
     ELECT_UNCLEAN = "electUnclean"
 
 
-class PeriodicSettings(Value):
+class PeriodicSettings(NamedTuple):
     """The keys that time the tasks, in ms."""
 
     max_idle_interval_ms: int = 500

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from klamm._engine import BrokerInfo
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import DIRECTORY_ASSIGNMENT_LEVEL, VersionRange
 from klamm.protocol.generated.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from klamm.protocol.registration import BrokerRegistrationRequest
-from klamm.protocol.value import Value
 
 
-class BrokerSettings(Value):
+class BrokerSettings(NamedTuple):
     """What the checks of a registration need of the node."""
 
     cluster_id: str

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.value import Value
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -19,11 +17,11 @@ MAX_BATCH_SIZE: Final = 8 * 1024 * 1024 - 128 * 1024
 """The records of a batch have at most so many bytes: what a follower fetches at once, less what surrounds them."""
 
 
-class Result(Value, Generic[T_co]):
+class Result(NamedTuple, Generic[T_co]):
     """The answer may be given once the records, and all before them, are committed."""
 
     answer: T_co
-    records: Sequence[bytes] = field(default_factory=tuple)
+    records: Sequence[bytes] = ()
     is_atomic: bool = True
 
 

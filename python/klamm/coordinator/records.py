@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from klamm.protocol.group_messages import NO_LEADER_EPOCH, ZERO_ID
@@ -164,6 +165,7 @@ def _uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+@lru_cache(4096)  # who commits an offset commits it again and again
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of a committed offset."""
     return _OFFSET_KEY + _string(group_id) + _string(topic) + INT.pack(partition)

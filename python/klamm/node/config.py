@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from klamm import _engine
 from klamm.node import listeners as listening
 from klamm.node.listeners import Listener, ListenerError
-from klamm.protocol.value import Value
 
 ConfigValue = bool | int | float | str | list[str] | None
 Address = tuple[str, int]
@@ -23,7 +22,7 @@ class NodeConfigError(ValueError):
     """A configuration that a node cannot run with. Names the key, the value and what is allowed."""
 
 
-class NodeConfig(Value):
+class NodeConfig(NamedTuple):
     """A node's configuration. Made by `rules.checked` from keys and values, by `sources.load` from a file and more."""
 
     given: Mapping[str, str]

@@ -11,13 +11,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from klamm._engine import StorageError
 from klamm.node import meta_properties
 from klamm.node.config import NodeConfig
 from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, uuid_text
-from klamm.protocol.value import Value
 
 LOCK_FILE: Final = ".lock"
 METADATA_FOLDER: Final = "__cluster_metadata-0"
@@ -81,7 +80,7 @@ class DirectoryLocks:
         _held.add(directory)
 
 
-class OpenedDirectories(Value):
+class OpenedDirectories(NamedTuple):
     """The directories of a node that starts. `release` the locks when it has stopped."""
 
     cluster_id: str

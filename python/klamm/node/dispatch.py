@@ -34,7 +34,7 @@ class Dispatcher:
     def __init__(self, engine: Answers, handlers: Handlers) -> None:
         self._engine = engine
         self._handlers = handlers
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Future[None] | None] = set()
 
     def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request. Does not block."""
@@ -44,27 +44,25 @@ class Dispatcher:
             log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)
             self._engine.answer(handle, None)
             return
-        task = asyncio.ensure_future(self._run(handler, handle, context, body))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running.add(asyncio.ensure_future(self._run(handler, handle, context, body)))
 
     async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
+        answer: bytes | None = None
         try:
-            answer: bytes | None = await handler(context, context.api_version, body)
+            answer = await handler(context, context.api_version, body)
         except MalformedRequest as error:
             log.warning("closing connection of %s: %s", context.peer, error)
-            answer = None
-        except asyncio.CancelledError:
-            self._engine.answer(handle, None)
-            raise
         except Exception:
             log.exception("API %d v%d of %s failed: closing", context.api_key, context.api_version, context.peer)
-            answer = None
-        self._engine.answer(handle, answer)
+        finally:
+            # Not by a callback of the task: that would be one more turn of the loop for each request.
+            self._running.discard(asyncio.current_task())
+            self._engine.answer(handle, answer)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait for the answers under way, `timeout_s` at most; cancel what is left."""
-        if self._running:
-            _, late = await asyncio.wait(self._running, timeout=timeout_s)
+        running = [task for task in self._running if task is not None]
+        if running:
+            _, late = await asyncio.wait(running, timeout=timeout_s)
             for task in late:
                 task.cancel()

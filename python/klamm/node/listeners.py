@@ -7,9 +7,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
-
-from klamm.protocol.value import Value
+from typing import Final, NamedTuple
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS: Final = ("", "0.0.0.0", "::")
@@ -21,7 +19,7 @@ class ListenerError(ValueError):
     """A listener that cannot be; says which and why, without the key it stands under."""
 
 
-class Listener(Value):
+class Listener(NamedTuple):
     """An address to bind or to advertise. An empty host means every interface, port 0 a free one."""
 
     name: str

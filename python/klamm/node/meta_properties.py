@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm._engine import StorageError
 from klamm.node import properties
@@ -19,7 +19,7 @@ VERSION: Final = 1
 _RESERVED_BELOW: Final = 100
 
 
-class MetaProperties(Value):
+class MetaProperties(NamedTuple):
     """One file. `directory_id` is None in directories older than Apache Kafka 3.7, which get one at start."""
 
     cluster_id: str

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from klamm._engine import StorageError, __version__
@@ -16,10 +17,10 @@ from klamm.node.node import Node, NodeFailedError
 log = logging.getLogger("klamm.start")
 
 
-def run(config: NodeConfig) -> int:
+def run(config: NodeConfig, on_serving: Callable[[], None] = lambda: None) -> int:
     """Run until told to stop; the exit code. A first signal is a controlled shutdown, a second one ends at once."""
     try:
-        return asyncio.run(_run(config))
+        return asyncio.run(_run(config, on_serving))
     except (StorageError, NodeFailedError) as error:
         print(f"klamm: {error}", file=sys.stderr)
     except OSError as error:
@@ -27,7 +28,7 @@ def run(config: NodeConfig) -> int:
     return 1
 
 
-async def _run(config: NodeConfig) -> int:
+async def _run(config: NodeConfig, on_serving: Callable[[], None]) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     node = Node(config)
@@ -42,6 +43,7 @@ async def _run(config: NodeConfig) -> int:
         await asyncio.wait({starting})
         return 0
     starting.result()
+    on_serving()
     _say_where(node)
     ends: set[asyncio.Future[Any]] = {stopping, node.failed}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
-
-from klamm.protocol.value import Value
+from typing import Final, NamedTuple
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 
-class VersionRange(Value):
+class VersionRange(NamedTuple):
     """The levels `[min_version, max_version]` of a feature; (0, 0) means not supported."""
 
     min_version: int
     max_version: int
 
-    def __contains__(self, level: int) -> bool:
-        return self.min_version <= level <= self.max_version
+    def __contains__(self, level: object) -> bool:
+        return isinstance(level, int) and self.min_version <= level <= self.max_version
 
     def __str__(self) -> str:
         return f"{self.min_version}-{self.max_version}"
@@ -39,7 +37,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
 """What a node of Kafka 4.3 advertises (facts 1.4)."""
 
 
-class MetadataLevel(Value):
+class MetadataLevel(NamedTuple):
     """A level of metadata.version: its name, and whether leaving it downwards would lose metadata."""
 
     level: int

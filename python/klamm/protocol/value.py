@@ -2,15 +2,13 @@
 
 Making one takes a third of a millisecond, klamm has hundreds of them, and a node that starts uses a few. So the class
 statement reserves the slots and nothing else; the first object, or the first look at the fields, has `dataclasses`
-write the methods. From then on the class is what the decorator would have made of it.
+write `__init__` and describe the fields. From then on the class does what the decorator would have made of it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, Final, dataclass_transform
-
-_WRITTEN: Final = ("__init__", "__repr__", "__eq__", "__hash__", "__dataclass_fields__", "__dataclass_params__")
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
@@ -33,7 +31,28 @@ class _FieldsWhenAsked:
         return owner.__dict__["__dataclass_fields__"]
 
 
-class Value(metaclass=_Deferred):
+class Slotted:
+    """Compared, hashed and shown field by field, a field a slot."""
+
+    if TYPE_CHECKING:
+        __slots__: tuple[str, ...] = ()
+    else:
+        __slots__ = ()  # without the annotation, which would count as a field's
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in self.__slots__))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__qualname__}({fields})"
+
+
+class Value(Slotted, metaclass=_Deferred):
     """The base of values. Fields and defaults stand in a subclass's body as in a dataclass's; no value inherits one."""
 
     if TYPE_CHECKING:
@@ -57,7 +76,7 @@ def _complete(cls: Any) -> None:
     """Give the class what `dataclasses` writes for one of the same fields."""
     names = ("__module__", "__qualname__", "__annotations__")
     body = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
-    model: type = dataclasses.dataclass(frozen=True)(type(cls.__name__, (), body | cls._defaults))
-    for name in _WRITTEN:
-        if name not in cls.__dict__:
-            setattr(cls, name, model.__dict__[name])
+    plain: type = type(cls.__name__, (), body | cls._defaults)
+    model: Any = dataclasses.dataclass(frozen=True, repr=False, eq=False)(plain)
+    for name in ("__init__", "__dataclass_fields__", "__dataclass_params__"):
+        setattr(cls, name, model.__dict__[name])

@@ -118,3 +118,21 @@ class TestLogs:
     def test_levels_that_there_are_not(self, levels: str) -> None:
         with pytest.raises(NodeConfigError, match="DEBUG, INFO, WARN, ERROR"):
             self.configured(f"klamm.log.levels={levels}")
+
+
+OWN_PROCESS = """
+import gc, sys
+from klamm.cli import process
+process.begin()
+assert not gc.isenabled()
+process.settle()
+assert gc.isenabled()
+import ssl, asyncio
+assert asyncio.sslproto.ssl is None, "asyncio was imported without"
+assert ssl.OPENSSL_VERSION, "and others can have it"
+"""
+
+
+def test_a_process_of_its_own_starts_without_collector_and_openssl() -> None:
+    done = subprocess.run([sys.executable, "-c", OWN_PROCESS], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr

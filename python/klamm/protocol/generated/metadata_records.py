@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from klamm import _engine
-from klamm.protocol.record_base import Record
+from klamm.protocol.value import Slotted
 
 
 
-class BrokerEndpoint(Record):
+class BrokerEndpoint(Slotted):
     """Part of a record."""
 
     __slots__ = ("name", "host", "port", "security_protocol")
@@ -30,7 +30,7 @@ class BrokerEndpoint(Record):
         self.security_protocol: Final = security_protocol
 
 
-class BrokerFeature(Record):
+class BrokerFeature(Slotted):
     """Part of a record."""
 
     __slots__ = ("name", "min_supported_version", "max_supported_version")
@@ -47,7 +47,7 @@ class BrokerFeature(Record):
         self.max_supported_version: Final = max_supported_version
 
 
-class RegisterBrokerRecord(Record):
+class RegisterBrokerRecord(Slotted):
     """Metadata record 0, versions 0 to 4."""
 
     TYPE: ClassVar[int] = 0
@@ -82,7 +82,7 @@ class RegisterBrokerRecord(Record):
         self.cordoned_log_dirs: Final = cordoned_log_dirs
 
 
-class UnregisterBrokerRecord(Record):
+class UnregisterBrokerRecord(Slotted):
     """Metadata record 1, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 1
@@ -99,7 +99,7 @@ class UnregisterBrokerRecord(Record):
         self.broker_epoch: Final = broker_epoch
 
 
-class TopicRecord(Record):
+class TopicRecord(Slotted):
     """Metadata record 2, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 2
@@ -116,7 +116,7 @@ class TopicRecord(Record):
         self.topic_id: Final = topic_id
 
 
-class PartitionRecord(Record):
+class PartitionRecord(Slotted):
     """Metadata record 3, versions 0 to 2."""
 
     TYPE: ClassVar[int] = 3
@@ -155,7 +155,7 @@ class PartitionRecord(Record):
         self.last_known_elr: Final = last_known_elr
 
 
-class ConfigRecord(Record):
+class ConfigRecord(Slotted):
     """Metadata record 4, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 4
@@ -176,7 +176,7 @@ class ConfigRecord(Record):
         self.value: Final = value
 
 
-class PartitionChangeRecord(Record):
+class PartitionChangeRecord(Slotted):
     """Metadata record 5, versions 0 to 2."""
 
     TYPE: ClassVar[int] = 5
@@ -211,7 +211,7 @@ class PartitionChangeRecord(Record):
         self.directories: Final = directories
 
 
-class FenceBrokerRecord(Record):
+class FenceBrokerRecord(Slotted):
     """Metadata record 7, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 7
@@ -228,7 +228,7 @@ class FenceBrokerRecord(Record):
         self.epoch: Final = epoch
 
 
-class UnfenceBrokerRecord(Record):
+class UnfenceBrokerRecord(Slotted):
     """Metadata record 8, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 8
@@ -245,7 +245,7 @@ class UnfenceBrokerRecord(Record):
         self.epoch: Final = epoch
 
 
-class RemoveTopicRecord(Record):
+class RemoveTopicRecord(Slotted):
     """Metadata record 9, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 9
@@ -260,7 +260,7 @@ class RemoveTopicRecord(Record):
         self.topic_id: Final = topic_id
 
 
-class DelegationTokenRecord(Record):
+class DelegationTokenRecord(Slotted):
     """Metadata record 10, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 10
@@ -287,7 +287,7 @@ class DelegationTokenRecord(Record):
         self.token_id: Final = token_id
 
 
-class UserScramCredentialRecord(Record):
+class UserScramCredentialRecord(Slotted):
     """Metadata record 11, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 11
@@ -312,7 +312,7 @@ class UserScramCredentialRecord(Record):
         self.iterations: Final = iterations
 
 
-class FeatureLevelRecord(Record):
+class FeatureLevelRecord(Slotted):
     """Metadata record 12, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 12
@@ -329,7 +329,7 @@ class FeatureLevelRecord(Record):
         self.feature_level: Final = feature_level
 
 
-class EntityData(Record):
+class EntityData(Slotted):
     """Part of a record."""
 
     __slots__ = ("entity_type", "entity_name")
@@ -344,7 +344,7 @@ class EntityData(Record):
         self.entity_name: Final = entity_name
 
 
-class ClientQuotaRecord(Record):
+class ClientQuotaRecord(Slotted):
     """Metadata record 14, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 14
@@ -365,7 +365,7 @@ class ClientQuotaRecord(Record):
         self.remove: Final = remove
 
 
-class ProducerIdsRecord(Record):
+class ProducerIdsRecord(Slotted):
     """Metadata record 15, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 15
@@ -384,7 +384,7 @@ class ProducerIdsRecord(Record):
         self.next_producer_id: Final = next_producer_id
 
 
-class BrokerRegistrationChangeRecord(Record):
+class BrokerRegistrationChangeRecord(Slotted):
     """Metadata record 17, versions 0 to 3."""
 
     TYPE: ClassVar[int] = 17
@@ -409,7 +409,7 @@ class BrokerRegistrationChangeRecord(Record):
         self.cordoned_log_dirs: Final = cordoned_log_dirs
 
 
-class AccessControlEntryRecord(Record):
+class AccessControlEntryRecord(Slotted):
     """Metadata record 18, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 18
@@ -438,7 +438,7 @@ class AccessControlEntryRecord(Record):
         self.permission_type: Final = permission_type
 
 
-class RemoveAccessControlEntryRecord(Record):
+class RemoveAccessControlEntryRecord(Slotted):
     """Metadata record 19, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 19
@@ -453,7 +453,7 @@ class RemoveAccessControlEntryRecord(Record):
         self.id: Final = id
 
 
-class NoOpRecord(Record):
+class NoOpRecord(Slotted):
     """Metadata record 20, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 20
@@ -461,7 +461,7 @@ class NoOpRecord(Record):
     __slots__ = ()
 
 
-class ZkMigrationStateRecord(Record):
+class ZkMigrationStateRecord(Slotted):
     """Metadata record 21, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 21
@@ -476,7 +476,7 @@ class ZkMigrationStateRecord(Record):
         self.zk_migration_state: Final = zk_migration_state
 
 
-class RemoveUserScramCredentialRecord(Record):
+class RemoveUserScramCredentialRecord(Slotted):
     """Metadata record 22, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 22
@@ -493,7 +493,7 @@ class RemoveUserScramCredentialRecord(Record):
         self.mechanism: Final = mechanism
 
 
-class BeginTransactionRecord(Record):
+class BeginTransactionRecord(Slotted):
     """Metadata record 23, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 23
@@ -508,7 +508,7 @@ class BeginTransactionRecord(Record):
         self.name: Final = name
 
 
-class EndTransactionRecord(Record):
+class EndTransactionRecord(Slotted):
     """Metadata record 24, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 24
@@ -516,7 +516,7 @@ class EndTransactionRecord(Record):
     __slots__ = ()
 
 
-class AbortTransactionRecord(Record):
+class AbortTransactionRecord(Slotted):
     """Metadata record 25, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 25
@@ -531,7 +531,7 @@ class AbortTransactionRecord(Record):
         self.reason: Final = reason
 
 
-class RemoveDelegationTokenRecord(Record):
+class RemoveDelegationTokenRecord(Slotted):
     """Metadata record 26, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 26
@@ -546,7 +546,7 @@ class RemoveDelegationTokenRecord(Record):
         self.token_id: Final = token_id
 
 
-class ControllerEndpoint(Record):
+class ControllerEndpoint(Slotted):
     """Part of a record."""
 
     __slots__ = ("name", "host", "port", "security_protocol")
@@ -565,7 +565,7 @@ class ControllerEndpoint(Record):
         self.security_protocol: Final = security_protocol
 
 
-class ControllerFeature(Record):
+class ControllerFeature(Slotted):
     """Part of a record."""
 
     __slots__ = ("name", "min_supported_version", "max_supported_version")
@@ -582,7 +582,7 @@ class ControllerFeature(Record):
         self.max_supported_version: Final = max_supported_version
 
 
-class RegisterControllerRecord(Record):
+class RegisterControllerRecord(Slotted):
     """Metadata record 27, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 27
@@ -605,7 +605,7 @@ class RegisterControllerRecord(Record):
         self.features: Final = features
 
 
-class ClearElrRecord(Record):
+class ClearElrRecord(Slotted):
     """Metadata record 28, versions 0 to 0."""
 
     TYPE: ClassVar[int] = 28

@@ -46,6 +46,20 @@ def test_kcat(bootstrap: str, name: Name, codec: str) -> None:
     assert f'topic "{topic}" with 1 partitions' in foreign.run(["kcat", "-b", bootstrap, "-L"])
 
 
+def test_kcat_headers_tombstones_offsets_and_groups(bootstrap: str, name: Name) -> None:
+    foreign.require("kcat")
+    topic, group = name("kcat"), name("group")
+    kcat = ["kcat", "-b", bootstrap]
+    foreign.run([*kcat, "-P", "-t", topic, "-K", ":", "-Z", "-H", "a=1", "-H", "a=2"], stdin="k1:v1\nk2:\n")
+    shown = [*kcat, "-C", "-t", topic, "-e", "-q", "-o", "beginning", "-f"]
+    assert foreign.run([*shown, "%k %S %h %o\n"]) == "k1 2 a=1,a=2 0\nk2 -1 a=1,a=2 1\n"
+    first_ms = foreign.run([*shown, "%T\n"]).split()[0]
+    assert f"{topic} [0] offset 0" in foreign.run([*kcat, "-Q", "-t", f"{topic}:0:{first_ms}"])
+    assert f"{topic} [0] offset 2" in foreign.run([*kcat, "-Q", "-t", f"{topic}:0:-1"])
+    member = [*kcat, "-X", "auto.offset.reset=earliest", "-q", "-c", "1", "-f", "%k\n", "-G", group, topic]
+    assert [foreign.run(member), foreign.run(member)] == ["k1\n", "k2\n"], "the group goes on where it committed"
+
+
 def kafka_tool(tool: str, bootstrap: str, *arguments: str, stdin: str | None = None) -> str:
     foreign.require("java", "mvn")
     return apache_kafka.tool(tool, "--bootstrap-server", bootstrap, *arguments, stdin=stdin, timeout_s=90).stdout
@@ -71,6 +85,27 @@ def test_java_console_tools(bootstrap: str, name: Name) -> None:
     assert "retention.ms=3600000" in kafka_tool("configs", bootstrap, "--describe", "--topic", topic)
     assert "LeaderId:" in kafka_tool("metadata-quorum", bootstrap, "describe", "--status")
     kafka_tool("topics", bootstrap, "--delete", "--topic", topic)
+
+
+@pytest.mark.timeout(400)
+def test_java_records_static_member_and_errors(bootstrap: str, name: Name) -> None:
+    foreign.require("java", "mvn")
+    topic, group = name("java"), name("group")
+    parsed = [f"parse.{part}=true" for part in ("key", "headers")] + ["null.marker=NULL"]
+    reader = [word for setting in parsed for word in ("--reader-property", setting)]
+    lines = "a:1,a:2\tk1\tv1\nb:x\tk2\tNULL\n"
+    codec = ("--compression-codec", "zstd")
+    kafka_tool("console-producer", bootstrap, "--topic", topic, *reader, *codec, stdin=lines)
+    printed = [f"print.{part}=true" for part in ("key", "headers")] + ["null.literal=NULL"]
+    formatter = [word for setting in printed for word in ("--formatter-property", setting)]
+    asked = ("--topic", topic, "--from-beginning", "--max-messages", "2", "--group", group)
+    static = ("--command-property", "group.instance.id=one")
+    assert kafka_tool("console-consumer", bootstrap, *asked, *formatter, *static) == lines
+    assert " one" in kafka_tool("consumer-groups", bootstrap, "--describe", "--group", group, "--members", "--verbose")
+    server = ("--bootstrap-server", bootstrap)
+    again = apache_kafka.tool("topics", *server, "--create", "--topic", topic, check=False)
+    assert again.returncode == 1
+    assert "already exists" in again.stdout + again.stderr
 
 
 @pytest.mark.timeout(200)

@@ -47,6 +47,9 @@ func run(bootstrap, topic string) error {
 			return err
 		}
 	}
+	if err := tombstone(ctx, bootstrap, topic+"-tombstone"); err != nil {
+		return err
+	}
 	if err := consume(ctx, bootstrap, topic, records*len(codecs)); err != nil {
 		return err
 	}
@@ -76,6 +79,38 @@ func produce(ctx context.Context, bootstrap, topic string, codec kgo.Compression
 		batch[i] = &kgo.Record{Key: []byte(fmt.Sprint(i)), Value: []byte(fmt.Sprintf("value %d of franz-go", i))}
 	}
 	return client.ProduceSync(ctx, batch...).FirstErr()
+}
+
+// tombstone makes a topic by producing to it, and reads what it wrote from an offset that is found by time.
+func tombstone(ctx context.Context, bootstrap, topic string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.AllowAutoTopicCreation())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	at := time.UnixMilli(1_700_000_000_000)
+	headers := []kgo.RecordHeader{{Key: "a", Value: []byte("1")}, {Key: "none"}}
+	before := &kgo.Record{Topic: topic, Value: []byte{}, Timestamp: at.Add(-time.Second)}
+	wanted := &kgo.Record{Topic: topic, Key: []byte("k"), Headers: headers, Timestamp: at}
+	if err := client.ProduceSync(ctx, before, wanted).FirstErr(); err != nil {
+		return fmt.Errorf("produce a tombstone: %w", err)
+	}
+	from := map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AfterMilli(at.UnixMilli())}}
+	reader, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(from))
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	fetches := reader.PollRecords(ctx, 1)
+	if err := fetches.Err(); err != nil {
+		return fmt.Errorf("read a tombstone: %w", err)
+	}
+	got := fetches.Records()[0]
+	same := got.Offset == 1 && string(got.Key) == "k" && got.Value == nil && got.Timestamp.Equal(at)
+	if !same || len(got.Headers) != 2 || string(got.Headers[0].Value) != "1" || got.Headers[1].Value != nil {
+		return fmt.Errorf("the tombstone came back as %+v", got)
+	}
+	return nil
 }
 
 func consume(ctx context.Context, bootstrap, topic string, want int) error {

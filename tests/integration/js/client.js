@@ -14,6 +14,8 @@ async function run(bootstrap, topic) {
   for (const compression of [CompressionTypes.None, CompressionTypes.GZIP]) {
     await producer.send({ topic, messages, compression, acks: -1 });
   }
+  const timestamp = "1700000000123";
+  await producer.send({ topic, acks: -1, messages: [{ key: "tombstone", value: null, timestamp, headers: { h: "1" } }] });
   await producer.disconnect();
   const consumer = kafka.consumer({ groupId: `${topic}-group` });
   await consumer.connect();
@@ -24,7 +26,9 @@ async function run(bootstrap, topic) {
     consumer.run({
       eachMessage: async ({ message }) => {
         if (message.headers.h.toString() !== "1") reject(new Error("header lost"));
-        if (++seen === 200) {
+        const isTombstone = message.key.toString() === "tombstone";
+        if (isTombstone && (message.value !== null || message.timestamp !== timestamp)) reject(new Error("not a tombstone"));
+        if (++seen === 201) {
           clearTimeout(timer);
           resolve();
         }
@@ -35,7 +39,7 @@ async function run(bootstrap, topic) {
   await consumer.disconnect();
   const ends = await admin.fetchTopicOffsets(topic);
   const total = ends.reduce((sum, end) => sum + Number(end.high), 0);
-  if (total !== 200) throw new Error(`log ends add up to ${total}`);
+  if (total !== 201) throw new Error(`log ends add up to ${total}`);
   await admin.deleteTopics({ topics: [topic] });
   await admin.disconnect();
 }

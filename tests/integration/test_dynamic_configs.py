@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
@@ -26,6 +27,7 @@ from klamm.protocol.configs import (
 )
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.interop.group_peers import Peer
 
 BROKER, LOGGER = ResourceType.BROKER, ResourceType.BROKER_LOGGER
@@ -140,3 +142,21 @@ def test_loggers_are_described_and_changed(peer: Peer) -> None:
     finally:
         assert alter(peer, LOGGER, "1", (LEAF, None, DELETE)) is ErrorCode.NONE
     assert described(peer, "1") == before
+
+
+def test_what_was_set_before_a_snapshot_is_obeyed_after_a_start(tmp_path: Path) -> None:
+    data, often = tmp_path / "data", {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+    with klamm.Cluster(data, config=often) as cluster:
+        peer = Peer(cluster.bootstrap_servers)
+        assert alter(peer, BROKER, "", ("max.connections.per.ip", "1", SET)) is ErrorCode.NONE
+        at, deadline = 0, time.monotonic() + 30
+        while not [found for found in data.glob("*/*.checkpoint") if not found.name.startswith("0" * 20)]:
+            assert time.monotonic() < deadline, "no snapshot is written"
+            at += 1
+            topic = CreateTopicsRequest((CreatableTopic(f"t{at}", 1, 1),))
+            peer.send("admin", topic, 7)
+            assert peer.receive("admin", CreateTopicsResponse, 7).topics[0].error_code is ErrorCode.NONE
+    with klamm.Cluster(data, config=often) as cluster:
+        peer = Peer(cluster.bootstrap_servers)
+        assert "klamm.node" in described(peer, "1")
+        assert not is_served(cluster), "the connection that is held is the only one"

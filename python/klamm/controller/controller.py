@@ -119,6 +119,10 @@ class Controller:
         self._state = None
         self._schedule.stop()
 
+    def on_kraft_version(self, level: int) -> None:
+        """The quorum has written that level to the log."""
+        self._kraft_version = level
+
     def replay(self, records: Sequence[bytes], first_offset: int) -> None:
         """Records of a result, now in the log at `first_offset` and behind."""
         assert self._state is not None, "only an active controller appends"
@@ -211,8 +215,13 @@ class Controller:
         records: list[bytes] = []
         if changes.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
             records += self._configs.elr_safety_records(state)
+        kraft_version = changes.pop(KRAFT_VERSION, None)
         levels = (FeatureLevelRecord(name=name, feature_level=level) for name, level in changes.items())
-        return Result(answer, [*records, *map(state.encode, levels)])
+        records += map(state.encode, levels)
+        if kraft_version is not None:
+            # Something of ours to wait for: the level itself stands in the quorum's control records.
+            records.append(state.encode(NoOpRecord()))
+        return Result(answer, records, kraft_version=kraft_version)
 
     def _supporters(self, state: Speculation) -> Supporters:
         from klamm.controller.features import Supporters

@@ -55,6 +55,9 @@ class Quorum(Protocol):
     def propose(self, records: Sequence[bytes], epoch: int) -> int:
         """Append one batch; its last offset. Raises NotLeaderError, RaftStoppedError, ValueError."""
 
+    def upgrade_kraft_version(self, epoch: int) -> None:
+        """Write kraft.version 1 with the voters to the log. Raises NotLeaderError, RaftStoppedError."""
+
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         """Done once the record at `offset` is committed; fails with NotLeaderError or RaftStoppedError."""
 
@@ -208,6 +211,10 @@ class ControllerDriver:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{operation} failed: {error}")
 
     def _append(self, result: Result[Any]) -> None:
+        if result.kraft_version is not None:
+            assert self._epoch is not None, "an inactive controller changes no level"
+            self._quorum.upgrade_kraft_version(self._epoch)
+            self._controller.on_kraft_version(result.kraft_version)
         for batch in batches(result):
             assert self._epoch is not None, "an inactive controller returns no records"
             last_offset = self._quorum.propose(batch, self._epoch)

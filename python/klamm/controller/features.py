@@ -89,7 +89,8 @@ def changed_levels(updates: Iterable[FeatureUpdateKey], finalized: Levels, suppo
     changes: dict[str, int] = {}
     for name, update in latest.items():
         _check_update(update, finalized, proposed, supporters)
-        if name != KRAFT_VERSION:  # its level lives in the quorum's control records
+        # The level of kraft.version lives in the quorum's control records: the same one is not written again.
+        if name != KRAFT_VERSION or update.max_version_level != finalized.get(name, 0):
             changes[name] = update.max_version_level
     return changes
 
@@ -108,8 +109,10 @@ def _check_update(update: FeatureUpdateKey, finalized: Levels, proposed: Levels,
     if name == METADATA_VERSION:
         _check_metadata_downgrade(current, level, how)
     elif name == KRAFT_VERSION:
-        if level != current:
-            raise _invalid(name, level, "This node cannot change kraft.version while it runs.")
+        if level < current:
+            raise _invalid(name, level, "What the quorum's log holds cannot be taken back.")
+        if level > current and supporters.voters != {supporters.local_id}:
+            raise _invalid(name, level, "Nobody here knows in which directories the other voters keep their logs.")
     else:
         _check_dependencies(name, level, proposed)
 

@@ -23,6 +23,8 @@ class Result(NamedTuple, Generic[T_co]):
     answer: T_co
     records: Sequence[bytes] = ()
     is_atomic: bool = True
+    kraft_version: int | None = None
+    """A level that the quorum writes itself, before the records."""
 
 
 def check_record_count(records: Sequence[bytes]) -> None:

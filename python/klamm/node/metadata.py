@@ -113,6 +113,7 @@ class Metadata:
         before = self.image.stable
         self.image = self.log.native.replay(self.image, self._applied, high_watermark)
         self._applied = high_watermark
+        self.kraft_version = self.raft.kraft_version_below(high_watermark, self.kraft_version)
         self._on_published(before, self.image.stable)
 
     def on_leader(self, epoch: int) -> None:

@@ -59,6 +59,8 @@ class Node:
         self.cluster_id = ""
         self.listeners: dict[str, tuple[str, int]] = {}
         self._image = Image()
+        self._is_first_image = True
+        self._told_kraft_version: int | None = None
         self._engine: Engine | None = None
         self._incarnation_id = os.urandom(16)
         self._creating: set[str] = set()
@@ -106,8 +108,7 @@ class Node:
             on_published=self._on_published,
             on_fault=self._on_fault,
         )
-        ranges = [(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()]
-        engine.set_supported_features(ranges, self.metadata.kraft_version)
+        self._tell_features(engine)
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
         self._dispatcher = Dispatcher(engine, self._handlers(engine))
         asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
@@ -135,6 +136,14 @@ class Node:
             engine.open(listener.name)
         self._groups.start()
         self._warn_of_features()
+
+    def _tell_features(self, engine: Engine) -> None:
+        """The levels that this node knows, and kraft.version, which is in no image."""
+        kraft_version = self.metadata.kraft_version
+        if kraft_version != self._told_kraft_version:
+            self._told_kraft_version = kraft_version
+            ranges = [(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()]
+            engine.set_supported_features(ranges, kraft_version)
 
     def _warn_of_features(self) -> None:
         """A directory that Kafka formatted may have features on whose APIs klamm does not have yet."""
@@ -236,8 +245,11 @@ class Node:
             return  # Committed while the node closes: its next start shows it.
         engine.publish(image)
         delta = image.delta_since(before)
-        if any(place in delta.changed_configs for place in self._own_config_places):
+        # What a snapshot holds is in no delta.
+        if self._is_first_image or any(place in delta.changed_configs for place in self._own_config_places):
+            self._is_first_image = False
             self._apply_dynamic_configs(image)
+        self._tell_features(engine)
         self._groups.on_published(image, delta)
         self._registration.on_published()
 

@@ -170,6 +170,20 @@ class RaftDriver:
         self._step(self._node.on_append)
         return last_offset
 
+    def upgrade_kraft_version(self, epoch: int) -> None:
+        """Write kraft.version 1 with the voters to the log of the epoch that this replica leads; what is proposed next
+        stands behind it. Raises NotLeaderError, RaftStoppedError.
+        """
+        if self._led_epoch != epoch:
+            self._check_running()
+            raise NotLeaderError(f"epoch {epoch} is not led by this replica; it leads {self._led_epoch}")
+        self._step(self._node.on_kraft_upgrade)
+
+    def kraft_version_below(self, offset: int, before: int) -> int:
+        """The kraft.version of the log below `offset`; `before` when the newest record stands behind that."""
+        known = self._node.replica.voters_in_log
+        return known.kraft_version if known.offset is None or known.offset < offset else before
+
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         """A future that is done once the record at `offset`, appended by this leader, is committed.
 

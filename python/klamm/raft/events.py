@@ -58,6 +58,10 @@ class ResignRequested(NamedTuple):
     epoch: int
 
 
+class KraftUpgradeRequested(NamedTuple):
+    """The controller finalizes kraft.version 1."""
+
+
 class ShutdownRequested(NamedTuple):
     """The node is to stop: hand over if this replica leads."""
 
@@ -72,6 +76,7 @@ Event = (
     | Appended
     | Flushed
     | ResignRequested
+    | KraftUpgradeRequested
     | ShutdownRequested
 )
 
@@ -97,6 +102,8 @@ def happen(node: RaftNode, now_ms: int, event: Event) -> list[Effect]:
             return node.on_flushed(now_ms)
         case ResignRequested(epoch):
             return node.on_resign(now_ms, epoch)
+        case KraftUpgradeRequested():
+            return node.on_kraft_upgrade(now_ms)
         case ShutdownRequested():
             return node.on_shutdown(now_ms)
         case _:

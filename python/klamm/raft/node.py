@@ -141,6 +141,11 @@ class RaftNode:
         self._leading.on_flushed(now_ms)
         return self._take_effects() if isinstance(self.replica.state, Leader) else self._done(now_ms)
 
+    def on_kraft_upgrade(self, now_ms: int) -> list[Effect]:
+        """The leader is asked for kraft.version 1 (KIP-853); nothing happens when the log is at it."""
+        self._leading.upgrade_kraft_version()
+        return self._take_effects()
+
     def on_resign(self, now_ms: int, epoch: int) -> list[Effect]:
         """Give up leading `epoch`; nothing happens when it is over already."""
         if isinstance(self.replica.state, Leader) and self.replica.epoch == epoch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from klamm.controller.driver import ControllerDriver, batches
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
 from klamm.controller.settings import ControllerSettings
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpgradeType
 from klamm.protocol.generated.metadata_records import MetadataRecord, NoOpRecord, TopicRecord, decode, encode
 from klamm.protocol.registration import BrokerHeartbeatRequest
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
@@ -39,6 +41,9 @@ class Log:
         self.batches.append(list(records))
         self.end += len(records)
         return self.end - 1
+
+    def upgrade_kraft_version(self, epoch: int) -> None:
+        self.end += 2
 
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -206,3 +211,27 @@ def test_a_long_result_goes_in_batches_unless_it_must_not() -> None:
     assert all(sum(map(len, batch)) <= MAX_BATCH_SIZE for batch in split)
     assert list(batches(Result(None, many[:3]))) == [many[:3]]
     assert list(batches(Result(None))) == list(batches(Result(None, is_atomic=False))) == []
+
+
+async def test_kraft_version_goes_to_the_quorum_before_the_record_that_is_waited_for() -> None:
+    rig = Rig()
+    await rig.with_broker()
+    end = rig.log.end
+    rig.log.commit(1_000)
+    update = UpdateFeaturesRequest((FeatureUpdateKey("kraft.version", 1, UpgradeType.UPGRADE),))
+    assert (await rig.driver.update_features(update)).error_code is ErrorCode.NONE
+    assert (rig.log.end, rig.log.records()[-1]) == (end + 3, NoOpRecord())
+    assert (await rig.driver.update_features(update)).error_code is ErrorCode.NONE
+    assert rig.log.end == end + 3
+    rig.driver.close()
+
+
+async def test_a_request_without_time_is_not_begun() -> None:
+    rig = Rig()
+    await rig.with_broker()
+    end = rig.log.end
+    for timeout_ms in (0, -1):
+        request = replace(create("late"), timeout_ms=timeout_ms)
+        assert (await rig.driver.create_topics(request)).topics[0].error_code is ErrorCode.REQUEST_TIMED_OUT
+    assert (rig.log.end, rig.log.resigned) == (end, [])
+    rig.driver.close()

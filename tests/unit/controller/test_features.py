@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.controller.features import Supporters
+from klamm.controller.features import Supporters, changed_levels
 from klamm.protocol.configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.feature_updates import (
@@ -15,7 +15,7 @@ from klamm.protocol.feature_updates import (
     UpgradeType,
 )
 from klamm.protocol.features import SUPPORTED_FEATURES
-from klamm.protocol.generated.metadata_records import ConfigRecord, FeatureLevelRecord
+from klamm.protocol.generated.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
 from klamm.protocol.registration import SupportedFeature
 
 from .cluster import Cluster
@@ -64,7 +64,7 @@ def test_levels_go_up_and_down() -> None:
         ([key("group.version", 0, 0)], "is none of"),
         ([key("metadata.version", 25, SAFE)], "cannot hold would be lost"),
         ([key("metadata.version", 25, UNSAFE)], "there is no unsafe downgrade"),
-        ([key("kraft.version", 1)], "cannot change kraft.version"),
+        ([key("kraft.version", 2)], "only supports versions 0-1"),
         ([key("streams.version", 1)], "Broker 2 does not support this feature"),
         ([key("transaction.version", 1), key("no.such", 1)], "no.such"),
     ],
@@ -138,3 +138,26 @@ def test_the_level_that_is_there_already() -> None:
     for how in UpgradeType:
         assert update(cluster, key("metadata.version", 30, how)).error_code is ErrorCode.NONE
         assert update(cluster, key("kraft.version", 0, how)).error_code is ErrorCode.NONE
+
+
+def test_kraft_version_is_left_to_the_quorum() -> None:
+    cluster = Cluster({"metadata.version": 30})
+    cluster.add_brokers(1)
+    request = UpdateFeaturesRequest((key("kraft.version", 1),))
+    result = cluster.controller.on_update_features(request)
+    assert (result.answer.error_code, result.kraft_version) == (ErrorCode.NONE, 1)
+    start = len(cluster.log)
+    cluster.commit(result)
+    assert cluster.records(start) == [NoOpRecord()]
+    cluster.controller.on_kraft_version(1)
+    again = cluster.controller.on_update_features(request)
+    assert (again.answer.error_code, again.kraft_version, again.records) == (ErrorCode.NONE, None, [])
+    answer = update(cluster, key("kraft.version", 0, SAFE))
+    assert answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
+    assert "cannot be taken back" in (answer.error_message or "")
+
+
+def test_only_a_sole_voter_takes_kraft_version_up() -> None:
+    supporters = Supporters(0, SUPPORTED_FEATURES, voters=frozenset({0, 1}), controllers={1: SUPPORTED_FEATURES})
+    with pytest.raises(KafkaError, match="the other voters"):
+        changed_levels([key("kraft.version", 1)], {"metadata.version": 30}, supporters)

@@ -328,6 +328,21 @@ class TestVotersOfTheLog:
         bench = started(voters=VotersInLog(self.VOTERS, 2, 1), endpoints=moved)
         assert decode_voters(bench.log.records[2].value).endpoints(1) == moved
 
+    def test_a_sole_voter_writes_itself_to_the_log_when_asked(self):
+        here = (Endpoint("CONTROLLER", "here", 1),)
+        bench = started(voters=VotersInLog(VoterSet.of_ids([1])), endpoints=here)
+        for _ in range(2):
+            bench.feed(events.KraftUpgradeRequested())
+        assert [record.type for record in bench.log.records] == [LEADER_CHANGE, KRAFT_VERSION, KRAFT_VOTERS]
+        assert decode_voters(bench.log.records[2].value) == self.VOTERS
+        assert bench.replica.voters_in_log == VotersInLog(self.VOTERS, 2, 1)
+
+    def test_several_voters_do_not_know_each_other_well_enough(self):
+        bench = started()
+        bench.lead()
+        bench.feed(events.KraftUpgradeRequested())
+        assert [record.type for record in bench.log.records] == [LEADER_CHANGE]
+
     def test_the_file_format_follows_the_kraft_version(self):
         for kraft_version in (0, 1):
             bench = started(voters=VotersInLog(self.VOTERS, 2, kraft_version))

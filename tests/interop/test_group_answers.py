@@ -161,6 +161,18 @@ def describe(pair: Pair, *groups: str, version: int = 6) -> dict[str, Any]:
     return pair.ask(DescribeGroupsRequest(groups, True), DescribeGroupsResponse, version)
 
 
+def wait_until_empty(peer: Peer, group: str) -> None:
+    """Its last member is out."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        peer.send("", DescribeGroupsRequest((group,), False), 6)
+        [found] = peer.receive("", DescribeGroupsResponse, 6).groups
+        if found.group_state == "Empty":
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"group {group} still has members")
+
+
 def commit(
     group: str, *partitions: int, topic: str = "orders", by_id: bool = True, **fields: Any
 ) -> OffsetCommitRequest:
@@ -293,7 +305,8 @@ def test_a_static_member_fences_its_waiting_self(pair: Pair) -> None:
 def test_who_is_not_heard_of_is_out(pair: Pair) -> None:
     begin(pair, "expiring", "a", session_timeout_ms=1_500)
     settle(pair, "expiring", 1, "a")
-    time.sleep(2.5)
+    for peer in (pair.kafka, pair.klamm):
+        wait_until_empty(peer, "expiring")
     pair.ask(HeartbeatRequest("expiring", 1, "a"), HeartbeatResponse, 4)
     describe(pair, "expiring")
 

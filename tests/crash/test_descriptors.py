@@ -1,0 +1,122 @@
+"""Fewer descriptors than partitions, and fewer than connections: nothing is lost, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.node_process import NodeProcess
+
+
+class LimitedNode(NodeProcess):
+    """`klamm start` under `ulimit -n`."""
+
+    def __init__(self, data: Path, descriptors: int) -> None:
+        super().__init__(data, overrides={"log.segment.delete.delay.ms": "100"})
+        self._descriptors = descriptors
+
+    def command(self) -> Sequence[str]:
+        return ["sh", "-c", f'ulimit -n {self._descriptors} && exec "$@"', "sh", *super().command()]
+
+    def open_descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def write_everywhere(node: NodeProcess, topics: Sequence[str], partitions: int, value: str) -> None:
+    """One acknowledged record into each partition."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": node.bootstrap, "acks": "all", "log_level": 0, "linger.ms": 50})
+    for topic in topics:
+        for partition in range(partitions):
+            producer.produce(topic, value, partition=partition, on_delivery=lambda e, _: e and failed.append(e))
+            producer.poll(0)
+    assert producer.flush(300) == 0
+    assert not failed, failed[:3]
+
+
+def read_everywhere(node: NodeProcess, topics: Sequence[str], partitions: int) -> dict[tuple[str, int], list[str]]:
+    """The values of each partition."""
+    settings = {"bootstrap.servers": node.bootstrap, "group.id": "all", "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer(settings)
+    found: dict[tuple[str, int], list[str]] = {(topic, n): [] for topic in topics for n in range(partitions)}
+    consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in found])
+    ends = 0
+    while ends < len(found):
+        message = consumer.poll(60)
+        assert message is not None, f"{ends} of {len(found)} partitions were read"
+        if message.error() is None:
+            found[message.topic(), message.partition()].append(message.value().decode())
+        else:
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            ends += 1
+    consumer.close()
+    return found
+
+
+def live_below_the_limit(data: Path, topic_count: int, partitions: int, descriptors: int) -> None:
+    node = LimitedNode(data, descriptors)
+    topics = [f"topic-{number}" for number in range(topic_count)]
+    try:
+        node.start()
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        for topic in topics:  # not all in one request: that has a limit of records
+            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
+        write_everywhere(node, topics, partitions, "first")
+        node.kill()
+        node.start()
+        write_everywhere(node, topics, partitions, "second")
+        found = read_everywhere(node, topics, partitions)
+        assert {tuple(values) for values in found.values()} == {("first", "second")}
+        assert node.open_descriptors() <= descriptors
+        assert "ERROR" not in node.log()
+        assert node.stop(120) == 0
+    finally:
+        node.kill()
+
+
+def test_hundreds_of_partitions_with_fewer_descriptors(tmp_path: Path) -> None:
+    live_below_the_limit(tmp_path / "data", 2, 200, 160)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_ten_thousand_partitions_with_1024_descriptors(tmp_path: Path) -> None:
+    live_below_the_limit(tmp_path / "data", 10, 1000, 1024)
+
+
+def test_more_connections_than_descriptors(tmp_path: Path) -> None:
+    """Those that there are stay, the others wait or are closed, and when there is room everybody is served."""
+    node = LimitedNode(tmp_path / "data", 200)
+    try:
+        node.start()
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(30)
+        write_everywhere(node, ["t"], 4, "before")
+        with contextlib.ExitStack() as connections:
+            for _ in range(300):
+                connection = connections.enter_context(socket.socket())
+                connection.setblocking(False)
+                connection.connect_ex(("127.0.0.1", node.port))
+            wait_until(lambda: node.open_descriptors() >= 190)
+            assert node.open_descriptors() <= 200
+        wait_until(lambda: node.open_descriptors() < 100)
+        write_everywhere(node, ["t"], 4, "after")
+        found = read_everywhere(node, ["t"], 4)
+        assert set(map(tuple, found.values())) == {("before", "after")}
+        assert node.stop() == 0
+    finally:
+        node.kill()

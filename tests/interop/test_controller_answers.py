@@ -336,6 +336,29 @@ def test_describing_configs(both: Both) -> None:
         both.describe(METRICS, subscription, entries.describe_client_metrics(configs, wanted))
 
 
+def test_dynamic_configs_that_no_broker_could_start_with(both: Both) -> None:
+    wrong = {
+        "max.connections": "0",
+        "max.connection.creation.rate": "0",
+        "max.connections.per.ip": "0",
+        "max.connections.per.ip.overrides": "x",
+        "listener.name.plaintext.max.connections": "0",
+        "log.cleaner.dedupe.buffer.size": "1000",
+        "log.cleaner.threads": "0",
+        "log.roll.ms": "0",
+        "log.retention.ms": "0",
+        "log.flush.interval.ms": "-1",
+        "message.max.bytes": "-1",
+        "num.network.threads": "0",
+    }
+    for key, value in wrong.items():
+        for name in ("", "1"):
+            both.alter(BROKER, name, (key, SET, value))
+    for key in wrong:
+        both.alter(BROKER, "", (key, DELETE, None))
+        both.alter(BROKER, "1", (key, DELETE, None))
+
+
 def test_elections(both: Both) -> None:
     both.elect(0, TopicPartitions("foo", (0, 1, 99)), TopicPartitions("nope", (0,)))
     both.elect(1, TopicPartitions("foo", (0,)))
@@ -357,6 +380,11 @@ def test_features(both: Both) -> None:
         ("group.version", 1, 0),
         ("eligible.leader.replicas.version", 0, 2),
         ("eligible.leader.replicas.version", 1, 1),
+        ("kraft.version", 0, 1),
+        ("kraft.version", 0, 2),
+        ("kraft.version", 2, 1),
+        ("kraft.version", 1, 2),
+        ("kraft.version", 1, 1),
     ]:
         both.update(update)
     both.update(("streams.version", 0, 2), ("nope", 1, 1))

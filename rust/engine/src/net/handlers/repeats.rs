@@ -20,15 +20,13 @@ impl Repeats {
         let mut current = None;
         while let Some(item) = walk.next(body) {
             match item {
+                ProduceItem::Topic { partition_count: 1, .. } if request.topic_count == 1 => return Self::default(),
                 ProduceItem::Topic { topic, partition_count } => {
                     counts.push(partition_count);
                     current = Some(topic);
                 }
                 ProduceItem::Partition { index, .. } => named.push((current.clone(), index)),
                 ProduceItem::TopicEnd => {}
-            }
-            if counts == [1] && request.topic_count == 1 {
-                return Self::default();
             }
         }
         let mut last = HashMap::with_capacity(named.len());

@@ -34,7 +34,7 @@ class Dispatcher:
     def __init__(self, engine: Answers, handlers: Handlers) -> None:
         self._engine = engine
         self._handlers = handlers
-        self._running: set[asyncio.Future[None] | None] = set()
+        self._running: set[asyncio.Task[None] | None] = set()
 
     def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request. Does not block."""
@@ -44,7 +44,7 @@ class Dispatcher:
             log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)
             self._engine.answer(handle, None)
             return
-        self._running.add(asyncio.ensure_future(self._run(handler, handle, context, body)))
+        self._running.add(asyncio.get_running_loop().create_task(self._run(handler, handle, context, body)))
 
     async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
         answer: bytes | None = None

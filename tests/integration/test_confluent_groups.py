@@ -44,7 +44,7 @@ def topic(bootstrap: str, admin: AdminClient, name: Name) -> str:
 def member(bootstrap: str, group: str, topic: str, **settings: Any) -> Iterator[Consumer]:
     fixed = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     consumer = Consumer(
-        fixed | {"enable.auto.commit": False, "session.timeout.ms": 10_000, "heartbeat.interval.ms": 300} | settings
+        fixed | {"enable.auto.commit": False, "session.timeout.ms": 30_000, "heartbeat.interval.ms": 300} | settings
     )
     consumer.subscribe([topic])
     try:

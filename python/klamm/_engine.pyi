@@ -738,8 +738,13 @@ class Engine:
         log_dirs: Sequence[str | PathLike[str]],
         settings: Mapping[str, str],
         is_volatile: bool = False,
+        is_missing_dirs: bool = False,
     ) -> Self:
-        """Lock the directories and read what they hold. Volatile: nothing is ever synced. StorageError, ConfigError."""
+        """Lock the directories and read what they hold. Raises StorageError, ConfigError.
+
+        Volatile: nothing is ever synced. With directories missing, of which the caller knows, a partition that has no
+        files may have them there, so it is not made anew.
+        """
     @property
     def event_fd(self) -> int:
         """Readable while `drain` has something to give."""

@@ -85,6 +85,7 @@ class Node:
             log_dirs=log_dirs,
             settings=_known(config.given),
             is_volatile=self._is_volatile,
+            is_missing_dirs=len(log_dirs) < len(config.log_dirs),
         )
         try:
             await self._start_parts(engine)
@@ -122,6 +123,7 @@ class Node:
             self.metadata.controller,
             self._registration_request,
             lambda: self.metadata.applied_offset,
+            self._on_fault,
         )
         self.metadata.start()
         await self._or_fail(self.metadata.is_active.wait())
@@ -284,7 +286,7 @@ class Node:
                 messages.SupportedFeature(name, found.min_version, found.max_version) for name, found in ranges
             ),
             rack=self.config.optional_text("broker.rack"),
-            log_dirs=tuple(sorted(self._directory_ids[path] for path in self.config.log_dirs)),
+            log_dirs=tuple(sorted(found for path in self.config.log_dirs if (found := self._directory_ids.get(path)))),
             previous_broker_epoch=self._running().previous_broker_epoch,
         )
 

@@ -46,7 +46,10 @@ class Registration:
         controller: ControllerChannel,
         request: Callable[[], BrokerRegistrationRequest],
         applied_offset: Callable[[], int],
+        on_fault: Callable[[Exception], None],
     ) -> None:
+        """`on_fault` is told what ends the exchange before its time."""
+        self._on_fault = on_fault
         self._lifecycle = lifecycle
         self._controller = controller
         self._request = request
@@ -72,6 +75,7 @@ class Registration:
         """Begin to register."""
         self._lifecycle.on_start(_now_ms())
         self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(self._on_done)
 
     def ready(self) -> None:
         """The broker can serve: ask to be unfenced."""
@@ -104,6 +108,12 @@ class Registration:
         self._lifecycle.on_give_up()
         if self._task is not None:
             self._task.cancel()
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            log.error("the exchange with the controller failed", exc_info=error)
+            self._on_fault(error)
 
     async def _run(self) -> None:
         while self._lifecycle.state is not BrokerState.SHUTTING_DOWN:

@@ -35,6 +35,8 @@ pub struct EngineOptions {
     pub settings: Settings,
     /// Nobody wants the files back after a power cut: nothing is synced.
     pub is_volatile: bool,
+    /// Directories that were configured are not among `log_dirs`, because they cannot be read.
+    pub is_missing_dirs: bool,
 }
 
 /// Why an engine could not start.
@@ -61,9 +63,10 @@ pub fn now_ms() -> i64 {
 impl Engine {
     /// Locks the directories, reads what they hold and prepares the network. Nothing listens yet.
     pub fn start(options: EngineOptions, runtime: Handle) -> Result<Self, EngineError> {
-        let EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile } = options;
+        let EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs } = options;
         let notices: Arc<Notices> = Arc::default();
         let locked = lock_all(&log_dirs, &notices)?;
+        let is_missing_dirs = is_missing_dirs || locked.len() < log_dirs.len();
         let most = open_files_max(&settings);
         let context = if is_volatile { LogContext::volatile(most) } else { LogContext::new(most) };
         let told = notices.clone();
@@ -74,7 +77,7 @@ impl Engine {
             "none" => Durability::PageCache,
             _ => Durability::Flushed,
         };
-        let replicas = ReplicasOptions { node_id, durability, settings, logs, clock: now_ms };
+        let replicas = ReplicasOptions { node_id, durability, settings, logs, is_missing_dirs, clock: now_ms };
         let replicas = Arc::new(Replicas::new(replicas));
         let server = Arc::new(Server::new(runtime, net, cluster_id, replicas.clone())?);
         notices.connect(&server);

@@ -76,7 +76,7 @@ type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (*, node_id, cluster_id, log_dirs, settings, is_volatile=false))]
+    #[pyo3(signature = (*, node_id, cluster_id, log_dirs, settings, is_volatile=false, is_missing_dirs=false))]
     fn new(
         py: Python<'_>,
         node_id: i32,
@@ -84,10 +84,11 @@ impl Engine {
         log_dirs: Vec<PathBuf>,
         settings: HashMap<String, String>,
         is_volatile: bool,
+        is_missing_dirs: bool,
     ) -> PyResult<Self> {
         let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
         let runtime = SharedRuntime::get()?;
-        let options = EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile };
+        let options = EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs };
         let engine = py.detach(|| NodeEngine::start(options, runtime.handle())).map_err(|error| match error {
             EngineError::Log(error) => storage_error(&error),
             EngineError::Net(_) => StorageError::new_err(error.to_string()),

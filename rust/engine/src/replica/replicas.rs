@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -30,6 +30,8 @@ pub struct ReplicasOptions {
     pub durability: Durability,
     pub settings: Settings,
     pub logs: Arc<LogManager>,
+    /// A configured directory could not be opened: what is not on disk may be in it.
+    pub is_missing_dirs: bool,
     /// Gives the time in ms since 1970.
     pub clock: fn() -> i64,
 }
@@ -48,6 +50,9 @@ pub struct Replicas {
     /// Directories on disk whose logs were not opened yet, by name.
     pub(super) on_disk: Mutex<HashMap<(String, i32), Found>>,
     planned: Mutex<Planned>,
+    is_missing_dirs: bool,
+    /// While a directory is missing: the partitions that may be in it.
+    at_start: OnceLock<Arc<MetadataImage>>,
 }
 
 impl Replicas {
@@ -67,6 +72,8 @@ impl Replicas {
             hasher: RandomState::new(),
             on_disk: Mutex::new(on_disk),
             planned: Mutex::default(),
+            is_missing_dirs: options.is_missing_dirs,
+            at_start: OnceLock::new(),
         }
     }
 
@@ -164,10 +171,23 @@ impl Replicas {
         let mut assigned = record.replicas().iter().zip(image.topics().directories_of(record));
         let assigned = assigned.find(|(replica, _)| **replica == self.node_id);
         let wanted = assigned.and_then(|(_, id)| self.logs.dir_by_id(id));
+        if wanted.is_none() && self.may_be_missing(key) {
+            // An empty log in another directory would be taken for the partition, and its offsets begin anew.
+            let path = self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default();
+            return Err(LogError::Offline { path, cause: "a directory beside it that may hold the log".to_owned() });
+        }
         wanted.or_else(|| self.planned.lock().dir_for(key, &self.logs)).ok_or_else(|| LogError::Offline {
             path: self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default(),
             cause: "every log directory has failed".to_owned(),
         })
+    }
+
+    /// Whether a partition without files may have them in a directory that could not be opened.
+    fn may_be_missing(&self, (topic_id, index): Key) -> bool {
+        let was_there = |image: &Arc<MetadataImage>| {
+            image.topics().by_id(topic_id).is_some_and(|topic| topic.partition(index).is_some())
+        };
+        self.is_missing_dirs && self.at_start.get().is_none_or(was_there)
     }
 
     fn config_of(&self, image: &MetadataImage, topic: &str) -> super::PartitionConfig {
@@ -177,6 +197,9 @@ impl Replicas {
 
     /// Opens what is on disk and not open yet, and sets aside what no topic of the image owns. For a thread of its own.
     pub fn open_the_rest(&self) -> Vec<LogError> {
+        if self.is_missing_dirs {
+            let _ = self.at_start.set(self.image());
+        }
         let waiting: Vec<Found> = self.on_disk.lock().values().cloned().collect();
         let mut errors = Vec::new();
         for found in waiting {

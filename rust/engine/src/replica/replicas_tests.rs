@@ -35,6 +35,7 @@ fn leading(dir: &Path) -> Replicas {
         durability: Durability::Flushed,
         settings: Settings::default(),
         logs: logs.expect("start"),
+        is_missing_dirs: false,
         clock: || 0,
     });
     let nodes = [NODE, OTHER_NODE];

@@ -21,10 +21,13 @@ impl Replicas {
             .map(|dir| dir.owners().into_iter().map(|((topic, index), owner)| (topic, index, size(&owner))).collect())
             .collect();
         let waiting: Vec<_> = self.on_disk.lock().values().cloned().collect();
-        for found in waiting.into_iter().filter(|found| dirs[found.dir].offline_cause().is_none()) {
-            rows[found.dir].push((found.topic, found.partition, bytes_of_logs(&found.path)));
+        for found in waiting.iter().filter(|found| dirs[found.dir].offline_cause().is_none()) {
+            rows[found.dir].push((found.topic.clone(), found.partition, bytes_of_logs(&found.path)));
         }
-        let known = rows.iter().flatten().map(|(topic, index, _)| (topic.clone(), *index)).collect();
+        let mut known: HashSet<_> = rows.iter().flatten().map(|(topic, index, _)| (topic.clone(), *index)).collect();
+        // Those of a directory out of use are in no other.
+        known.extend(waiting.into_iter().map(|found| (found.topic, found.partition)));
+        known.extend(self.opened().iter().map(|open| (open.id.topic.to_string(), open.id.index)));
         for (dir, size) in self.never_written(&known) {
             rows[dir].push(size);
         }

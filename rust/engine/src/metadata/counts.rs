@@ -52,33 +52,65 @@ impl PartitionCounts {
         self.tally(partition, u32::MAX);
     }
 
+    /// Counts a partition that was changed. The replicas, which rarely change, need not be counted again.
+    pub(super) fn change(&mut self, before: &Partition, after: &Partition) {
+        if before.replicas() != after.replicas() || before.is_unusual() || after.is_unusual() {
+            self.subtract(before);
+            self.add(after);
+            return;
+        }
+        if before.leader() != after.leader() {
+            self.tally_leader(before, u32::MAX);
+            self.tally_leader(after, 1);
+        }
+        before.isr().iter().for_each(|&id| self.broker(id).in_sync -= 1);
+        after.isr().iter().for_each(|&id| self.broker(id).in_sync += 1);
+    }
+
     /// `step` is 1, or -1 in two's complement: what was counted in is counted out in the same way.
     fn tally(&mut self, partition: &Partition, step: u32) {
         let count = |counter: &mut u32| *counter = counter.wrapping_add(step);
         count(&mut self.partitions);
-        if partition.leader() == NO_LEADER {
-            count(&mut self.leaderless);
+        self.tally_leader(partition, step);
+        if partition.is_reassigning() {
+            count(&mut self.reassigning);
+        }
+        if partition.replicas() == partition.isr() {
+            for &id in partition.replicas() {
+                let broker = self.broker(id);
+                count(&mut broker.replicas);
+                count(&mut broker.in_sync);
+            }
         } else {
-            count(&mut self.broker(partition.leader()).leaders);
+            partition.replicas().iter().for_each(|&id| count(&mut self.broker(id).replicas));
+            partition.isr().iter().for_each(|&id| count(&mut self.broker(id).in_sync));
+        }
+        partition.elr().iter().for_each(|&id| count(&mut self.broker(id).eligible));
+    }
+
+    fn tally_leader(&mut self, partition: &Partition, step: u32) {
+        let count = |counter: &mut u32| *counter = counter.wrapping_add(step);
+        match partition.leader() {
+            NO_LEADER => count(&mut self.leaderless),
+            leader => count(&mut self.broker(leader).leaders),
         }
         if partition.leader() != partition.preferred_leader() {
             count(&mut self.imbalanced);
         }
-        if partition.is_reassigning() {
-            count(&mut self.reassigning);
-        }
-        partition.replicas().iter().for_each(|&id| count(&mut self.broker(id).replicas));
-        partition.isr().iter().for_each(|&id| count(&mut self.broker(id).in_sync));
-        partition.elr().iter().for_each(|&id| count(&mut self.broker(id).eligible));
     }
 
     #[inline]
     fn broker(&mut self, broker_id: i32) -> &mut BrokerCounts {
+        // A negative id is beyond every length.
+        let at = broker_id as usize;
+        if at < self.small.len() { &mut self.small[at] } else { self.new_broker(broker_id) }
+    }
+
+    #[cold]
+    fn new_broker(&mut self, broker_id: i32) -> &mut BrokerCounts {
         match usize::try_from(broker_id) {
             Ok(at) if at < SMALL_IDS => {
-                if at >= self.small.len() {
-                    self.small.resize(at + 1, BrokerCounts::default());
-                }
+                self.small.resize(at + 1, BrokerCounts::default());
                 &mut self.small[at]
             }
             _ => self.large.entry(broker_id).or_default(),

@@ -1,12 +1,14 @@
 //! The ids of log directories, each kept once; partitions hold their numbers.
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use smallvec::SmallVec;
 
 use crate::Uuid;
-use crate::metadata::hash::IdHasher;
+use crate::metadata::hash::hash_id;
+
+/// Numbers of the directories of one partition.
+pub type Numbers = SmallVec<[u32; 8]>;
 
 /// Directory ids by number.
 ///
@@ -14,30 +16,67 @@ use crate::metadata::hash::IdHasher;
 /// each of them, also in those that do not use it. Numbers of directories that nobody uses any more go when an image is
 /// loaded from a snapshot.
 #[derive(Clone, Debug)]
-pub struct DirectoryTable(Arc<RwLock<Numbers>>);
+pub struct DirectoryTable(Arc<RwLock<Table>>);
 
-#[derive(Debug, Default)]
-struct Numbers {
+/// Ids, and where in `ids` each is.
+///
+/// `places` is a hash table with linear probing; its length is a power of two, and at least half of it is [`EMPTY`].
+#[derive(Debug)]
+struct Table {
     ids: Vec<Uuid>,
-    by_id: HashMap<Uuid, u32, BuildHasherDefault<IdHasher>>,
+    places: Vec<u32>,
 }
 
-impl Numbers {
+const EMPTY: u32 = u32::MAX;
+
+impl Table {
+    fn find(&self, id: Uuid) -> Option<u32> {
+        self.search(id).ok()
+    }
+
+    /// The number of an id, or the place where it would stand.
+    #[inline]
+    fn search(&self, id: Uuid) -> Result<u32, usize> {
+        let last = self.places.len() - 1;
+        let mut at = hash_id(id) as usize & last;
+        loop {
+            match self.places[at] {
+                EMPTY => return Err(at),
+                number if self.ids[number as usize] == id => return Ok(number),
+                _ => at = (at + 1) & last,
+            }
+        }
+    }
+
     fn number(&mut self, id: Uuid) -> u32 {
-        *self.by_id.entry(id).or_insert_with(|| {
+        self.search(id).unwrap_or_else(|place| {
+            let number = u32::try_from(self.ids.len()).ok().filter(|&number| number != EMPTY);
+            let number = number.expect("fewer than 2^32 directories were ever seen");
             self.ids.push(id);
-            u32::try_from(self.ids.len() - 1).expect("fewer than 2^32 directories were ever seen")
+            self.places[place] = number;
+            if self.ids.len() * 2 > self.places.len() {
+                self.widen();
+            }
+            number
         })
+    }
+
+    fn widen(&mut self) {
+        self.places = vec![EMPTY; self.places.len() * 2];
+        for number in 0..self.ids.len() {
+            let place = self.search(self.ids[number]).expect_err("ids are there once");
+            self.places[place] = number as u32;
+        }
     }
 }
 
 impl Default for DirectoryTable {
     fn default() -> Self {
-        let mut numbers = Numbers::default();
-        assert_eq!(numbers.number(Uuid::ZERO), DirectoryTable::MIGRATING);
-        assert_eq!(numbers.number(Uuid::UNASSIGNED), DirectoryTable::UNASSIGNED);
-        assert_eq!(numbers.number(Uuid::LOST), DirectoryTable::LOST);
-        Self(Arc::new(RwLock::new(numbers)))
+        let mut table = Table { ids: Vec::new(), places: vec![EMPTY; 16] };
+        assert_eq!(table.number(Uuid::ZERO), DirectoryTable::MIGRATING);
+        assert_eq!(table.number(Uuid::UNASSIGNED), DirectoryTable::UNASSIGNED);
+        assert_eq!(table.number(Uuid::LOST), DirectoryTable::LOST);
+        Self(Arc::new(RwLock::new(table)))
     }
 }
 
@@ -49,17 +88,32 @@ impl DirectoryTable {
     /// Number of [`Uuid::LOST`].
     pub const LOST: u32 = 2;
 
-    /// The directory's number; a new one for a new directory.
-    pub fn number(&self, id: Uuid) -> u32 {
-        match self.find(id) {
-            Some(number) => number,
-            None => self.0.write().number(id),
+    /// The directories' numbers, in their order; a new one for a new directory.
+    #[inline]
+    pub fn numbers(&self, ids: impl Iterator<Item = Uuid> + Clone) -> Numbers {
+        let mut numbers = Numbers::new();
+        let known = self.0.read();
+        for id in ids.clone() {
+            match known.find(id) {
+                Some(number) => numbers.push(number),
+                None => {
+                    drop(known);
+                    return self.new_numbers(ids);
+                }
+            }
         }
+        numbers
+    }
+
+    #[cold]
+    fn new_numbers(&self, ids: impl Iterator<Item = Uuid>) -> Numbers {
+        let mut table = self.0.write();
+        ids.map(|id| table.number(id)).collect()
     }
 
     /// The number of a directory seen before.
     pub fn find(&self, id: Uuid) -> Option<u32> {
-        self.0.read().by_id.get(&id).copied()
+        self.0.read().find(id)
     }
 
     /// The ids behind numbers.
@@ -78,5 +132,22 @@ impl DirectoryTable {
     /// Whether a number means the same directory in both.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_keeps_its_number_however_many_come() {
+        let table = DirectoryTable::default();
+        let id = |index: u32| Uuid(u128::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c).to_be_bytes());
+        let numbers = table.numbers((0..1000).map(id));
+        assert_eq!(numbers[0], DirectoryTable::MIGRATING);
+        assert_eq!(table.numbers((0..1000).map(id)), numbers);
+        assert_eq!(table.ids(numbers.iter().copied()), (0..1000).map(id).collect::<Vec<_>>());
+        assert_eq!(table.find(id(1000)), None);
+        assert_eq!(table.find(Uuid::LOST), Some(DirectoryTable::LOST));
     }
 }

@@ -4,6 +4,7 @@ use crate::metadata::records::{self, Record};
 use crate::wire::{Reader, WireError, Writer};
 
 const FRAME_VERSION: u32 = 1;
+const FRAME_VERSION_BYTE: u8 = FRAME_VERSION as u8;
 
 /// Bytes that are no metadata record this version of klamm knows, or a record that cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +24,20 @@ pub enum RecordError {
 }
 
 /// Id and version of the record that `bytes` begin with, and a reader behind them.
+#[inline]
 pub fn read_frame(bytes: &[u8]) -> Result<(i16, i16, Reader<'_>), RecordError> {
+    // Nearly always each of the three numbers is one byte.
+    if let [FRAME_VERSION_BYTE, id, version, body @ ..] = bytes
+        && let (id, version) = (i16::from(*id), i16::from(*version))
+        && records::schema(id).is_some_and(|schema| version <= schema.version_max)
+    {
+        return Ok((id, version, Reader::new(body)));
+    }
+    read_frame_slowly(bytes)
+}
+
+#[cold]
+fn read_frame_slowly(bytes: &[u8]) -> Result<(i16, i16, Reader<'_>), RecordError> {
     let mut reader = Reader::new(bytes);
     match reader.unsigned_varint()? {
         FRAME_VERSION => {}

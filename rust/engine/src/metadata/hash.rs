@@ -1,5 +1,5 @@
 //! Hashes of what topics are found by.
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use crate::Uuid;
@@ -21,24 +21,4 @@ pub fn hash_id(id: Uuid) -> u32 {
 pub fn hash_name(name: &str) -> u32 {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEY.hash_one(name) as u32
-}
-
-/// [`hash_id`] for the standard library's maps; of ids alone.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let id = Uuid::from_slice(bytes).expect("only ids are hashed");
-        // Both ends: the map takes its position from the low bits and marks from the high ones.
-        self.0 = u64::from(hash_id(id)) * 0x1_0000_0001;
-    }
-
-    #[inline]
-    fn write_usize(&mut self, _length: usize) {}
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }

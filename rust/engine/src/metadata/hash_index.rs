@@ -66,6 +66,13 @@ impl HashIndex {
         self.position(hash, is_it).map(|(_, slot)| slot)
     }
 
+    /// Reads where a search for that hash begins; the result means nothing.
+    #[inline]
+    pub fn touch(&self, hash: u32) -> u32 {
+        let at = self.home(hash);
+        self.chunks.get(at >> CHUNK_BITS).map_or(0, |chunk| chunk[at as usize % CHUNK].hash)
+    }
+
     fn position(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(u32, u32)> {
         let mut at = self.home(hash);
         loop {

@@ -1,143 +1,48 @@
-//! Short lists of broker ids, and replicas with their directories, without an allocation for the usual sizes.
-use std::sync::Arc;
+//! Short lists of broker ids, kept in place: nearly every partition has at most three replicas.
+use smallvec::SmallVec;
 
-const INLINE: usize = 3;
+use crate::metadata::field::Array;
 
-/// Broker ids in order, up to three in place.
-#[derive(Clone, Debug)]
-pub enum IdList {
-    Few { count: u8, ids: [i32; INLINE] },
-    Many(Arc<Vec<i32>>),
-}
+/// Ids that are kept in place.
+pub const FEW: usize = 3;
 
-impl IdList {
-    /// No ids.
-    pub const EMPTY: IdList = IdList::Few { count: 0, ids: [0; INLINE] };
+/// Ids on their way from a record into a partition.
+pub type Ids = SmallVec<[i32; 8]>;
 
-    /// The ids.
-    #[inline]
-    pub fn as_slice(&self) -> &[i32] {
-        match self {
-            IdList::Few { count, ids } => &ids[..usize::from(*count)],
-            IdList::Many(ids) => ids,
+/// Up to three ids, the rest zeroes, and how many they are; `None` when there are more.
+#[inline]
+pub fn few(ids: Array<'_, i32>) -> Option<(u8, [i32; FEW])> {
+    let mut few = [0; FEW];
+    let places = few.get_mut(..ids.len())?;
+    match ids {
+        Array::Own(ids) => places.copy_from_slice(ids),
+        Array::Wire { bytes, .. } => {
+            let (ids, _) = bytes.as_chunks();
+            places.iter_mut().zip(ids).for_each(|(place, id)| *place = i32::from_be_bytes(*id));
         }
     }
+    Some((ids.len() as u8, few))
 }
-
-impl<I: ExactSizeIterator<Item = i32>> From<I> for IdList {
-    fn from(from: I) -> Self {
-        if from.len() > INLINE {
-            return IdList::Many(Arc::new(from.collect()));
-        }
-        let mut ids = [0; INLINE];
-        let mut count = 0;
-        for id in from {
-            ids[count] = id;
-            count += 1;
-        }
-        IdList::Few { count: count as u8, ids }
-    }
-}
-
-impl PartialEq for IdList {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
-    }
-}
-
-impl Eq for IdList {}
-
-/// The replicas of a partition and, parallel to them, where the image keeps the id of each one's directory.
-#[derive(Clone, Debug)]
-pub enum Assignment {
-    Few { count: u8, directories: [u16; INLINE], replicas: [i32; INLINE] },
-    Many(Arc<ManyReplicas>),
-}
-
-/// What does not fit in place: more than three replicas, or a directory numbered above 65 535.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManyReplicas {
-    replicas: Vec<i32>,
-    directories: Vec<u32>,
-}
-
-impl Assignment {
-    /// Replicas with as many directory numbers.
-    pub fn new(replicas: &[i32], directories: &[u32]) -> Self {
-        assert_eq!(replicas.len(), directories.len(), "a directory for each replica");
-        Self::few(replicas, directories).unwrap_or_else(|| {
-            Assignment::Many(Arc::new(ManyReplicas { replicas: replicas.to_vec(), directories: directories.to_vec() }))
-        })
-    }
-
-    fn few(from: &[i32], numbers: &[u32]) -> Option<Self> {
-        if from.len() > INLINE {
-            return None;
-        }
-        let (mut directories, mut replicas) = ([0; INLINE], [0; INLINE]);
-        replicas[..from.len()].copy_from_slice(from);
-        for (slot, &number) in directories.iter_mut().zip(numbers) {
-            *slot = u16::try_from(number).ok()?;
-        }
-        Some(Assignment::Few { count: from.len() as u8, directories, replicas })
-    }
-
-    /// The replicas, preferred leader first.
-    #[inline]
-    pub fn replicas(&self) -> &[i32] {
-        match self {
-            Assignment::Few { count, replicas, .. } => &replicas[..usize::from(*count)],
-            Assignment::Many(many) => &many.replicas,
-        }
-    }
-
-    /// The number of the directory of the replica at `at` in the list.
-    #[inline]
-    pub fn directory(&self, at: usize) -> u32 {
-        match self {
-            Assignment::Few { directories, .. } => u32::from(directories[at]),
-            Assignment::Many(many) => many.directories[at],
-        }
-    }
-
-    /// The directory numbers in the order of the replicas.
-    pub fn directories(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
-        (0..self.replicas().len()).map(|at| self.directory(at))
-    }
-}
-
-impl PartialEq for Assignment {
-    fn eq(&self, other: &Self) -> bool {
-        self.replicas() == other.replicas() && self.directories().eq(other.directories())
-    }
-}
-
-impl Eq for Assignment {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metadata::field::Field;
+    use crate::wire::{Reader, Writer};
 
     #[test]
-    fn a_list_keeps_its_ids_at_any_length() {
+    fn few_ids_are_those_of_the_array_wherever_it_lies() {
         for count in 0..6 {
-            let ids: Vec<i32> = (10..10 + count).collect();
-            assert_eq!(IdList::from(ids.iter().copied()).as_slice(), ids);
+            let ids: Vec<i32> = (-1..count - 1).collect();
+            let mut expected = [0; FEW];
+            let expected = expected.get_mut(..ids.len()).map(|places| places.copy_from_slice(&ids)).map(|()| expected);
+            let expected = expected.map(|few| (ids.len() as u8, few));
+            let own = Array::from(&ids);
+            assert_eq!(few(own), expected);
+            let mut writer = Writer::new();
+            own.write(&mut writer, 0).expect("an array");
+            let wire = Array::read(&mut Reader::new(writer.as_slice()), 0).expect("an array");
+            assert_eq!(few(wire), expected);
         }
-        assert_eq!(size_of::<IdList>(), 16);
-    }
-
-    #[test]
-    fn an_assignment_keeps_replicas_and_directories() {
-        for count in 0..6u32 {
-            for first in [0, 65_534] {
-                let replicas: Vec<i32> = (10..10 + count as i32).collect();
-                let directories: Vec<u32> = (first..first + count).collect();
-                let assignment = Assignment::new(&replicas, &directories);
-                assert_eq!(assignment.replicas(), replicas);
-                assert_eq!(assignment.directories().collect::<Vec<_>>(), directories);
-            }
-        }
-        assert_eq!(size_of::<Assignment>(), 24);
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::Uuid;
 use crate::metadata::cluster::{BrokerRegistration, ControllerRegistration};
 use crate::metadata::configs::{self, ConfigsImage};
@@ -16,6 +18,9 @@ use crate::metadata::replay_error::ReplayError;
 use crate::metadata::security::{Acl, DelegationToken, QuotaEntity, Quotas, ScramCredential, ScramKey};
 use crate::metadata::topics::TopicsImage;
 use crate::metadata::version::{ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION, MetadataVersion};
+
+/// Records that are looked at together before they are applied.
+pub(super) const GROUP: usize = 16;
 
 /// Up to where in the log an image has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,19 +168,42 @@ impl MetadataImage {
     /// The image with more records. Nothing is applied when one of them does not fit.
     pub fn apply<'r>(&self, records: impl IntoIterator<Item = &'r [u8]>) -> Result<Self, ApplyError> {
         let mut image = self.clone();
-        for (index, bytes) in records.into_iter().enumerate() {
-            image.replay_bytes(bytes).map_err(|error| ApplyError { index, error })?;
+        let mut records = records.into_iter().enumerate();
+        loop {
+            let group: SmallVec<[_; GROUP]> = records.by_ref().take(GROUP).collect();
+            if group.is_empty() {
+                break;
+            }
+            let hints = image.warm(group.iter().map(|&(_, bytes)| bytes));
+            for (at, (index, bytes)) in group.into_iter().enumerate() {
+                let hint = hints.get(at).copied().flatten();
+                image.replay_hinted(bytes, hint).map_err(|error| ApplyError { index, error })?;
+            }
         }
         image.finish_batch();
         Ok(image)
     }
 
+    /// The slots of the topics that a group of records changes; see [`TopicsImage::warm`].
+    fn warm<'r>(&self, group: impl Iterator<Item = &'r [u8]>) -> SmallVec<[Option<u32>; GROUP]> {
+        let topics: SmallVec<[Option<Uuid>; GROUP]> = group.map(changed_topic).collect();
+        match topics.iter().flatten().count() {
+            0 | 1 => SmallVec::new(),
+            _ => self.topics.warm(&topics),
+        }
+    }
+
     /// Ends what [`MetadataImage::replay_bytes`] began.
     pub(super) fn finish_batch(&mut self) {
-        self.topics.settle();
+        self.topics.finish_batch();
     }
 
     pub(super) fn replay_bytes(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+        self.replay_hinted(bytes, None)
+    }
+
+    #[inline]
+    fn replay_hinted(&mut self, bytes: &[u8], hint: Option<u32>) -> Result<(), ReplayError> {
         // Nearly all records are one of these two: they need not pass through the large type that any record fits into.
         let (id, version, mut reader) = read_frame(bytes)?;
         match id {
@@ -187,7 +215,7 @@ impl MetadataImage {
             PARTITION_CHANGE_RECORD => {
                 let record = PartitionChangeRecord::read(&mut reader, version).map_err(RecordError::Wire)?;
                 check_end(&reader, "PartitionChangeRecord")?;
-                self.topics.change_partition(&record)
+                self.topics.change_partition(&record, hint)
             }
             _ => self.replay(&Record::decode(bytes)?.0),
         }
@@ -195,7 +223,7 @@ impl MetadataImage {
 
     fn replay(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
         match record {
-            Record::PartitionChange(record) => self.topics.change_partition(record),
+            Record::PartitionChange(record) => self.topics.change_partition(record, None),
             Record::Partition(record) => self.topics.set_partition(record),
             Record::Topic(record) => self.topics.create_topic(record),
             Record::RemoveTopic(record) => self.remove_topic(record),
@@ -334,6 +362,15 @@ impl MetadataImage {
         let before = self.take_before_transaction()?;
         *self = Arc::unwrap_or_clone(before);
         Ok(())
+    }
+}
+
+/// The topic of a PartitionChangeRecord, unless it is framed unusually: to know it beforehand, not to trust it.
+fn changed_topic(bytes: &[u8]) -> Option<Uuid> {
+    const CHANGE: u8 = PARTITION_CHANGE_RECORD as u8;
+    match bytes {
+        [_, CHANGE, _, _, _, _, _, fields @ ..] => fields.first_chunk().map(|id| Uuid(*id)),
+        _ => None,
     }
 }
 

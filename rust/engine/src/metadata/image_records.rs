@@ -3,7 +3,6 @@ use crate::Uuid;
 use crate::metadata::MetadataImage;
 use crate::metadata::directories::DirectoryTable;
 use crate::metadata::field::Array;
-use crate::metadata::id_list::Assignment;
 use crate::metadata::partition::Partition;
 use crate::metadata::records::{
     AccessControlEntryRecord, ClientQuotaRecord, ConfigRecord, DelegationTokenRecord, EntityData, FeatureLevelRecord,
@@ -94,12 +93,11 @@ impl<E: From<UnwritableError>, F: FnMut(Record<'_>, i16) -> Result<(), E>> Emitt
 
     fn directories(&self, partition: &Partition, directories: &mut Vec<Uuid>) -> Result<(), UnwritableError> {
         if self.version.has_directory_assignment() {
-            let numbers = partition.assignment().directories();
-            self.image.topics().directory_table().add_ids(numbers, directories);
+            self.image.topics().directory_table().add_ids(partition.directories(), directories);
             return Ok(());
         }
-        let is_unknown = |assignment: &Assignment| assignment.directories().all(|dir| dir == DirectoryTable::MIGRATING);
-        self.check(is_unknown(partition.assignment()), "the directories of a partition")
+        let are_unknown = partition.directories().all(|number| number == DirectoryTable::MIGRATING);
+        self.check(are_unknown, "the directories of a partition")
     }
 
     fn partition<'r>(

@@ -16,7 +16,7 @@ pub mod frame;
 mod golden_tests;
 mod hash;
 mod hash_index;
-pub mod id_list;
+mod id_list;
 pub mod image;
 pub mod image_records;
 #[cfg(test)]

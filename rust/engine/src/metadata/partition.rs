@@ -4,9 +4,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Uuid;
-use crate::metadata::directories::DirectoryTable;
-use crate::metadata::field::{Array, Field};
-use crate::metadata::id_list::{Assignment, IdList};
+use crate::metadata::directories::{DirectoryTable, Numbers};
+use crate::metadata::field::Array;
+use crate::metadata::id_list::{FEW, Ids, few};
 use crate::metadata::records::{NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord, PartitionRecord};
 use crate::metadata::replay_error::ReplayError;
 
@@ -29,17 +29,35 @@ impl LeaderRecoveryState {
     }
 }
 
-/// One partition: 64 bytes when it has at most three replicas and nothing unusual.
+/// One partition: 56 bytes when it has at most three replicas and nothing unusual.
+///
+/// Equal partitions have equal fields: a list that fits in place is there, with zeroes behind it, and what is not unusual
+/// is not in `unusual`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
-    assignment: Assignment,
-    isr: IdList,
     unusual: Option<Arc<Unusual>>,
+    state: State,
+}
+
+/// What is in place: copied as bytes, since an image copies all partitions beside one that changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    replicas: [i32; FEW],
+    isr: [i32; FEW],
     leader: i32,
     leader_epoch: i32,
     partition_epoch: i32,
+    /// Parallel to `replicas`, where the image keeps the id of each one's directory.
+    directories: [u16; FEW],
+    /// How many replicas there are in place; [`ELSEWHERE`] when they are in `unusual`.
+    replica_count: u8,
+    /// The same of the ISR.
+    isr_count: u8,
     leader_recovery_state: LeaderRecoveryState,
 }
+
+/// A list is not kept in place.
+const ELSEWHERE: u8 = u8::MAX;
 
 /// What few partitions have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,57 +66,80 @@ struct Unusual {
     adding: Vec<i32>,
     elr: Vec<i32>,
     last_known_elr: Vec<i32>,
+    /// More than three replicas, or one of a directory numbered above 65 535.
+    replicas: Vec<i32>,
+    directories: Vec<u32>,
+    /// More than three.
+    isr: Vec<i32>,
 }
 
-static USUAL: Unusual =
-    Unusual { removing: Vec::new(), adding: Vec::new(), elr: Vec::new(), last_known_elr: Vec::new() };
-
-impl Unusual {
-    fn boxed(self) -> Option<Arc<Self>> {
-        (self != USUAL).then(|| Arc::new(self))
-    }
-}
+static USUAL: Unusual = Unusual {
+    removing: Vec::new(),
+    adding: Vec::new(),
+    elr: Vec::new(),
+    last_known_elr: Vec::new(),
+    replicas: Vec::new(),
+    directories: Vec::new(),
+    isr: Vec::new(),
+};
 
 impl Partition {
     /// The replicas, preferred leader first.
     #[inline]
     pub fn replicas(&self) -> &[i32] {
-        self.assignment.replicas()
+        match self.state.replica_count {
+            ELSEWHERE => &self.unusual().replicas,
+            count => &self.state.replicas[..usize::from(count)],
+        }
     }
 
-    /// The replicas with the numbers of their directories.
-    #[inline]
-    pub fn assignment(&self) -> &Assignment {
-        &self.assignment
+    /// The numbers of the replicas' directories, in their order.
+    pub fn directories(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        (0..self.replicas().len()).map(|at| self.directory(at))
+    }
+
+    fn directory(&self, at: usize) -> u32 {
+        match self.state.replica_count {
+            ELSEWHERE => self.unusual().directories[at],
+            _ => u32::from(self.state.directories[at]),
+        }
     }
 
     /// The in-sync replicas.
     #[inline]
     pub fn isr(&self) -> &[i32] {
-        self.isr.as_slice()
+        match self.state.isr_count {
+            ELSEWHERE => &self.unusual().isr,
+            count => &self.state.isr[..usize::from(count)],
+        }
     }
 
     /// The leader, -1 for none.
     #[inline]
     pub fn leader(&self) -> i32 {
-        self.leader
+        self.state.leader
     }
 
     /// Counts leaders.
     #[inline]
     pub fn leader_epoch(&self) -> i32 {
-        self.leader_epoch
+        self.state.leader_epoch
     }
 
     /// Counts changes.
     #[inline]
     pub fn partition_epoch(&self) -> i32 {
-        self.partition_epoch
+        self.state.partition_epoch
     }
 
     /// Whether a leader elected uncleanly still recovers.
     pub fn leader_recovery_state(&self) -> LeaderRecoveryState {
-        self.leader_recovery_state
+        self.state.leader_recovery_state
+    }
+
+    /// Whether it has what few partitions have.
+    pub(super) fn is_unusual(&self) -> bool {
+        self.unusual.is_some()
     }
 
     fn unusual(&self) -> &Unusual {
@@ -138,37 +179,47 @@ impl Partition {
     /// Number of the directory of a replica; `None` when the broker holds none.
     pub fn directory_of(&self, broker_id: i32) -> Option<u32> {
         let at = self.replicas().iter().position(|&replica| replica == broker_id)?;
-        Some(self.assignment.directory(at))
+        Some(self.directory(at))
     }
 
     /// Whether all is equal, directories aside: their numbers mean nothing outside their image.
     pub(super) fn equals_but_numbers(&self, other: &Self) -> bool {
-        self.replicas() == other.replicas()
-            && Partition { assignment: Assignment::new(&[], &[]), ..self.clone() }
-                == Partition { assignment: Assignment::new(&[], &[]), ..other.clone() }
+        let without_numbers = |partition: &Self| {
+            let mut partition = partition.clone();
+            partition.set_assignment(self.replicas().into(), &vec![DirectoryTable::MIGRATING; self.replicas().len()]);
+            partition
+        };
+        self.replicas() == other.replicas() && without_numbers(self) == without_numbers(other)
     }
 
     /// The state that a PartitionRecord says.
     pub(super) fn from_record(record: &PartitionRecord<'_>, directories: &DirectoryTable) -> Result<Self, ReplayError> {
         let at = (record.topic_id, record.partition_id);
-        let replicas = IdList::from(record.replicas.iter());
-        let dirs = (!record.directories.is_empty()).then_some(record.directories);
-        let recovery = record.leader_recovery_state;
-        let unusual = Unusual {
-            removing: record.removing_replicas.to_vec(),
-            adding: record.adding_replicas.to_vec(),
-            elr: to_vec_or_empty(record.eligible_leader_replicas),
-            last_known_elr: to_vec_or_empty(record.last_known_elr),
-        };
-        Ok(Self {
-            assignment: assign(at, replicas.as_slice(), dirs, directories)?,
-            isr: IdList::from(record.isr.iter()),
-            unusual: unusual.boxed(),
+        let state = State {
+            replicas: [0; FEW],
+            isr: [0; FEW],
             leader: record.leader,
             leader_epoch: record.leader_epoch,
             partition_epoch: record.partition_epoch,
-            leader_recovery_state: recovery_state(at, recovery)?,
-        })
+            directories: [0; FEW],
+            replica_count: 0,
+            isr_count: 0,
+            leader_recovery_state: recovery_state(at, record.leader_recovery_state)?,
+        };
+        let mut partition = Self { unusual: None, state };
+        let given = (!record.directories.is_empty()).then_some(record.directories);
+        partition.assign(at, record.replicas, given, directories)?;
+        partition.set_isr(record.isr);
+        let or_empty = |ids: Option<_>| ids.unwrap_or(Array::EMPTY);
+        let (removing, adding) = (record.removing_replicas, record.adding_replicas);
+        let (elr, last_known_elr) = (or_empty(record.eligible_leader_replicas), or_empty(record.last_known_elr));
+        if [removing, adding, elr, last_known_elr].iter().any(|ids| !ids.is_empty()) {
+            partition.change_unusual(|unusual| {
+                (unusual.removing, unusual.adding) = (removing.to_vec(), adding.to_vec());
+                (unusual.elr, unusual.last_known_elr) = (elr.to_vec(), last_known_elr.to_vec());
+            });
+        }
+        Ok(partition)
     }
 
     /// Changes what the record names. A leader, even the present one, counts the leader epoch up; every record counts the
@@ -180,50 +231,104 @@ impl Partition {
     ) -> Result<(), ReplayError> {
         let at = (record.topic_id, record.partition_id);
         let recovery_state = match record.leader_recovery_state {
-            -1 => self.leader_recovery_state,
+            -1 => self.state.leader_recovery_state,
             value => recovery_state(at, value)?,
         };
-        let overflow = ReplayError::EpochOverflow { topic_id: at.0, partition_id: at.1 };
-        let partition_epoch = self.partition_epoch.checked_add(1).ok_or(overflow.clone())?;
+        let overflow = || ReplayError::EpochOverflow { topic_id: at.0, partition_id: at.1 };
+        let partition_epoch = self.state.partition_epoch.checked_add(1).ok_or_else(overflow)?;
         if record.leader != NO_LEADER_CHANGE {
-            self.leader_epoch = self.leader_epoch.checked_add(1).ok_or(overflow)?;
-            self.leader = record.leader;
+            self.state.leader_epoch = self.state.leader_epoch.checked_add(1).ok_or_else(overflow)?;
+            self.state.leader = record.leader;
         }
         if record.replicas.is_some() || record.directories.is_some() {
-            self.assignment = self.merged_assignment(at, record, directories)?;
+            self.merge_assignment(at, record, directories)?;
         }
         if let Some(isr) = record.isr {
-            self.isr = IdList::from(isr.iter());
+            self.set_isr(isr);
         }
         self.merge_unusual(record);
-        self.leader_recovery_state = recovery_state;
-        self.partition_epoch = partition_epoch;
+        self.state.leader_recovery_state = recovery_state;
+        self.state.partition_epoch = partition_epoch;
         Ok(())
     }
 
-    fn merged_assignment(
-        &self,
+    fn merge_assignment(
+        &mut self,
         at: (Uuid, i32),
         record: &PartitionChangeRecord<'_>,
         table: &DirectoryTable,
-    ) -> Result<Assignment, ReplayError> {
-        let replicas = match record.replicas {
-            Some(replicas) => IdList::from(replicas.iter()),
-            None => IdList::from(self.replicas().iter().copied()),
-        };
-        let replicas = replicas.as_slice();
-        if let Some(directories) = record.directories {
-            return assign(at, replicas, Some(directories), table);
+    ) -> Result<(), ReplayError> {
+        let kept = Ids::from_slice(self.replicas());
+        let replicas = record.replicas.unwrap_or(Array::Own(&kept));
+        if record.directories.is_some() {
+            return self.assign(at, replicas, record.directories, table);
         }
         // Without directories in the record the old ones stay, if they can: all of them unknown fits any number.
-        let kept: Vec<u32> = self.assignment.directories().collect();
-        if kept.iter().all(|&number| number == DirectoryTable::MIGRATING) {
-            return assign(at, replicas, None, table);
+        let numbers: Numbers = self.directories().collect();
+        if numbers.iter().all(|&number| number == DirectoryTable::MIGRATING) {
+            return self.assign(at, replicas, None, table);
         }
-        if kept.len() != replicas.len() {
-            return Err(directory_count(at, replicas.len(), kept.len()));
+        if numbers.len() != replicas.len() {
+            return Err(directory_count(at, replicas.len(), numbers.len()));
         }
-        Ok(Assignment::new(replicas, &kept))
+        self.set_assignment(replicas, &numbers);
+        Ok(())
+    }
+
+    /// Without directories, or with only unknown ones, every replica's is unknown.
+    fn assign(
+        &mut self,
+        at: (Uuid, i32),
+        replicas: Array<'_, i32>,
+        directories: Option<Array<'_, Uuid>>,
+        table: &DirectoryTable,
+    ) -> Result<(), ReplayError> {
+        let given = directories.filter(|ids| ids.iter().any(|id| !id.is_zero()));
+        let numbers = match given {
+            Some(ids) => table.numbers(ids.iter()),
+            None => SmallVec::from_elem(DirectoryTable::MIGRATING, replicas.len()),
+        };
+        if numbers.len() != replicas.len() {
+            return Err(directory_count(at, replicas.len(), numbers.len()));
+        }
+        self.set_assignment(replicas, &numbers);
+        Ok(())
+    }
+
+    fn set_assignment(&mut self, replicas: Array<'_, i32>, numbers: &[u32]) {
+        let was_elsewhere = self.state.replica_count == ELSEWHERE;
+        let few = few(replicas).filter(|_| numbers.iter().all(|&number| number <= u32::from(u16::MAX)));
+        (self.state.replica_count, self.state.replicas) = few.unwrap_or((ELSEWHERE, [0; FEW]));
+        self.state.directories = [0; FEW];
+        if few.is_some() {
+            self.state.directories.iter_mut().zip(numbers).for_each(|(place, &number)| *place = number as u16);
+        }
+        if few.is_none() || was_elsewhere {
+            self.change_unusual(|unusual| {
+                (unusual.replicas, unusual.directories) = match few {
+                    Some(_) => Default::default(),
+                    None => (replicas.to_vec(), numbers.to_vec()),
+                }
+            });
+        }
+    }
+
+    fn set_isr(&mut self, isr: Array<'_, i32>) {
+        let was_elsewhere = self.state.isr_count == ELSEWHERE;
+        let few = few(isr);
+        (self.state.isr_count, self.state.isr) = few.unwrap_or((ELSEWHERE, [0; FEW]));
+        if few.is_none() || was_elsewhere {
+            self.change_unusual(|unusual| unusual.isr = if few.is_none() { isr.to_vec() } else { Vec::new() });
+        }
+    }
+
+    #[cold]
+    fn change_unusual(&mut self, change: impl FnOnce(&mut Unusual)) {
+        let unusual = Arc::make_mut(self.unusual.get_or_insert_default());
+        change(unusual);
+        if *unusual == USUAL {
+            self.unusual = None;
+        }
     }
 
     fn merge_unusual(&mut self, record: &PartitionChangeRecord<'_>) {
@@ -232,14 +337,14 @@ impl Partition {
         if touched.iter().all(Option::is_none) {
             return;
         }
-        let mut unusual = self.unusual().clone();
-        let Unusual { removing, adding, elr, last_known_elr } = &mut unusual;
-        for (kept, new) in [removing, adding, elr, last_known_elr].into_iter().zip(touched) {
-            if let Some(new) = new {
-                *kept = new.to_vec();
+        self.change_unusual(|unusual| {
+            let Unusual { removing, adding, elr, last_known_elr, .. } = unusual;
+            for (kept, new) in [removing, adding, elr, last_known_elr].into_iter().zip(touched) {
+                if let Some(new) = new {
+                    *kept = new.to_vec();
+                }
             }
-        }
-        self.unusual = unusual.boxed();
+        });
     }
 
     /// Forgets ELR and last known leaders, which is a change of its own (ClearElrRecord); `false` when there were none.
@@ -247,15 +352,10 @@ impl Partition {
         if self.elr().is_empty() && self.last_known_elr().is_empty() {
             return false;
         }
-        let Unusual { removing, adding, .. } = self.unusual().clone();
-        self.unusual = Unusual { removing, adding, ..Unusual::default() }.boxed();
-        self.partition_epoch = self.partition_epoch.saturating_add(1);
+        self.change_unusual(|unusual| (unusual.elr, unusual.last_known_elr) = Default::default());
+        self.state.partition_epoch = self.state.partition_epoch.saturating_add(1);
         true
     }
-}
-
-fn to_vec_or_empty<'a, T: Field<'a>>(array: Option<Array<'a, T>>) -> Vec<T> {
-    array.map(|array| array.to_vec()).unwrap_or_default()
 }
 
 fn recovery_state((topic_id, partition_id): (Uuid, i32), value: i8) -> Result<LeaderRecoveryState, ReplayError> {
@@ -266,20 +366,25 @@ fn directory_count((topic_id, partition_id): (Uuid, i32), replicas: usize, direc
     ReplayError::DirectoryCount { topic_id, partition_id, replicas, directories }
 }
 
-/// Without directories, or with only unknown ones, every replica's is unknown.
-fn assign(
-    at: (Uuid, i32),
-    replicas: &[i32],
-    directories: Option<Array<'_, Uuid>>,
-    table: &DirectoryTable,
-) -> Result<Assignment, ReplayError> {
-    let given = directories.filter(|ids| ids.iter().any(|id| !id.is_zero()));
-    let numbers: SmallVec<[u32; 8]> = match given {
-        Some(ids) => ids.iter().map(|id| table.number(id)).collect(),
-        None => SmallVec::from_elem(DirectoryTable::MIGRATING, replicas.len()),
-    };
-    if numbers.len() != replicas.len() {
-        return Err(directory_count(at, replicas.len(), numbers.len()));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_replicas_and_directories_is_kept() {
+        let mut partition = Partition::from_record(&PartitionRecord::default(), &DirectoryTable::default());
+        let partition = partition.as_mut().expect("no replicas");
+        for count in (0..6).chain((0..6).rev()) {
+            for first in [0, 65_534] {
+                let replicas: Vec<i32> = (10..10 + count as i32).collect();
+                let directories: Vec<u32> = (first..first + count).collect();
+                partition.set_assignment((&replicas).into(), &directories);
+                partition.set_isr((&replicas).into());
+                assert_eq!((partition.replicas(), partition.isr()), (&replicas[..], &replicas[..]));
+                assert_eq!(partition.directories().collect::<Vec<_>>(), directories);
+                assert_eq!(partition.unusual.is_some(), count > 3 || first + count > 65_536);
+            }
+        }
+        assert_eq!(size_of::<Partition>(), 56);
     }
-    Ok(Assignment::new(replicas, &numbers))
 }

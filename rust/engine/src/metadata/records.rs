@@ -329,6 +329,7 @@ const fn default_value(text: &str) -> DefaultValue {
 }
 
 /// The schema of a record id; `None` when there is no such record.
+#[inline]
 pub fn schema(id: i16) -> Option<&'static RecordSchema> {
     match SCHEMAS.get(usize::try_from(id).ok()?) {
         Some(schema) if schema.id == id => Some(schema), // No id is missing before it.

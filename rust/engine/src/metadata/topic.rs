@@ -78,6 +78,13 @@ impl Topic {
         self.chunks().flat_map(|(base, chunk)| chunk.iter(base))
     }
 
+    /// Reads what a clone will read; the result means nothing.
+    #[inline]
+    pub(super) fn touch(&self) -> u32 {
+        let name = Arc::strong_count(&self.name) as u32;
+        self.first.partitions.iter().fold(name, |read, partition| read ^ partition.leader() as u32)
+    }
+
     /// A partition, to be changed.
     #[inline]
     pub(super) fn partition_mut(&mut self, partition_id: i32) -> Option<&mut Partition> {

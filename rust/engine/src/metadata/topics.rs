@@ -1,11 +1,15 @@
 //! All topics, by slot, id and name.
+use std::hint::black_box;
 use std::sync::{Arc, OnceLock};
+
+use smallvec::SmallVec;
 
 use crate::Uuid;
 use crate::metadata::counts::PartitionCounts;
 use crate::metadata::directories::DirectoryTable;
 use crate::metadata::hash::{hash_id, hash_name};
 use crate::metadata::hash_index::HashIndex;
+use crate::metadata::image::GROUP;
 use crate::metadata::partition::Partition;
 use crate::metadata::records::{PartitionChangeRecord, PartitionRecord, TopicRecord};
 use crate::metadata::replay_error::ReplayError;
@@ -16,7 +20,7 @@ use crate::metadata::topic::Topic;
 ///
 /// 1. `by_id` and `by_name` hold the slot of every topic in `slots`, and nothing else.
 /// 2. Slots that are empty and below `slots.end()` are in `free`.
-/// 3. `counts` counts the partitions in `slots`.
+/// 3. Between batches `counts` counts the partitions in `slots`; within one `counting` does, once it is there.
 #[derive(Clone, Default)]
 pub struct TopicsImage {
     slots: Slots<Topic>,
@@ -30,6 +34,8 @@ pub struct TopicsImage {
     grown: usize,
     directories: DirectoryTable,
     counts: Arc<PartitionCounts>,
+    /// Not shared yet, so that a batch of many records looks only once for others who hold the counts.
+    counting: Option<Box<PartitionCounts>>,
 }
 
 impl TopicsImage {
@@ -43,7 +49,7 @@ impl TopicsImage {
         self.by_id.len() == 0
     }
 
-    /// How many partitions there are, of all and of each broker.
+    /// How many partitions there are, of all and of each broker, at the end of the last batch.
     pub fn counts(&self) -> &PartitionCounts {
         &self.counts
     }
@@ -86,7 +92,7 @@ impl TopicsImage {
 
     /// The directory ids of a partition's replicas, in their order.
     pub fn directories_of(&self, partition: &Partition) -> Vec<Uuid> {
-        self.directories.ids(partition.assignment().directories())
+        self.directories.ids(partition.directories())
     }
 
     /// The directory ids that partitions refer to by number.
@@ -129,13 +135,21 @@ impl TopicsImage {
         self.by_name.remove(hash_name(topic.name()), |found| found == slot);
         self.sorted = Arc::default();
         self.free.push_back(slot);
-        let counts = Arc::make_mut(&mut self.counts);
+        let counts = counting(&mut self.counting, &self.counts);
         topic.partitions().for_each(|(_, partition)| counts.subtract(partition));
         Ok(topic)
     }
 
-    /// Ends a batch: puts the growing topic into its slot, which has held it as it was.
-    pub(super) fn settle(&mut self) {
+    /// Ends a batch.
+    pub(super) fn finish_batch(&mut self) {
+        self.settle();
+        if let Some(counts) = self.counting.take() {
+            self.counts = Arc::new(*counts);
+        }
+    }
+
+    /// Puts the growing topic into its slot, which has held it as it was.
+    fn settle(&mut self) {
         if let Some((slot, mut topic)) = self.growing.take() {
             topic.shrink();
             self.grown = topic.partition_count();
@@ -163,26 +177,58 @@ impl TopicsImage {
         let partition = Partition::from_record(record, &self.directories)?;
         self.grow(topic_id)?;
         let (_, topic) = self.growing.as_mut().expect("just made so");
-        let counts = Arc::make_mut(&mut self.counts);
+        let counts = counting(&mut self.counting, &self.counts);
         counts.add(&partition);
         let replaced = topic.set_partition(partition_id, partition);
         replaced.iter().for_each(|replaced| counts.subtract(replaced));
         Ok(())
     }
 
-    pub(super) fn change_partition(&mut self, record: &PartitionChangeRecord<'_>) -> Result<(), ReplayError> {
+    /// The slots that topics probably have, and what changes of them will read brought into the cache: one step for all of
+    /// them, then the next one, so that the processor waits for many cache lines at once. Changes by themselves wait for
+    /// one after the other.
+    pub(super) fn warm(&self, ids: &[Option<Uuid>]) -> SmallVec<[Option<u32>; GROUP]> {
+        let hashes: SmallVec<[Option<u32>; GROUP]> = ids.iter().map(|id| id.map(hash_id)).collect();
+        let mut read = 0;
+        for &hash in hashes.iter().flatten() {
+            read ^= self.by_id.touch(hash);
+        }
+        let mut slots = SmallVec::new();
+        for hash in hashes {
+            slots.push(hash.and_then(|hash| self.by_id.find(hash, |_| true)));
+        }
+        let mut topics: SmallVec<[&Topic; GROUP]> = SmallVec::new();
+        for &slot in slots.iter().flatten() {
+            topics.extend(self.slots.get(slot).map(|topic| &**topic));
+        }
+        for topic in &topics {
+            read ^= u32::from(topic.id().0[0]);
+        }
+        for topic in &topics {
+            read ^= topic.touch();
+        }
+        black_box(read);
+        slots
+    }
+
+    /// `hint` is the slot that the topic probably has.
+    pub(super) fn change_partition(
+        &mut self,
+        record: &PartitionChangeRecord<'_>,
+        hint: Option<u32>,
+    ) -> Result<(), ReplayError> {
         self.settle();
         let (topic_id, partition_id) = (record.topic_id, record.partition_id);
-        let slot = self.slot_of(topic_id).ok_or(ReplayError::UnknownTopicId(topic_id))?;
+        let hint = hint.filter(|&slot| self.slots.get(slot).is_some_and(|topic| topic.id() == topic_id));
+        let slot = hint.or_else(|| self.slot_of(topic_id)).ok_or(ReplayError::UnknownTopicId(topic_id))?;
         let topic = self.slots.get_mut(slot).expect("invariant 1");
         let partition = Arc::make_mut(topic)
             .partition_mut(partition_id)
             .ok_or(ReplayError::UnknownPartition { topic_id, partition_id })?;
-        let counts = Arc::make_mut(&mut self.counts);
-        counts.subtract(partition);
-        let merged = partition.merge(record, &self.directories);
-        counts.add(partition);
-        merged
+        let before = partition.clone();
+        partition.merge(record, &self.directories)?;
+        counting(&mut self.counting, &self.counts).change(&before, partition);
+        Ok(())
     }
 
     /// Clears the ELR of one topic, or with an empty name of all.
@@ -205,13 +251,17 @@ impl TopicsImage {
             return;
         }
         let topic = Arc::make_mut(self.slots.get_mut(slot).expect("just seen"));
-        let counts = Arc::make_mut(&mut self.counts);
+        let counts = counting(&mut self.counting, &self.counts);
         topic.for_each_partition_mut(|partition| {
             counts.subtract(partition);
             partition.clear_elr();
             counts.add(partition);
         });
     }
+}
+
+fn counting<'c>(counting: &'c mut Option<Box<PartitionCounts>>, counts: &PartitionCounts) -> &'c mut PartitionCounts {
+    counting.get_or_insert_with(|| Box::new(counts.clone()))
 }
 
 impl PartialEq for TopicsImage {

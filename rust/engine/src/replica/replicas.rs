@@ -1,7 +1,7 @@
 //! All partitions that a broker leads: opened when they are used, following the metadata image. What was never written is
 //! not on disk.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
 
@@ -225,29 +225,35 @@ impl Replicas {
     pub fn publish(&self, image: Arc<MetadataImage>) -> Vec<LogError> {
         let before = self.image.swap(image.clone());
         let mut deleted = Vec::new();
-        let mut changed = HashSet::new();
+        let mut changed = Vec::new();
         before.topics().for_each_difference(
             image.topics(),
             &mut |was: Option<&Arc<Topic>>, is: Option<&Arc<Topic>>| {
                 // A slot may be taken by another topic in one step.
                 deleted.extend(was.filter(|was| is.is_none_or(|is| is.id() != was.id())).cloned());
-                changed.extend(is.map(|is| is.id()));
+                changed.extend(is);
             },
         );
         let reconfigured = before.configs().changed_in(image.configs());
+        for partition in self.opened_of(changed.into_iter()) {
+            self.follow(&image, &partition);
+        }
         let topics = reconfigured.iter().filter(|resource| resource.resource_type == TOPIC_RESOURCE);
-        let reconfigured: HashSet<&str> = topics.map(|resource| &*resource.name).collect();
-        if !(changed.is_empty() && reconfigured.is_empty()) {
-            for partition in self.opened() {
-                if changed.contains(&partition.id.topic_id) {
-                    self.follow(&image, &partition);
-                }
-                if reconfigured.contains(&*partition.id.topic) {
-                    self.reconfigure(&image, &partition);
-                }
-            }
+        let topics = topics.filter_map(|resource| image.topics().by_name(&resource.name));
+        for partition in self.opened_of(topics) {
+            self.reconfigure(&image, &partition);
         }
         deleted.iter().flat_map(|topic| self.delete(topic)).collect()
+    }
+
+    /// The partitions of these topics that are open: found one by one, for few topics change where many are open.
+    fn opened_of<'t>(&self, topics: impl Iterator<Item = &'t Arc<Topic>>) -> Vec<Arc<Partition>> {
+        let open = self.open.read();
+        if open.is_empty() {
+            return Vec::new();
+        }
+        let keys = topics.flat_map(|topic| topic.partitions().map(|(index, _)| (topic.id(), index)));
+        keys.filter_map(|key| open.get(&key).cloned()).collect()
     }
 
     fn follow(&self, image: &MetadataImage, partition: &Partition) {

@@ -39,7 +39,9 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 def write_everywhere(node: NodeProcess, topics: Sequence[str], partitions: int, value: str) -> None:
     """One acknowledged record into each partition."""
     failed: list[object] = []
-    producer = Producer({"bootstrap.servers": node.bootstrap, "acks": "all", "log_level": 0, "linger.ms": 50})
+    # Idempotent: a slow machine may make it ask again.
+    settings = {"enable.idempotence": True, "request.timeout.ms": 120_000, "linger.ms": 50, "log_level": 0}
+    producer = Producer({"bootstrap.servers": node.bootstrap, **settings})
     for topic in topics:
         for partition in range(partitions):
             producer.produce(topic, value, partition=partition, on_delivery=lambda e, _: e and failed.append(e))

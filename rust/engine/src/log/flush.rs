@@ -123,7 +123,7 @@ fn sync_if_there(path: &Path) -> Result<(), LogError> {
     }
 }
 
-fn open_if_there(cache: &Arc<FileCache>, file: &Arc<LogFile>) -> Result<Option<Arc<OpenFile>>, LogError> {
+pub(super) fn open_if_there(cache: &Arc<FileCache>, file: &Arc<LogFile>) -> Result<Option<Arc<OpenFile>>, LogError> {
     match file.open(cache) {
         Err(LogError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
         result => result.map(Some),

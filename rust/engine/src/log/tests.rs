@@ -481,3 +481,41 @@ fn what_waits_for_too_long_is_flushed() {
     append(&mut log, &BatchSpec::default());
     assert!(!log.asks_for_flush(599) && log.asks_for_flush(600) && !log.asks_for_flush(601));
 }
+
+#[test]
+fn too_many_open_files_cut_all_or_nothing() {
+    const FILES_MAX: usize = 6;
+    let dir = tempdir().expect("temporary directory");
+    let context = LogContext::new(FILES_MAX);
+    let small = || LogConfig { segment_bytes: 500, index_interval_bytes: 100, prepare_bytes: 0, ..config() };
+    let make =
+        |name: &str| Log::create(&dir.path().join(name), "t", 0, small().into(), &context, 0, 0).expect("create");
+    let mut log = make("t-0");
+    fill(&mut log, 20);
+    log.flush().expect("flush");
+    let (all, end) = (read_all(&mut log, 0), log.log_end_offset());
+    let mut others: Vec<Log> = (1..=FILES_MAX).map(|at| make(&format!("t-{at}"))).collect();
+    let mut held = Vec::new();
+    for other in &mut others {
+        append(other, &BatchSpec::default());
+        held.push(other.read(0, 100, 1, true).expect("read"));
+    }
+    let mut refused = 0;
+    loop {
+        match log.truncate_to(30, 0) {
+            Ok(_) => break,
+            Err(error) => assert!(error.is_limit(), "{error}"),
+        }
+        refused += 1;
+        assert_eq!(log.log_end_offset(), end);
+        let taken = held.pop().expect("it works when nothing is held");
+        if held.len() < FILES_MAX - 1 {
+            assert_eq!(read_all(&mut log, 0), all);
+        }
+        drop(taken);
+    }
+    assert!(refused > 1, "several files are needed at once");
+    assert_eq!(log.log_end_offset(), 30);
+    assert!(all.starts_with(&read_all(&mut log, 0)));
+    assert_eq!(append(&mut log, &BatchSpec::default()).base_offset, 30);
+}

@@ -1,6 +1,7 @@
 //! Dropping records: the end that a new leader does not know, the start that nobody may read any more.
 
 use super::error::LogError;
+use super::flush::open_if_there;
 use super::partition_log::Log;
 use super::recovery::Recovery;
 use super::segment::Segment;
@@ -18,6 +19,10 @@ impl Log {
             return Ok(true);
         }
         let keep = self.segments.partition_point(|segment| segment.base_offset() <= offset);
+        // What is to be cut is open before anything is dropped: too many open files refuse all of it or nothing.
+        let files = self.segments[keep - 1].files();
+        let opened = files.into_iter().map(|file| open_if_there(&self.context.cache, file));
+        let _held: Vec<_> = opened.collect::<Result<_, _>>()?;
         self.drop_segments(keep..self.segments.len(), now_ms)?;
         let active = self.segments.last_mut().expect("the first segment begins at or below the offset");
         active.truncate_to(&self.context.cache, offset, now_ms)?;

@@ -319,6 +319,7 @@ fn only_what_lies_behind_the_recovery_point_is_read() {
 fn a_log_that_nobody_waits_for_is_flushed_when_it_rolls() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
+    // A burst of half a segment stays in the page cache; 8 MiB here, since less is not worth a call.
     let settings = LogConfig { flush_before_ack: false, segment_bytes: 10 << 20, ..config() };
     let mut log = create(&path, settings);
     // The new directory is made durable at once, the records in it are not.

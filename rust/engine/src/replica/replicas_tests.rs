@@ -99,6 +99,10 @@ fn who_waits_is_told_when_leadership_ends() {
     let dir = tempdir().expect("a folder");
     let replicas = leading(dir.path());
     let partition = replicas.get(TOPIC, 0).expect("led");
+    // Alone in the ISR it would keep what it has, and its flush settle who waits.
+    let isr = Some((&[NODE, OTHER_NODE][..]).into());
+    let joined = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, isr, ..Default::default() };
+    assert!(replicas.publish(changed(&replicas.image(), &[Record::PartitionChange(joined)])).is_empty());
     let (told, acked) = channel();
     partition.when_acked(1, Box::new(move |code| told.send(code).expect("somebody listens")));
     elect(&replicas, NOBODY);

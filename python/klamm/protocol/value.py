@@ -74,7 +74,8 @@ class Value(Slotted, metaclass=_Deferred):
 
 def _complete(cls: Any) -> None:
     """Give the class what `dataclasses` writes for one of the same fields."""
-    names = ("__module__", "__qualname__", "__annotations__")
+    # With its docstring: where there is none, `dataclasses` makes one of the signature, as dear as the rest.
+    names = ("__module__", "__qualname__", "__annotations__", "__doc__")
     body = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
     plain: type = type(cls.__name__, (), body | cls._defaults)
     model: Any = dataclasses.dataclass(frozen=True, repr=False, eq=False)(plain)

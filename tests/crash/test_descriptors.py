@@ -84,7 +84,7 @@ def live_below_the_limit(data: Path, topic_count: int, partitions: int, descript
         found = read_everywhere(node, topics, partitions)
         assert {tuple(values) for values in found.values()} == {("first", "second")}
         assert node.open_descriptors() <= descriptors
-        assert "ERROR" not in node.log()
+        assert " ERROR " not in node.log()
         assert node.stop(120) == 0
     finally:
         node.kill()

@@ -1,0 +1,91 @@
+"""`python -m benches.snapshot_pause`: how long an event loop stands still while a snapshot is written beside it.
+
+One JSON object, as klamm-metadata prints them. `baseline` is the longest pause of the same loop while nothing is
+written: what the machine and its other processes do to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from klamm import _engine
+from klamm.protocol.generated import metadata_records as records
+
+BROKERS = 3
+PARTITIONS_OF_A_TOPIC = 10
+BATCH_TOPICS = 1000
+GOAL_MS = 1.0
+
+
+def cluster(topics: int) -> _engine.Image:
+    """An image of that many topics of ten partitions with three replicas."""
+    values = [records.encode(records.FeatureLevelRecord(name="metadata.version", feature_level=30), 0)]
+    for broker in range(BROKERS):
+        directory = bytes([broker + 1] * 16)
+        record = records.RegisterBrokerRecord(
+            broker_id=broker,
+            incarnation_id=directory,
+            broker_epoch=broker,
+            end_points=(),
+            features=(),
+            rack=None,
+            fenced=False,
+            log_dirs=(directory,),
+        )
+        values.append(records.encode(record, 3))
+    image = _engine.Image().apply(values)
+    replicas = [[(first + at) % BROKERS for at in range(3)] for first in range(PARTITIONS_OF_A_TOPIC)]
+    for start in range(0, topics, BATCH_TOPICS):
+        batch: list[bytes] = []
+        for number in range(start, min(topics, start + BATCH_TOPICS)):
+            topic_id = (number + 1).to_bytes(16, "little")
+            batch += _engine.topic_records(image, f"topic-of-some-length-{number}", topic_id, [], replicas)
+        image = image.apply(batch)
+    return image
+
+
+async def longest_pause_ms(until: asyncio.Future[object]) -> float:
+    """The longest that the loop took for one turn, until the future is done."""
+    longest, before = 0.0, time.perf_counter()
+    while not until.done():
+        await asyncio.sleep(0)
+        after = time.perf_counter()
+        longest, before = max(longest, after - before), after
+    return longest * 1e3
+
+
+async def measure(image: _engine.Image, path: Path) -> tuple[float, float]:
+    """The longest pause while a snapshot is written, and in as long a time without."""
+
+    def write() -> float:
+        start = time.perf_counter()
+        _engine.write_snapshot(path, image, epoch=1, last_contained_log_timestamp_ms=1, now_ms=1)
+        return time.perf_counter() - start
+
+    writing = asyncio.ensure_future(asyncio.to_thread(write))
+    pause = await longest_pause_ms(writing)
+    idle = await longest_pause_ms(asyncio.ensure_future(asyncio.sleep(await writing)))
+    return pause, idle
+
+
+def main() -> None:
+    """Measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benches.snapshot_pause")
+    parser.add_argument("--partitions", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    image = cluster(options.partitions // PARTITIONS_OF_A_TOPIC)
+    with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder:
+        runs = [asyncio.run(measure(image, Path(folder) / "snapshot")) for _ in range(options.rounds)]
+    pause, idle = min(run[0] for run in runs), min(run[1] for run in runs)
+    name = f"longest pause of an event loop while a snapshot of {options.partitions} partitions is written"
+    print(json.dumps({"row": 13, "name": name, "value": pause, "unit": "ms", "goal": GOAL_MS, "baseline": idle}))
+
+
+if __name__ == "__main__":
+    main()

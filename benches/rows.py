@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from benches.cells import Cell, codec, data, lives, topics
+from benches.cells import Cell, codec, data, lives, metadata, topics
 from benches.goals import CEILING, KAFKA, KLAMM, Goal, at_least, at_most, larger_of, times
 from benches.servers import CEILING_DURABLE, KLAMM_DURABLE
 
@@ -222,8 +222,33 @@ def _lives(quick: bool) -> list[Row]:
     ]
 
 
+# Processor time of one thread, and of the write also the time until it is durable.
+METADATA: Final[dict[int, dict[str, float]]] = {
+    13: {
+        "load a snapshot of 1000000 partitions, s": 0.25,
+        "write a snapshot of 1000000 partitions, processor time, s": 0.4,
+        "write a snapshot of 1000000 partitions, until it is durable, s": 0.4,
+    },
+    14: {
+        "apply one change to one topic among 100000, us": 5,
+        "apply one change after the other to topics among 100000, us": 5,
+        "zone outage: apply 10000 changes in 6667 topics of 100000, ms": 2,
+    },
+    22: {"high watermark, one update of one of two followers, ns": 50},
+}
+
+
+def _metadata(number: int, name: str) -> Row:
+    goals = METADATA[number]
+    limits = tuple(at_most(figure, limit) for figure, limit in goals.items())
+    return Row(number, name, metadata.of_row(number, goals), (KLAMM,), limits, rounds_max=1)
+
+
 def _alone(quick: bool) -> list[Row]:
     return [
+        _metadata(13, "metadata snapshot"),
+        _metadata(14, "metadata image"),
+        _metadata(22, "replica"),
         Row(
             19,
             "record codec of Python",

@@ -36,14 +36,19 @@ def load_command(server: Server, mode: str) -> list[str]:
 
 def run_json(command: list[str], what: str, timeout_s: float = LOAD_TIMEOUT_S) -> dict[str, float]:
     """The JSON object that a command prints. Raises CellError."""
+    figures: dict[str, float] = json.loads("".join(run_lines(command, what, timeout_s)))
+    return figures
+
+
+def run_lines(command: list[str], what: str, timeout_s: float = LOAD_TIMEOUT_S) -> list[str]:
+    """The lines that a command prints. Raises CellError."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         raise CellError(f"{what} did not end within {timeout_s:.0f} s") from None
     if done.returncode != 0:
         raise CellError(f"{what} exited {done.returncode}: {done.stderr.strip()[-2000:]}")
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+    return done.stdout.splitlines()
 
 
 def settle(bench: Bench) -> None:

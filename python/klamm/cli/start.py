@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -111,7 +112,18 @@ def _run(config: NodeConfig, *, may_format: bool) -> int:
 
         check_ports((*config.controller_listeners, *config.client_listeners))
         format_blank(config)
+    _allow_open_files()
     return run(config, process.settle)
+
+
+def _allow_open_files() -> None:
+    """As many as the system grants at all, as a JVM does: the soft limit is mostly 1024, for those who use select()."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Where there is no hard limit the system may have another one, which it does not tell.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _complain(text: str, code: int) -> int:

@@ -18,8 +18,6 @@ use crate::replica::{Durability, Partition, Replicas, ReplicasOptions};
 use crate::settings::Settings;
 use crate::{ErrorCode, Uuid};
 
-/// Descriptors that are left to sockets and everything else when the number of open log files follows the limit.
-const DESCRIPTORS_FOR_OTHERS: usize = 256;
 /// Log files that may be open when the process has no limit worth naming.
 const OPEN_FILES_MOST: usize = 100_000;
 
@@ -192,11 +190,13 @@ fn lock_all(paths: &[PathBuf], notices: &Notices) -> Result<Vec<LockedDir>, LogE
 fn open_files_max(settings: &Settings) -> usize {
     match usize::try_from(settings.number("klamm.open.files.max")) {
         Ok(most) => most.max(1),
-        Err(_) => {
-            let limit = usize::try_from(os::descriptor_limit()).unwrap_or(OPEN_FILES_MOST);
-            limit.saturating_sub(DESCRIPTORS_FOR_OTHERS).clamp(limit / 2, OPEN_FILES_MOST)
-        }
+        Err(_) => open_files_of(os::descriptor_limit()),
     }
+}
+
+/// Log files of a process that may have so many descriptors: the other half is for connections.
+fn open_files_of(descriptors: u64) -> usize {
+    usize::try_from(descriptors / 2).unwrap_or(OPEN_FILES_MOST).min(OPEN_FILES_MOST)
 }
 
 fn manager_config(settings: &Settings) -> ManagerConfig {
@@ -299,5 +299,15 @@ impl Notices {
                 server.events().push_dir_failed(id.unwrap_or_default());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_files_leave_descriptors_to_connections_under_any_limit() {
+        assert_eq!([256, 1024, 1 << 20, u64::MAX].map(open_files_of), [128, 512, OPEN_FILES_MOST, OPEN_FILES_MOST]);
     }
 }

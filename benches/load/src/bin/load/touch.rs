@@ -1,6 +1,9 @@
 //! Every partition used: one record written, twice, and both read back.
 
 use std::io;
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use klamm_load::requests::check_produced;
 use klamm_load::{batch, connect, fetch_frame, produce_frame, read_frame, send};
@@ -11,6 +14,13 @@ use crate::options::Options;
 
 const AT_ONCE: usize = 100;
 const ROUNDS: i64 = 2;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn exchange(stream: &mut TcpStream, frame: &[u8], buffer: &mut Vec<u8>) -> io::Result<()> {
+    send(stream, frame)?;
+    let length = read_frame(stream, buffer)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    check_produced(&buffer[..length])
+}
 
 pub fn touch(options: &Options) -> io::Result<String> {
     let mut stream = connect(options.text("address", "127.0.0.1:9092"))?;
@@ -19,9 +29,15 @@ pub fn touch(options: &Options) -> io::Result<String> {
     let ended = || io::Error::other("closed by the broker");
     for _ in 0..ROUNDS {
         for part in partitions.chunks(AT_ONCE) {
-            send(&mut stream, &produce_frame(1, topic, part, options.acks(), &payload))?;
-            let length = read_frame(&mut stream, &mut buffer)?.ok_or_else(ended)?;
-            check_produced(&buffer[..length])?;
+            let frame = produce_frame(1, topic, part, options.acks(), &payload);
+            let deadline = Instant::now() + PATIENCE;
+            // A broker may tell of a topic before it leads all of its partitions.
+            while let Err(error) = exchange(&mut stream, &frame, &mut buffer) {
+                if error.kind() != io::ErrorKind::Other || Instant::now() > deadline {
+                    return Err(error);
+                }
+                sleep(Duration::from_millis(50));
+            }
         }
     }
     for &partition in &partitions {

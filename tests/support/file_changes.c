@@ -113,8 +113,11 @@ static int opened(int dir, const char *path, int flags, mode_t mode) {
     int fd = REAL(openat, dir, path, flags, mode);
     if (fd >= DESCRIPTORS_MAX) give_up("too many descriptors");
     if (fd >= 0) {
+        int is_dir = 0;
+        uint64_t id = inode(fd, &is_dir);
         is_ours[fd] = 1;
-        if (flags & O_CREAT) record(CREATE, 0, inode(fd, NULL), 0, full, NULL, 0);
+        /* Also of a file that was there: a process that was killed may have made it and not recorded that. */
+        if (!is_dir) record(CREATE, 0, id, 0, full, NULL, 0);
         if (flags & O_TRUNC) record(SET_LEN, 0, inode(fd, NULL), 0, NULL, NULL, 0);
     }
     pthread_mutex_unlock(&lock);

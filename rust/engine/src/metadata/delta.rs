@@ -86,11 +86,12 @@ impl Delta {
     }
 
     fn compare_topic(&mut self, old: &Arc<Topic>, new: &Arc<Topic>, is_same: impl Fn(&Partition, &Partition) -> bool) {
-        let partitions: Vec<i32> = new
-            .partitions()
-            .filter(|&(number, partition)| !old.partition(number).is_some_and(|before| is_same(before, partition)))
-            .map(|(number, _)| number)
-            .collect();
+        let is_unchanged = |number| match (old.partition(number), new.partition(number)) {
+            (Some(before), Some(after)) => is_same(before, after),
+            _ => false,
+        };
+        let mut partitions = new.maybe_different(old);
+        partitions.retain(|&number| !is_unchanged(number));
         if !partitions.is_empty() {
             self.changed_topics.push(ChangedTopic { older: Arc::clone(old), newer: Arc::clone(new), partitions });
         }

@@ -186,10 +186,10 @@ impl MetadataImage {
 
     /// The slots of the topics that a group of records changes; see [`TopicsImage::warm`].
     fn warm<'r>(&self, group: impl Iterator<Item = &'r [u8]>) -> SmallVec<[Option<u32>; GROUP]> {
-        let topics: SmallVec<[Option<Uuid>; GROUP]> = group.map(changed_topic).collect();
-        match topics.iter().flatten().count() {
+        let changes: SmallVec<[Option<(Uuid, i32)>; GROUP]> = group.map(changed_partition).collect();
+        match changes.iter().flatten().count() {
             0 | 1 => SmallVec::new(),
-            _ => self.topics.warm(&topics),
+            _ => self.topics.warm(&changes),
         }
     }
 
@@ -365,11 +365,14 @@ impl MetadataImage {
     }
 }
 
-/// The topic of a PartitionChangeRecord, unless it is framed unusually: to know it beforehand, not to trust it.
-fn changed_topic(bytes: &[u8]) -> Option<Uuid> {
+/// Topic and number of a PartitionChangeRecord, unless it is framed unusually: to know it beforehand, not to trust it.
+fn changed_partition(bytes: &[u8]) -> Option<(Uuid, i32)> {
     const CHANGE: u8 = PARTITION_CHANGE_RECORD as u8;
     match bytes {
-        [_, CHANGE, _, _, _, _, _, fields @ ..] => fields.first_chunk().map(|id| Uuid(*id)),
+        [_, CHANGE, _, fields @ ..] => {
+            let (number, fields) = fields.split_first_chunk()?;
+            fields.first_chunk().map(|id| (Uuid(*id), i32::from_be_bytes(*number)))
+        }
         _ => None,
     }
 }

@@ -14,7 +14,7 @@ use crate::metadata::partition::Partition;
 use crate::metadata::records::{PartitionChangeRecord, PartitionRecord, TopicRecord};
 use crate::metadata::replay_error::ReplayError;
 use crate::metadata::slots::Slots;
-use crate::metadata::topic::Topic;
+use crate::metadata::topic::{GrowingTopic, Topic};
 
 /// The topics of a cluster.
 ///
@@ -29,7 +29,7 @@ pub struct TopicsImage {
     by_name: HashIndex,
     sorted: Arc<OnceLock<Vec<Arc<str>>>>,
     /// The topic that is getting partitions, of which they come in a row, and its slot; always none between batches.
-    growing: Option<(u32, Topic)>,
+    growing: Option<(u32, GrowingTopic)>,
     /// How many partitions the topic before it got.
     grown: usize,
     directories: DirectoryTable,
@@ -150,10 +150,9 @@ impl TopicsImage {
 
     /// Puts the growing topic into its slot, which has held it as it was.
     fn settle(&mut self) {
-        if let Some((slot, mut topic)) = self.growing.take() {
-            topic.shrink();
+        if let Some((slot, topic)) = self.growing.take() {
             self.grown = topic.partition_count();
-            self.slots.set(slot, Arc::new(topic));
+            topic.replace(self.slots.get_mut(slot).expect("invariant 1"));
         }
     }
 
@@ -161,10 +160,13 @@ impl TopicsImage {
     fn grow(&mut self, id: Uuid) -> Result<(), ReplayError> {
         if self.growing.as_ref().is_none_or(|(_, topic)| topic.id() != id) {
             self.settle();
-            let slot = self.slot_of(id).ok_or(ReplayError::UnknownTopicId(id))?;
-            let mut topic = Topic::clone(self.slots.get(slot).expect("invariant 1"));
-            topic.expect_partitions(self.grown);
-            self.growing = Some((slot, topic));
+            // A topic gets its partitions right after it was created, and most are created in the last slot.
+            let last = self.slots.end().wrapping_sub(1);
+            let is_last = self.slots.get(last).is_some_and(|topic| topic.id() == id);
+            let slot = if is_last { Some(last) } else { self.slot_of(id) };
+            let slot = slot.ok_or(ReplayError::UnknownTopicId(id))?;
+            let topic = self.slots.get(slot).expect("invariant 1");
+            self.growing = Some((slot, GrowingTopic::new(topic, self.grown)));
         }
         Ok(())
     }
@@ -187,8 +189,9 @@ impl TopicsImage {
     /// The slots that topics probably have, and what changes of them will read brought into the cache: one step for all of
     /// them, then the next one, so that the processor waits for many cache lines at once. Changes by themselves wait for
     /// one after the other.
-    pub(super) fn warm(&self, ids: &[Option<Uuid>]) -> SmallVec<[Option<u32>; GROUP]> {
-        let hashes: SmallVec<[Option<u32>; GROUP]> = ids.iter().map(|id| id.map(hash_id)).collect();
+    pub(super) fn warm(&self, changes: &[Option<(Uuid, i32)>]) -> SmallVec<[Option<u32>; GROUP]> {
+        let hashes: SmallVec<[Option<u32>; GROUP]> =
+            changes.iter().map(|change| change.map(|(id, _)| hash_id(id))).collect();
         let mut read = 0;
         for &hash in hashes.iter().flatten() {
             read ^= self.by_id.touch(hash);
@@ -197,15 +200,20 @@ impl TopicsImage {
         for hash in hashes {
             slots.push(hash.and_then(|hash| self.by_id.find(hash, |_| true)));
         }
-        let mut topics: SmallVec<[&Topic; GROUP]> = SmallVec::new();
-        for &slot in slots.iter().flatten() {
-            topics.extend(self.slots.get(slot).map(|topic| &**topic));
+        let mut topics: SmallVec<[(&Topic, i32); GROUP]> = SmallVec::new();
+        for (slot, change) in slots.iter().zip(changes) {
+            if let (Some(slot), Some((_, partition_id))) = (slot, change) {
+                topics.extend(self.slots.get(*slot).map(|topic| (&**topic, *partition_id)));
+            }
         }
-        for topic in &topics {
+        for (topic, _) in &topics {
             read ^= u32::from(topic.id().0[0]);
         }
-        for topic in &topics {
-            read ^= topic.touch();
+        for (topic, _) in &topics {
+            read ^= topic.touch() as u32;
+        }
+        for (topic, partition_id) in &topics {
+            read ^= topic.partition(*partition_id).map_or(0, |partition| partition.leader() as u32);
         }
         black_box(read);
         slots

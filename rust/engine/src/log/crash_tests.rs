@@ -82,7 +82,7 @@ fn act(seed: u64) -> Scene {
     let mut now = Promise { from_change: 0, flushed: 0, log_start: 0, recovery_point: 0, batches: Vec::new() };
     let (mut epoch, mut sequences, mut in_transaction) = (0, [0; 3], false);
     for _ in 0..150 {
-        match dice.below(20) {
+        match dice.below(22) {
             0..12 => {
                 let spec = spec(dice, &mut sequences);
                 in_transaction |= spec.transactional;
@@ -129,6 +129,19 @@ fn act(seed: u64) -> Scene {
                 log.advance_log_start(to);
                 log.delete_expired(high_watermark, 0).expect("retention");
                 context.trash.remove_due(&context.cache, 0);
+            }
+            20 => now.recovery_point = log.rolled_recovery_point(),
+            21 if dice.one_in(3) => {
+                // Killed, and started again: the files are as they were.
+                drop(log);
+                let config = Arc::new(settings.clone());
+                let at = OpenAt { recovery_point: now.recovery_point, log_start_offset: now.log_start, clean: false };
+                let (reopened, recovery) = Log::open(&root.join("t-0"), "t", 0, config, &context, at, 0).expect("open");
+                assert_eq!(recovery.warnings, Vec::<String>::new());
+                log = reopened;
+                now.flushed = log.flush().expect("flush");
+                // Nothing was written to any checkpoint: it holds what it did.
+                assert!(log.rolled_recovery_point() <= now.flushed);
             }
             _ => {}
         }

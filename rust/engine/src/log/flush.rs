@@ -56,6 +56,8 @@ pub struct FlushJob {
     /// A range of the active segment that the system should begin to write back.
     write_back: Option<(Arc<LogFile>, u64, u64)>,
     prepare: Option<(Arc<Prepared>, Arc<LogFile>, u64)>,
+    /// Bytes in the segments among them that take no more appends.
+    rolled_bytes: u64,
     end: FlushEnd,
 }
 
@@ -115,6 +117,11 @@ impl FlushJob {
             Some(file) => file.sync_file_system(),
             None => Ok(false),
         }
+    }
+
+    /// Bytes that the next start need not read when this is done and the checkpoint says so.
+    pub fn rolled_bytes(&self) -> u64 {
+        self.rolled_bytes
     }
 
     /// How far the log is durable when this is done.
@@ -190,15 +197,19 @@ impl Log {
         }
         let first = self.first_unflushed();
         let last = self.segments.len() - 1;
-        let mut files = Vec::new();
+        let (mut files, mut rolled_bytes) = (Vec::new(), 0);
+        let remade = self.remade.as_ref().map_or(i64::MIN, |remade| remade.to);
         for (at, segment) in self.segments.iter_mut().enumerate().skip(first) {
             // The indexes of the active segment are made again after a crash: they need not be durable.
             let count = match extent {
                 Extent::Rolled if at == last => continue,
                 Extent::All if at == last => 1,
+                // Theirs come with the next mark.
+                _ if segment.base_offset() < remade => 1,
                 _ => 4,
             };
             if std::mem::take(&mut segment.dirty) {
+                rolled_bytes += if at == last { 0 } else { segment.size() };
                 files.extend(segment.files().into_iter().take(count).cloned());
             }
         }
@@ -228,6 +239,7 @@ impl Log {
             parent: if names { self.take_new_parent() } else { None },
             write_back: write_back.map(|(from, to)| (log_file.clone(), from, to)),
             prepare: target.map(|(prepared, target)| (prepared, log_file, target)),
+            rolled_bytes,
             end: FlushEnd { offset, generation: self.generation },
         })
     }
@@ -263,7 +275,9 @@ impl Log {
 pub struct MarkJob {
     cache: Arc<FileCache>,
     files: Vec<Arc<LogFile>>,
-    snapshot: PathBuf,
+    snapshots: Vec<PathBuf>,
+    /// The partition's directory when names in it are new.
+    dir: Option<Arc<PartitionDir>>,
     end: FlushEnd,
 }
 
@@ -275,7 +289,18 @@ impl MarkJob {
                 file.sync()?;
             }
         }
-        sync_if_there(&self.snapshot)
+        if !self.cache.is_volatile() {
+            self.snapshots.iter().try_for_each(|path| sync_if_there(path))?;
+        }
+        match &self.dir {
+            Some(dir) => dir.forgive(dir.at("", |path| self.cache.sync_dir(path))),
+            None => Ok(()),
+        }
+    }
+
+    /// Files that [`MarkJob::sync`] would sync.
+    pub fn file_count(&self) -> usize {
+        self.files.len() + self.snapshots.len()
     }
 
     /// Makes all of the file system durable, in place of [`MarkJob::sync`]; `false` when the system cannot.
@@ -292,21 +317,34 @@ impl MarkJob {
 }
 
 impl Log {
-    /// Writes what a start needs to resume at the log's end; `None` when the log is not flushed within its segments, or
-    /// nothing was appended since the last mark.
+    /// Writes what a start needs to resume at the log's end, and takes what recovery left unsynced; `None` when there is no
+    /// such thing, and the log is not flushed within its segments or nothing was appended since the last mark.
     pub fn begin_mark(&mut self) -> Result<Option<MarkJob>, LogError> {
         let is_flushed = self.flushed_offset > self.active_base_offset();
-        if !is_flushed || self.marks.last() == Some(&self.log_end_offset) {
+        let is_marked = self.marks.last() == Some(&self.log_end_offset);
+        if self.remade.is_none() && (!is_flushed || is_marked) {
             return Ok(None);
         }
         let cache = self.context.cache.clone();
         let active = self.segments.last_mut().expect("at least one segment");
         active.write_indexes(&cache, false)?;
-        let files = active.files().into_iter().skip(1).cloned().collect();
+        let mut files: Vec<_> = active.files().into_iter().skip(1).cloned().collect();
         self.producers.take_snapshot(&cache, &self.dir, false)?;
-        let snapshot = snapshot_path(&self.dir, self.log_end_offset);
+        let mut snapshots = vec![snapshot_path(&self.dir, self.log_end_offset)];
+        if let Some(remade) = &self.remade {
+            let first = self.floor_segment(remade.from);
+            let segments = self.segments[first..].iter().take_while(|segment| segment.base_offset() < remade.to);
+            files.extend(segments.flat_map(|segment| segment.files().into_iter().skip(1).cloned()));
+            snapshots.extend_from_slice(&remade.snapshots);
+        }
+        let dir = self.remade.as_ref().map(|_| self.dir.clone());
         let end = FlushEnd { offset: self.log_end_offset, generation: self.generation };
-        Ok(Some(MarkJob { cache, files, snapshot, end }))
+        Ok(Some(MarkJob { cache, files, snapshots, dir, end }))
+    }
+
+    /// Whether recovery left something to the next mark.
+    pub(super) fn is_remade(&self) -> bool {
+        self.remade.is_some()
     }
 
     /// Tells that a mark was synced. The one before it is kept, for it may be the one that the checkpoint names.
@@ -314,7 +352,10 @@ impl Log {
         if end.generation != self.generation {
             return Ok(());
         }
-        self.marks.push(end.offset);
+        self.remade = None;
+        if self.marks.last() != Some(&end.offset) {
+            self.marks.push(end.offset);
+        }
         while self.marks.len() > 2 {
             let old = self.marks.remove(0);
             if self.segments.binary_search_by_key(&old, |segment| segment.base_offset()).is_err() {

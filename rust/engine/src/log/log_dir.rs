@@ -13,7 +13,11 @@ use super::files::FileCache;
 use super::flusher::{Flusher, TOGETHER_MIN};
 use super::found::Inventory;
 use super::owner::{LogOwner, with_log};
+use super::partition_log::Log;
 use crate::Uuid;
+
+/// From so many files of marks on, one call for the whole file system is cheaper than theirs.
+const TOGETHER_FILES_MIN: usize = 8 * TOGETHER_MIN;
 
 /// A partition of any topic.
 pub type Key = (String, i32);
@@ -154,13 +158,20 @@ impl LogDir {
 
     /// Makes it so that a start after a crash reads only what was appended after now (and was flushed by then).
     pub(super) fn mark(&self) -> Result<(), LogError> {
+        self.mark_those(|_| true)
+    }
+
+    fn mark_those(&self, is_wanted: impl Fn(&Log) -> bool) -> Result<(), LogError> {
         let owners = self.owners();
         let mut jobs = Vec::new();
         for (_, owner) in &owners {
-            let begun = with_log(&**owner, |log| if log.is_away() { Ok(None) } else { log.begin_mark() });
+            let is_wanted = |log: &Log| !log.is_away() && is_wanted(log);
+            let begun = with_log(&**owner, |log| if is_wanted(log) { log.begin_mark() } else { Ok(None) });
             jobs.extend(begun?.map(|job| (owner, job)));
         }
-        let synced = jobs.len() >= TOGETHER_MIN && jobs[0].1.sync_file_system()?;
+        let files: usize = jobs.iter().map(|(_, job)| job.file_count()).sum();
+        let are_many = jobs.len() >= TOGETHER_MIN || files >= TOGETHER_FILES_MIN;
+        let synced = are_many && jobs[0].1.sync_file_system()?;
         for (owner, job) in &jobs {
             if !synced {
                 job.sync()?;
@@ -170,31 +181,47 @@ impl LogDir {
         Ok(())
     }
 
+    /// Segments were flushed that take no more appends: a start after a crash does not read them again.
+    pub(super) fn checkpoint_rolled(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        self.mark_those(Log::is_remade)?;
+        self.write_recovery_points(cache, Log::rolled_recovery_point)
+    }
+
     /// Writes how far each log is durable.
     pub fn checkpoint_recovery_points(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        let offsets = self.collect(
-            |inventory| inventory.recovery_points.clone(),
-            |owner| with_log(owner, |log| (!log.is_planned()).then(|| log.recovery_point())),
-        );
-        self.write(cache, RECOVERY_POINT, &offsets, |written| &mut written.recovery_points)
+        self.write_recovery_points(cache, Log::recovery_point)
+    }
+
+    fn write_recovery_points(&self, cache: &Arc<FileCache>, of: impl Fn(&Log) -> i64) -> Result<(), LogError> {
+        let offsets = || {
+            self.collect(
+                |inventory| inventory.recovery_points.clone(),
+                |owner| with_log(owner, |log| (!log.is_planned()).then(|| of(log))),
+            )
+        };
+        self.write(cache, RECOVERY_POINT, offsets, |written| &mut written.recovery_points)
     }
 
     /// Writes where logs begin that begin above their first segment.
     pub fn checkpoint_log_starts(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        let offsets = self.collect(
-            |inventory| inventory.log_starts.clone(),
-            |owner| with_log(owner, |log| log.starts_above_first_segment().then(|| log.log_start_offset())),
-        );
-        self.write(cache, LOG_START_OFFSET, &offsets, |written| &mut written.log_starts)
+        let offsets = || {
+            self.collect(
+                |inventory| inventory.log_starts.clone(),
+                |owner| with_log(owner, |log| log.starts_above_first_segment().then(|| log.log_start_offset())),
+            )
+        };
+        self.write(cache, LOG_START_OFFSET, offsets, |written| &mut written.log_starts)
     }
 
     /// Writes the high watermarks.
     pub fn checkpoint_high_watermarks(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
-        let offsets = self.collect(
-            |inventory| inventory.high_watermarks.clone(),
-            |owner| (!with_log(owner, |log| log.is_planned())).then(|| owner.high_watermark()),
-        );
-        self.write(cache, HIGH_WATERMARK, &offsets, |written| &mut written.high_watermarks)
+        let offsets = || {
+            self.collect(
+                |inventory| inventory.high_watermarks.clone(),
+                |owner| (!with_log(owner, |log| log.is_planned())).then(|| owner.high_watermark()),
+            )
+        };
+        self.write(cache, HIGH_WATERMARK, offsets, |written| &mut written.high_watermarks)
     }
 
     /// The first offset of a log that was not cleaned yet, as far as a checkpoint tells.
@@ -204,12 +231,12 @@ impl LogDir {
 
     /// Notes how far a log is clean.
     pub fn set_cleaner_checkpoint(&self, cache: &Arc<FileCache>, key: &Key, offset: i64) -> Result<(), LogError> {
-        let offsets = {
+        let offsets = || {
             let mut state = self.state.lock();
             state.inventory.cleaned.insert(key.clone(), offset);
             state.inventory.cleaned.clone()
         };
-        self.write(cache, CLEANER_OFFSET, &offsets, |written| &mut written.cleaner)
+        self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
     /// What lies in or behind the active segment is not clean, whatever was there before.
@@ -234,12 +261,13 @@ impl LogDir {
         &self,
         cache: &Arc<FileCache>,
         name: &str,
-        offsets: &Offsets,
+        offsets: impl FnOnce() -> Offsets,
         slot: impl FnOnce(&mut Written) -> &mut Option<String>,
     ) -> Result<(), LogError> {
         self.check_online()?;
-        let text = format_offsets(offsets);
         let mut written = self.writing.lock();
+        // Not before it is this one's turn: what was true then must not replace what is true by now.
+        let text = format_offsets(&offsets());
         let before = slot(&mut written);
         if before.as_ref() != Some(&text) {
             cache.replace(&self.path().join(name), text.as_bytes(), true)?;

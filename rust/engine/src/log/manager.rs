@@ -158,7 +158,14 @@ impl LogManager {
                     manager.fail_dir(at, &error.to_string());
                 }
             };
-            dir.set_flusher(Flusher::start(self.config.load().flush_threads, on_error));
+            let manager = Arc::downgrade(self);
+            let on_rolled = move || {
+                if let Some(manager) = manager.upgrade() {
+                    let written = manager.dirs[at].checkpoint_rolled(&manager.context.cache);
+                    let _ = manager.judge(at, written);
+                }
+            };
+            dir.set_flusher(Flusher::start(self.config.load().flush_threads, on_error, on_rolled));
         }
     }
 

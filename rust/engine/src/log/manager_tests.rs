@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use klamm_records::{BatchBuilder, BatchFields, Compression};
 use parking_lot::Mutex;
@@ -142,6 +144,46 @@ fn an_unclean_end_is_checked_from_the_recovery_point_on() {
     assert_eq!(recovery.segments_checked, 1);
     assert_eq!((log.log_end_offset(), log.flushed_offset()), (6, 6));
     assert_eq!(read_all(&mut log, 0), expected);
+}
+
+#[test]
+fn what_was_flushed_at_a_roll_is_not_read_again_after_a_crash() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, _events) = start(&[dir.path()]);
+    let settings = LogConfig { flush_before_ack: false, segment_bytes: 10 << 20, ..config() };
+    let (owner, _flushed) = create_with(&manager, 0, "a", settings.clone());
+    let spec = BatchSpec { value_bytes: 1 << 20, ..BatchSpec::default() };
+    let shared: Arc<dyn LogOwner> = owner.clone();
+    let append = || {
+        let appended = with_log(&*owner, |log| log.append_as_leader(&mut batch(&spec), 0, 0, Origin::Client));
+        appended.expect("append");
+    };
+    for _ in 0..100 {
+        append();
+        manager.dirs()[0].flusher().mark_dirty(&shared);
+    }
+    let checkpoint = dir.path().join("recovery-point-offset-checkpoint");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !checkpoint.exists() {
+        assert!(Instant::now() < deadline, "no checkpoint");
+        thread::sleep(Duration::from_millis(2));
+    }
+    // Rolled as well, and not flushed.
+    (0..25).for_each(|_| append());
+    drop(manager);
+    let (manager, _events) = start(&[dir.path()]);
+    let (mut log, recovery) = manager.open(&manager.found()[0], Arc::new(settings), 0).expect("open");
+    assert_eq!(log.log_end_offset(), 125);
+    assert!(recovery.bytes_checked < log.size() / 2, "{recovery:?}");
+    log.flush().expect("flush");
+    assert_eq!(log.flushed_offset(), 125);
+    // The indexes that were made again count once they are durable.
+    assert!(log.recovery_point() < log.active_base_offset());
+    let job = log.begin_mark().expect("mark").expect("indexes");
+    job.sync().expect("sync");
+    log.complete_mark(job.end()).expect("mark");
+    assert_eq!(log.recovery_point(), 125);
+    assert!(log.begin_mark().expect("mark").is_none());
 }
 
 #[test]

@@ -41,6 +41,16 @@ impl LogContext {
     }
 }
 
+/// Segments whose indexes and producer snapshots recovery made again.
+#[derive(Debug)]
+pub(super) struct Remade {
+    /// Where the check began: until they are durable, the next start has to begin there too.
+    pub(super) from: i64,
+    /// Base offset of the first segment that is not among them.
+    pub(super) to: i64,
+    pub(super) snapshots: Vec<PathBuf>,
+}
+
 pub struct Log {
     /// The topic's id while the log is planned.
     pub(super) planned: Option<Uuid>,
@@ -63,6 +73,8 @@ pub struct Log {
     pub(super) syncing_rolled: Option<i64>,
     /// Offsets in the active segment that a start can resume at, rising: their indexes and producer snapshots are durable.
     pub(super) marks: Vec<i64>,
+    /// Rolled segments that recovery read: their indexes and producer snapshots are written, the next mark syncs them.
+    pub(super) remade: Option<Remade>,
     /// A flush was begun and not completed. One that fails is never completed: then nothing is flushed any more.
     pub(super) is_flushing: bool,
     /// When everything was flushed, or asked to be, as far as [`Log::asks_for_flush`] knows.
@@ -137,6 +149,7 @@ impl Log {
             generation: 0,
             rolled_offset: None,
             marks: Vec::new(),
+            remade: None,
             syncing_rolled: None,
             is_flushing: false,
             flushed_ms: 0,
@@ -212,10 +225,27 @@ impl Log {
 
     /// Where the next start has to begin its check: everything below is durable, and if there is a mark, it is one.
     pub fn recovery_point(&self) -> i64 {
-        let rolled = self.rolled_offset.into_iter().chain(self.syncing_rolled).min().unwrap_or(i64::MAX);
-        let durable = self.flushed_offset.min(rolled);
-        let marks = self.marks.iter().copied().filter(|&mark| mark <= durable && mark > self.active_base_offset());
-        marks.max().unwrap_or(durable)
+        let durable = self.durable_offset();
+        self.active_mark(durable).unwrap_or(durable)
+    }
+
+    /// The same for a log that nobody marked for this: never within the active segment without a mark, for its indexes may
+    /// be lost.
+    pub(super) fn rolled_recovery_point(&self) -> i64 {
+        let durable = self.durable_offset();
+        self.active_mark(durable).unwrap_or(durable.min(self.active_base_offset()))
+    }
+
+    /// Everything below is durable, with the indexes and producer snapshots of rolled segments.
+    fn durable_offset(&self) -> i64 {
+        let remade = self.remade.as_ref().map(|remade| remade.from);
+        let unsynced = self.rolled_offset.into_iter().chain(self.syncing_rolled).chain(remade);
+        unsynced.min().map_or(self.flushed_offset, |offset| offset.min(self.flushed_offset))
+    }
+
+    fn active_mark(&self, durable: i64) -> Option<i64> {
+        let active = self.active_base_offset();
+        self.marks.iter().copied().filter(|&mark| mark <= durable && mark > active).max()
     }
 
     /// Marks the directory as this topic's; durable with the next flush.

@@ -15,7 +15,7 @@ use super::epochs::{EpochCache, EpochFile};
 use super::error::LogError;
 use super::files::{FileCache, PartitionDir};
 use super::names::{FileName, Kind, Stage};
-use super::partition_log::{Log, LogContext};
+use super::partition_log::{Log, LogContext, Remade};
 use super::producers::Producers;
 use super::scan::{Batches, Headers, is_zero};
 use super::segment::Segment;
@@ -92,6 +92,7 @@ impl Log {
             generation: 0,
             rolled_offset: None,
             marks: Vec::new(),
+            remade: None,
             syncing_rolled: None,
             is_flushing: false,
             flushed_ms: now_ms,
@@ -135,6 +136,7 @@ impl Log {
             if clean_end.is_some() { self.log_end_offset } else { at.recovery_point.min(self.log_end_offset) };
         self.flushed_offset = self.flushed_offset.max(self.log_start_offset);
         if clean_end.is_some() {
+            self.marks.push(self.log_end_offset);
             self.load_producers(self.log_end_offset, now_ms, recovery)?;
         }
         self.producers.set_map_end_offset(self.log_end_offset);
@@ -192,6 +194,14 @@ impl Log {
             }
         }
         self.producers.set_map_end_offset(end);
+        if first + 1 < self.segments.len() {
+            // A sync of each would cost more than reading them: what waits for the log waits for its records only.
+            let snapshots = std::mem::take(&mut self.unsynced);
+            self.remade = Some(Remade { from, to: self.active_base_offset(), snapshots });
+            self.dir_dirty = true;
+        } else if resumed.is_some() {
+            self.marks.push(from);
+        }
         Ok(end)
     }
 

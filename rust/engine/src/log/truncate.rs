@@ -51,6 +51,10 @@ impl Log {
         self.flushed_offset = self.flushed_offset.min(offset);
         self.generation += 1;
         self.marks.retain(|&mark| mark <= offset);
+        let active = self.active_base_offset();
+        if let Some(remade) = &mut self.remade {
+            remade.to = remade.to.min(active);
+        }
     }
 
     /// Nothing below `offset` may be read any more (DeleteRecords, or a leader that began again); `false` when that is so

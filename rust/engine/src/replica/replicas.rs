@@ -20,7 +20,7 @@ use crate::{ErrorCode, Uuid};
 /// Type of a topic's resource among the image's configs.
 const TOPIC_RESOURCE: i8 = 2;
 /// Partitions that open at the same time do so under different locks.
-const OPENING_LOCKS: usize = 16;
+const OPENING_LOCKS: usize = 1024;
 
 pub(super) type Key = (Uuid, i32);
 
@@ -45,7 +45,7 @@ pub struct Replicas {
     settings: ArcSwap<Settings>,
     image: ArcSwap<MetadataImage>,
     open: RwLock<HashMap<Key, Arc<Partition>>>,
-    opening: [Mutex<()>; OPENING_LOCKS],
+    opening: Box<[Mutex<()>]>,
     hasher: RandomState,
     /// Directories on disk whose logs were not opened yet, by name.
     pub(super) on_disk: Mutex<HashMap<(String, i32), Found>>,
@@ -68,7 +68,7 @@ impl Replicas {
             settings: ArcSwap::from_pointee(options.settings),
             image: ArcSwap::default(),
             open: RwLock::default(),
-            opening: Default::default(),
+            opening: (0..OPENING_LOCKS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             on_disk: Mutex::new(on_disk),
             planned: Mutex::default(),

@@ -10,7 +10,7 @@ use crate::net::{ConnectionLimitsConfig, NetConfig, Reply};
 
 #[test]
 fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
-    let fixture = Fixture::with(NetConfig { idle_ms_max: 50, ..NetConfig::default() });
+    let fixture = Fixture::with(NetConfig { idle_ms_max: 500, ..NetConfig::default() });
     let mut idle = fixture.client();
     let mut waiting = fixture.client();
     fixture.backend.at(NAMED, 0).state.lock().holds_back = true;
@@ -24,9 +24,10 @@ fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
 
 #[test]
 fn a_reader_that_takes_nothing_is_closed() {
-    let fixture = Fixture::with(NetConfig { idle_ms_max: 100, ..NetConfig::default() });
+    let fixture = Fixture::with(NetConfig { idle_ms_max: 1000, ..NetConfig::default() });
+    let request = produce(1, 1000, &[(0, &batch(1, 8 << 20))]);
     let mut client = fixture.client();
-    client.call(0, 9, &produce(1, 1000, &[(0, &batch(1, 8 << 20))]));
+    client.call(0, 9, &request);
     client.send(1, 13, 1, &fetch(&FetchSpec { partitions: &[(0, 0, 1)], ..FetchSpec::default() }));
     fixture.wait_until(|| fixture.server.connection_count() == 0);
 }

@@ -663,6 +663,10 @@ class Elections:
         """
     def for_offline_dirs(self, broker_id: int, directories: Sequence[bytes]) -> list[bytes]:
         """What follows from directories of a broker going offline."""
+    def assign_directories(
+        self, broker_id: int, assignments: Sequence[tuple[bytes, bytes, int]]
+    ) -> tuple[list[int], list[bytes]]:
+        """Directory id, topic id, partition: each one's error code, and the records (KIP-858)."""
     def preferred_leaders(self, limit: int) -> list[bytes]:
         """At most `limit` records that bring leadership back to first replicas."""
     def unclean_leaders(self, limit: int) -> list[bytes]:
@@ -761,8 +765,11 @@ class Engine:
     def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...
     def answer(self, handle: int, body: bytes | None) -> bool:
         """A response's body without header; None closes the connection. False when nobody waits for it any more."""
-    def publish(self, image: Image) -> None:
-        """Serve this committed image: open partitions follow it, deleted ones are removed."""
+    def publish(self, image: Image) -> list[tuple[bytes, bytes, int]]:
+        """Serve this committed image: open partitions follow it, deleted ones are removed.
+
+        Directory id, topic id, partition of those that lie elsewhere than the image says: the controller is to be told.
+        """
     def open_the_rest(self) -> None:
         """Open the logs that are on disk and not open yet, in the background; set strays aside."""
     def set_settings(self, settings: Mapping[str, str]) -> None: ...

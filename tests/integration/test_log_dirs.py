@@ -1,51 +1,145 @@
-"""Several log directories, of which one cannot be opened when the node starts: the others serve."""
+"""Several log directories, of which one cannot be opened when the node starts, or fails later: the others serve."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from klamm.cli.client import Client, RefusedError
-from klamm.cli.group_admin import LATEST, list_offsets
-from klamm.cli.produce import Producer
+from klamm import records
+from klamm.cli.client import Client
 from klamm.cli.topic_admin import create
 from klamm.protocol.errors import ErrorCode
 from klamm.records import NewRecord
 from tests.support.node_process import NodeProcess
 
 PARTITIONS = 4
+PRODUCE, LIST_OFFSETS, METADATA, DESCRIBE_LOG_DIRS = 0, 2, 3, 35
+LATEST = -1
+LOST = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def ends(client: Client, topic: str, partitions: int = PARTITIONS) -> list[int | ErrorCode]:
-    found: list[int | ErrorCode] = []
-    for index in range(partitions):
-        try:
-            found.append(list_offsets(client, {(topic, index): LATEST})[topic, index])
-        except RefusedError as error:
-            found.append(error.code)
-    return found
+    """As the one broker answers it, whoever leads."""
+    wanted = [{"partition_index": at, "current_leader_epoch": -1, "timestamp": LATEST} for at in range(partitions)]
+    topics = [{"name": topic, "partitions": wanted}]
+    (answer,) = client.any.request(LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics).topics
+    return [one.offset if one.error_code == ErrorCode.NONE else ErrorCode(one.error_code) for one in answer.partitions]
+
+
+def write(client: Client, topic: str, index: int) -> ErrorCode:
+    data = records.encode([NewRecord(b"x")])
+    topics = [{"name": topic, "partition_data": [{"index": index, "records": data}]}]
+    answer = client.any.request(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=topics)
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+def leaderless(client: Client, topic: str) -> set[int]:
+    """The partitions that Metadata tells as without a leader and offline."""
+    (found,) = client.metadata([topic]).topics
+    lost = {one.partition_index for one in found.partitions if one.leader_id == -1}
+    for one in found.partitions:
+        is_lost = one.partition_index in lost
+        assert one.error_code == (ErrorCode.LEADER_NOT_AVAILABLE if is_lost else ErrorCode.NONE)
+        assert bool(one.offline_replicas) == is_lost
+    return lost
+
+
+def where(client: Client) -> dict[str, set[int]]:
+    """The partitions of topic t that each directory has, or will have."""
+    answer = client.any.request(DESCRIBE_LOG_DIRS, 4, topics=None)
+    return {
+        found.log_dir: {one.partition_index for topic in found.topics if topic.name == "t" for one in topic.partitions}
+        for found in answer.results
+    }
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+
+
+def take_away(folder: Path, to: Path) -> None:
+    """What is in its place cannot be written to."""
+    folder.rename(to)
+    folder.touch()
+
+
+def give_back(folder: Path, away: Path) -> None:
+    folder.unlink()
+    away.rename(folder)
+
+
+def node_with(folders: list[Path], data: Path) -> NodeProcess:
+    return NodeProcess(data, overrides={"log.dirs": ",".join(map(str, folders))})
 
 
 def test_what_may_be_in_a_missing_directory_is_not_made_anew(tmp_path: Path) -> None:
     """An empty log elsewhere would be taken for the partition, and its offsets begin anew."""
     folders = [tmp_path / "one", tmp_path / "two"]
-    node = NodeProcess(tmp_path / "data", overrides={"log.dirs": ",".join(map(str, folders))})
+    node = node_with(folders, tmp_path / "data")
     with node, Client(node.bootstrap) as client:
-        create(client, ["kept"], partitions=PARTITIONS)
-        for index in range(PARTITIONS):
-            producer = Producer(client, "kept", "none", index)
-            producer.add(NewRecord(b"x"))
-            producer.flush()
-    lost = sorted(int(found.name.removeprefix("kept-")) for found in folders[1].glob("kept-*"))
+        create(client, ["t"], partitions=PARTITIONS)
+        assert [write(client, "t", index) for index in range(PARTITIONS)] == [ErrorCode.NONE] * PARTITIONS
+    lost = {int(found.name.removeprefix("t-")) for found in folders[1].glob("t-*")}
     assert 0 < len(lost) < PARTITIONS
-    folders[1].rename(tmp_path / "away")
-    folders[1].touch()
+    take_away(folders[1], tmp_path / "away")
     with node, Client(node.bootstrap) as client:
-        assert ends(client, "kept") == [
-            ErrorCode.KAFKA_STORAGE_ERROR if index in lost else 1 for index in range(PARTITIONS)
-        ]
+        assert ends(client, "t") == [LOST if index in lost else 1 for index in range(PARTITIONS)]
+        assert leaderless(client, "t") == lost
         create(client, ["new"], partitions=2)
         assert ends(client, "new", 2) == [0, 0]
-    folders[1].unlink()
-    (tmp_path / "away").rename(folders[1])
+    give_back(folders[1], tmp_path / "away")
     with node, Client(node.bootstrap) as client:
-        assert ends(client, "kept") == [1] * PARTITIONS
+        assert leaderless(client, "t") == set()
+        assert ends(client, "t") == [1] * PARTITIONS
+
+
+def test_a_directory_that_fails_takes_the_leaders_of_its_partitions_away(tmp_path: Path) -> None:
+    """Those too that were never written: each has its directory from its creation on, as in Apache Kafka."""
+    folders = [tmp_path / "one", tmp_path / "two"]
+    node = node_with(folders, tmp_path / "data")
+    with node, Client(node.bootstrap) as client:
+        create(client, ["t"], partitions=PARTITIONS)
+        planned = where(client)
+        lost = planned[str(folders[1])]
+        first, second = sorted(lost)
+        assert write(client, "t", first) is ErrorCode.NONE
+        assert [path.name for path in folders[1].glob("t-*")] == [f"t-{first}"]
+        assert where(client) == planned
+    with node, Client(node.bootstrap) as client:
+        assert where(client) == planned, "a stop forgets no plan"
+        take_away(folders[1], tmp_path / "away")
+        assert write(client, "t", second) is LOST
+        wait_until(lambda: leaderless(client, "t") == lost)
+        assert where(client) == {str(folders[0]): planned[str(folders[0])], str(folders[1]): set()}
+        assert ends(client, "t") == [LOST if index in lost else 0 for index in range(PARTITIONS)]
+        assert [write(client, "t", index) for index in range(PARTITIONS)] == [
+            LOST if index in lost else ErrorCode.NONE for index in range(PARTITIONS)
+        ]
+        create(client, ["later"], partitions=2)
+        assert ends(client, "later", 2) == [0, 0]
+    give_back(folders[1], tmp_path / "away")
+    with node, Client(node.bootstrap) as client:
+        assert leaderless(client, "t") == set()
+        assert where(client) == planned
+        assert write(client, "t", second) is ErrorCode.NONE
+        assert ends(client, "t") == [1] * PARTITIONS
+
+
+def test_a_node_whose_directories_have_all_failed_says_so_and_ends(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    overrides = {"log.dirs": ",".join(map(str, folders)), "metadata.log.dir": str(tmp_path / "metadata")}
+    node = NodeProcess(tmp_path / "data", overrides=overrides)
+    with node, Client(node.bootstrap) as client:
+        create(client, ["t"], partitions=2)
+        for folder in folders:
+            (index,) = where(client)[str(folder)]
+            take_away(folder, tmp_path / f"{folder.name}-away")
+            assert write(client, "t", index) is LOST
+        assert node.wait() == 1
+    (message,) = (line for line in node.log().splitlines() if line.startswith("klamm: "))
+    assert message.startswith("klamm: every log directory is out of use, "), message
+    assert "Traceback" not in node.log()

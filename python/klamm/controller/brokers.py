@@ -26,6 +26,8 @@ from klamm.protocol.generated.metadata_records import (
     UnregisterBrokerRecord,
 )
 from klamm.protocol.registration import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -176,6 +178,17 @@ class BrokerManager:
             change = _change(broker.id, broker.epoch, cordoned_log_dirs=cordoned)
             records.append(state.encode(change))
         return records
+
+    def assign_directories(
+        self, state: Speculation, request: AssignReplicasToDirsRequest
+    ) -> Result[AssignReplicasToDirsResponse]:
+        """Note in which directories a broker's replicas lie. Raises UNSUPPORTED_VERSION, STALE_BROKER_EPOCH."""
+        if state.metadata_version < DIRECTORY_ASSIGNMENT_LEVEL:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+        state.check_broker_epoch(request.broker_id, request.broker_epoch)
+        codes, records = self._elections.at(state).assign_directories(request.broker_id, request.assignments)
+        answer = AssignReplicasToDirsResponse(partition_errors=tuple(map(ErrorCode, codes)))
+        return Result(answer, records, is_atomic=False)
 
     def fence_stale(self, state: Speculation, now_ms: int) -> Result[bool]:
         """Fence one broker whose session ended; the answer says whether there may be another."""

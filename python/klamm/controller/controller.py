@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from klamm.protocol.registration import (
         AllocateProducerIdsRequest,
         AllocateProducerIdsResponse,
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
         BrokerHeartbeatRequest,
         BrokerHeartbeatResponse,
         BrokerRegistrationRequest,
@@ -253,6 +255,10 @@ class Controller:
     def on_broker_heartbeat(self, now_ms: int, request: BrokerHeartbeatRequest) -> Result[BrokerHeartbeatResponse]:
         """BrokerHeartbeat."""
         return self._answered(request, lambda state: self._brokers.heartbeat(state, now_ms, request))
+
+    def on_assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Result[AssignReplicasToDirsResponse]:
+        """AssignReplicasToDirs."""
+        return self._answered(request, lambda state: self._brokers.assign_directories(state, request))
 
     def on_unregister_broker(self, request: UnregisterBrokerRequest) -> Result[UnregisterBrokerResponse]:
         """UnregisterBroker."""

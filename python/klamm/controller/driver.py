@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from klamm.protocol.registration import (
         AllocateProducerIdsRequest,
         AllocateProducerIdsResponse,
+        AssignReplicasToDirsRequest,
+        AssignReplicasToDirsResponse,
         BrokerHeartbeatRequest,
         BrokerHeartbeatResponse,
         BrokerRegistrationRequest,
@@ -178,6 +180,10 @@ class ControllerDriver:
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         """BrokerHeartbeat."""
         return await self._run(request, lambda: self._controller.on_broker_heartbeat(self._now_ms(), request))
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """AssignReplicasToDirs."""
+        return await self._run(request, lambda: self._controller.on_assign_replicas_to_dirs(request))
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         """UnregisterBroker."""

@@ -13,6 +13,7 @@ from klamm._engine import Engine, Image, find_config_key
 from klamm.broker.producer_ids import Block, ProducerIds
 from klamm.broker.request import RequestContext
 from klamm.node import apis
+from klamm.node.assignments import Assignments
 from klamm.node.config import NodeConfig
 from klamm.node.directories import open_directories
 from klamm.node.dispatch import Dispatcher
@@ -124,12 +125,19 @@ class Node:
             self._registration_request,
             lambda: self.metadata.applied_offset,
             self._on_fault,
+            log_dir_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
+        )
+        self._assignments = Assignments(
+            config.node_id, self.metadata.controller, lambda: self._registration.broker_epoch
         )
         self.metadata.start()
         await self._or_fail(self.metadata.is_active.wait())
         for listener in config.controller_listeners:
             engine.open(listener.name)
         self._registration.start()
+        await self._or_fail(self._registration.registered.wait())
+        # Before the controller elects: a replica in a directory that is no longer there gets no leader.
+        await self._or_fail(self._assignments.start())
         self._registration.ready()
         await self._or_fail(self._registration.running.wait())
         # Not before the image says what this run of the broker leads.
@@ -245,7 +253,7 @@ class Node:
         engine = self._engine
         if engine is None:
             return  # Committed while the node closes: its next start shows it.
-        engine.publish(image)
+        self._assignments.add(engine.publish(image))
         delta = image.delta_since(before)
         # What a snapshot holds is in no delta.
         if self._is_first_image or any(place in delta.changed_configs for place in self._own_config_places):
@@ -361,6 +369,7 @@ class Node:
             task.cancel()
         self._groups.close()
         self._producer_ids.close()
+        self._assignments.close()
         broker_epoch = self._registration.broker_epoch
         self._engine = None
         try:
@@ -378,6 +387,8 @@ class Node:
             loop.remove_reader(engine.event_fd)
             if hasattr(self, "_registration"):
                 self._registration.stop()
+            if hasattr(self, "_assignments"):
+                self._assignments.close()
             if hasattr(self, "metadata"):
                 await self.metadata.close()
             # What was found clean is left so.

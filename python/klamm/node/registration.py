@@ -47,8 +47,12 @@ class Registration:
         request: Callable[[], BrokerRegistrationRequest],
         applied_offset: Callable[[], int],
         on_fault: Callable[[Exception], None],
+        *,
+        log_dir_failure_timeout_ms: int,
     ) -> None:
         """`on_fault` is told what ends the exchange before its time."""
+        self._log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
+        self._acknowledged_log_dirs: tuple[bytes, ...] = ()
         self._on_fault = on_fault
         self._lifecycle = lifecycle
         self._controller = controller
@@ -58,6 +62,7 @@ class Registration:
         self._published_meanwhile = False
         self._task: asyncio.Task[None] | None = None
         self.offline_log_dirs: tuple[bytes, ...] = ()
+        self.registered = asyncio.Event()
         self.running = asyncio.Event()
         self.ended = asyncio.Event()
 
@@ -94,6 +99,19 @@ class Registration:
         self.offline_log_dirs = (*self.offline_log_dirs, directory_id)
         self._lifecycle.deadline_ms = _now_ms()
         self._wake.set()
+        timeout_s = self._log_dir_failure_timeout_ms / 1000
+        asyncio.get_running_loop().call_later(timeout_s, self._check_acknowledged, directory_id)
+
+    def _check_acknowledged(self, directory_id: bytes) -> None:
+        """A broker whose failed directory the controller does not know must not go on as a leader in it (facts 6.1)."""
+        if directory_id in self._acknowledged_log_dirs or self._lifecycle.state is BrokerState.SHUTTING_DOWN:
+            return
+        self._on_fault(
+            TimeoutError(
+                f"the controller did not acknowledge within {self._log_dir_failure_timeout_ms} ms that a log directory "
+                "failed (log.dir.failure.timeout.ms)"
+            )
+        )
 
     async def shut_down(self, timeout_s: float) -> None:
         """Controlled shutdown: waits for the controller's leave, `timeout_s` at most."""
@@ -145,6 +163,7 @@ class Registration:
         if answer is not None:
             log.info("registered with broker epoch %d", answer.broker_epoch)
             self._lifecycle.on_registered(_now_ms(), answer.broker_epoch)
+            self.registered.set()
 
     async def _beat(self, beat: Heartbeat) -> None:
         request = BrokerHeartbeatRequest(
@@ -158,6 +177,7 @@ class Registration:
         self._published_meanwhile = False
         answer = await self._ask(self._controller.broker_heartbeat(request))
         if answer is not None:
+            self._acknowledged_log_dirs = request.offline_log_dirs
             self._lifecycle.on_heartbeat_answer(
                 _now_ms(),
                 caught_up=answer.is_caught_up,

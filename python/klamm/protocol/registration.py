@@ -73,6 +73,21 @@ class BrokerHeartbeatResponse(Value):
     throttle_time_ms: int = 0
 
 
+class AssignReplicasToDirsRequest(Value):
+    """AssignReplicasToDirs (73), between broker and controller of one process; (directory id, topic id, partition)."""
+
+    broker_id: int
+    broker_epoch: int
+    assignments: tuple[tuple[bytes, bytes, int], ...]
+
+
+class AssignReplicasToDirsResponse(Value):
+    """AssignReplicasToDirs (73): an error for the whole, or one for each assignment."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    partition_errors: tuple[ErrorCode, ...] = ()
+
+
 class UnregisterBrokerRequest(Value):
     """UnregisterBroker (64)."""
 

@@ -14,7 +14,7 @@ use crate::metadata::MetadataImage;
 use crate::net::backend::{self, Backend, Refused};
 use crate::net::{ConnectionLimitsConfig, LogLevel, NetConfig, Server};
 use crate::os;
-use crate::replica::{Durability, Partition, Replicas, ReplicasOptions};
+use crate::replica::{Durability, Partition, Published, Replicas, ReplicasOptions, Unassigned};
 use crate::settings::Settings;
 use crate::{ErrorCode, Uuid};
 
@@ -90,11 +90,14 @@ impl Engine {
         &self.replicas
     }
 
-    /// Serves a newly committed image; what failed on disk meanwhile is told to the log.
-    pub fn publish(&self, image: Arc<MetadataImage>) {
-        for error in self.replicas.publish(image) {
+    /// Serves a newly committed image; what failed on disk meanwhile is told to the log. Returns which partitions lie in
+    /// other directories than the image has.
+    pub fn publish(&self, image: Arc<MetadataImage>) -> Vec<Unassigned> {
+        let Published { unassigned, errors } = self.replicas.publish(image);
+        for error in errors {
             self.server.events().log(LogLevel::Error, error.to_string());
         }
+        unassigned
     }
 
     /// New settings of the node: what can be changed at run time follows at once (KIP-226).

@@ -85,6 +85,17 @@ impl Elections {
         to_python(py, py.detach(|| self.engine().for_offline_dirs(broker_id, &directories)))
     }
 
+    fn assign_directories<'py>(
+        &self,
+        py: Python<'py>,
+        broker_id: i32,
+        assignments: Vec<(Id, Id, i32)>,
+    ) -> (Vec<i16>, Records<'py>) {
+        let assignments: Vec<_> = assignments.into_iter().map(|(dir, topic, index)| (dir.0, topic.0, index)).collect();
+        let (codes, records) = py.detach(|| self.engine().assign_directories(broker_id, &assignments));
+        (codes.into_iter().map(|code| code.0).collect(), to_python(py, records))
+    }
+
     fn preferred_leaders<'py>(&self, py: Python<'py>, limit: usize) -> Records<'py> {
         to_python(py, py.detach(|| self.engine().preferred_leaders(limit)))
     }

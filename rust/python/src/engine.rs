@@ -19,7 +19,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::config::ConfigError;
 use crate::errors::{StorageError, storage_error};
-use crate::image::Image;
+use crate::image::{Id, Image};
 use crate::metadata_records::extract_uuid;
 use crate::runtime::SharedRuntime;
 
@@ -141,9 +141,10 @@ impl Engine {
         self.engine.server().answer(handle, reply)
     }
 
-    fn publish(&self, py: Python<'_>, image: &Image) {
+    fn publish(&self, py: Python<'_>, image: &Image) -> Vec<(Id, Id, i32)> {
         let image = image.0.clone();
-        py.detach(|| self.engine.publish(image));
+        let unassigned = py.detach(|| self.engine.publish(image));
+        unassigned.into_iter().map(|at| (Id(at.directory_id), Id(at.topic_id), at.partition)).collect()
     }
 
     fn open_the_rest(&self) -> PyResult<()> {

@@ -15,6 +15,8 @@ from klamm.protocol.generated.metadata_records import (
     decode,
 )
 from klamm.protocol.registration import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     BrokerHeartbeatResponse,
     BrokerRegistrationResponse,
     Listener,
@@ -304,6 +306,60 @@ def test_a_replica_in_an_offline_directory_leaves_the_isr() -> None:
     cluster.heartbeat(1, offline_log_dirs=(uuid(101),))
     (partition,) = cluster.image.partitions(topic_id)
     assert (partition.leader, partition.isr) == (2, [2])
+
+
+def assign(cluster: Cluster, broker_id: int, *assignments: tuple[bytes, bytes, int]) -> tuple[ErrorCode, ...]:
+    request = AssignReplicasToDirsRequest(broker_id, cluster.epochs[broker_id], assignments)
+    answer = cluster.commit(cluster.controller.on_assign_replicas_to_dirs(request))
+    assert answer.error_code is ErrorCode.NONE
+    return answer.partition_errors
+
+
+def test_a_replica_goes_with_the_directory_that_its_broker_told() -> None:
+    cluster = Cluster()
+    cluster.add_brokers(1, log_dirs=(uuid(11), uuid(12)))
+    cluster.add_brokers(2)
+    topic_id = cluster.create_assigned("foo", [1], [1], [2])
+    start = len(cluster.log)
+    told = [(uuid(11), topic_id, 0), (uuid(12), topic_id, 1), (uuid(12), topic_id, 2), (uuid(12), topic_id, 3)]
+    refused = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
+    assert assign(cluster, 1, *told, (uuid(12), uuid(99), 0)) == (ErrorCode.NONE, ErrorCode.NONE, *refused)
+    assert cluster.records(start) == [
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=(uuid(11),)),
+        PartitionChangeRecord(topic_id=topic_id, partition_id=1, directories=(uuid(12),)),
+    ]
+    assert assign(cluster, 1, *told[:2]) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert len(cluster.log) == start + 2, "nothing changes a second time"
+    cluster.heartbeat(1, offline_log_dirs=(uuid(12),))
+    assert [each.leader for each in cluster.image.partitions(topic_id)] == [1, -1, 2]
+    cluster.now_ms += cluster.settings.brokers().session_timeout_ms + 1
+    cluster.add_brokers(1, log_dirs=(uuid(11), uuid(12)))
+    assert [each.leader for each in cluster.image.partitions(topic_id)] == [1, 1, 2]
+
+
+def test_a_replica_in_a_directory_that_is_offline_by_then_has_no_leader_either() -> None:
+    cluster = Cluster()
+    cluster.add_brokers(1, log_dirs=(uuid(11), uuid(12)))
+    topic_id = cluster.create_assigned("foo", [1])
+    cluster.heartbeat(1, offline_log_dirs=(uuid(12),))
+    start = len(cluster.log)
+    assert assign(cluster, 1, (uuid(12), topic_id, 0)) == (ErrorCode.NONE,)
+    assert cluster.records(start) == [
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=(uuid(12),)),
+        PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=-1),
+    ]
+
+
+def test_directories_are_assigned_by_a_current_epoch_and_a_level_that_knows_them() -> None:
+    for features, epoch, code in (
+        ({"metadata.version": 16}, 0, ErrorCode.UNSUPPORTED_VERSION),
+        ({"metadata.version": 17}, 1, ErrorCode.STALE_BROKER_EPOCH),
+    ):
+        cluster = Cluster(features)
+        cluster.add_brokers(1)
+        request = AssignReplicasToDirsRequest(1, cluster.epochs[1] + epoch, ())
+        answer = cluster.commit(cluster.controller.on_assign_replicas_to_dirs(request))
+        assert answer == AssignReplicasToDirsResponse(code)
 
 
 def test_cordoned_directories_are_recorded_when_they_change() -> None:

@@ -123,6 +123,49 @@ impl<'a> Elections<'a> {
         self.elect(topics.counts().of(broker_id).replicas, is_in, |builder| builder.without(broker_id))
     }
 
+    /// A broker tells in which directories its replicas lie (KIP-858): what each assignment comes to, and the records.
+    /// A partition in a directory that went offline meanwhile loses the broker as its leader.
+    pub fn assign_directories(
+        mut self,
+        broker_id: i32,
+        assignments: &[(Uuid, Uuid, i32)],
+    ) -> (Vec<ErrorCode>, Vec<Vec<u8>>) {
+        let mut records = Vec::new();
+        let mut offline = Vec::new();
+        let mut codes = Vec::with_capacity(assignments.len());
+        for &(directory_id, topic_id, partition_id) in assignments {
+            let code = self.check_replica(broker_id, topic_id, partition_id);
+            codes.push(code);
+            if code.is_error() {
+                continue;
+            }
+            let wanted = WantedChange { directory: Some((broker_id, directory_id)), ..WantedChange::default() };
+            records.extend(self.change(topic_id, partition_id, wanted));
+            let broker = self.image.brokers().get(&broker_id);
+            if !broker.is_some_and(|broker| broker.has_online_dir(directory_id)) {
+                offline.push((topic_id, partition_id));
+            }
+        }
+        self.leaving = Some(broker_id);
+        for (topic_id, partition_id) in offline {
+            let topic = self.image.topics().by_id(topic_id);
+            let isr = topic.and_then(|topic| topic.partition(partition_id)).map(Partition::isr).unwrap_or_default();
+            let isr = isr.iter().copied().filter(|&id| id != broker_id).collect();
+            let wanted = WantedChange { isr: Some(isr), ..WantedChange::default() };
+            records.extend(self.change(topic_id, partition_id, wanted));
+        }
+        (codes, records)
+    }
+
+    fn check_replica(&self, broker_id: i32, topic_id: Uuid, partition_id: i32) -> ErrorCode {
+        let Some(topic) = self.image.topics().by_id(topic_id) else { return ErrorCode::UNKNOWN_TOPIC_ID };
+        match topic.partition(partition_id) {
+            None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            Some(partition) if !partition.replicas().contains(&broker_id) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
+            Some(_) => ErrorCode::NONE,
+        }
+    }
+
     /// Up to `limit` records that bring partitions back to their first replica.
     pub fn preferred_leaders(&self, limit: usize) -> Vec<Vec<u8>> {
         let imbalanced = self.image.topics().counts().imbalanced;

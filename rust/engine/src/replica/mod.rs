@@ -1,6 +1,7 @@
 //! One partition: role, ISR, high watermark, leader epochs, waiting produces and fetches; and all of a broker's.
 
 mod acks;
+mod assignments;
 mod config;
 mod partition;
 mod planned;
@@ -13,10 +14,11 @@ mod waiter;
 mod watermark;
 
 pub use acks::OnAck;
+pub use assignments::Unassigned;
 pub use config::PartitionConfig;
 pub use partition::{Durability, Leadership, Partition, PartitionId};
 pub use reading::{
     EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, UP_TO_HIGH_WATERMARK,
 };
-pub use replicas::{Replicas, ReplicasOptions};
+pub use replicas::{Published, Replicas, ReplicasOptions};
 pub use watermark::Watermark;

@@ -221,6 +221,11 @@ impl Partition {
         Leader { leadership, watermark, epoch_start_offset: log.log_end_offset() }
     }
 
+    /// The number of its log directory.
+    pub(super) fn dir(&self) -> usize {
+        self.place.dir
+    }
+
     /// A handle on itself.
     fn arc(&self) -> Arc<Self> {
         self.own.upgrade().expect("a method runs on a partition that somebody holds")

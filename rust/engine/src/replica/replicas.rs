@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 
+use super::assignments::Unassigned;
 use super::partition::{Durability, Leadership, Partition, PartitionId, Place};
 use super::planned::Planned;
 use crate::log::{Found, LogError, LogManager};
@@ -36,6 +37,15 @@ pub struct ReplicasOptions {
     pub clock: fn() -> i64,
 }
 
+/// What became of a newly committed image.
+#[derive(Default)]
+pub struct Published {
+    /// Partitions that lie in other directories than the image has.
+    pub unassigned: Vec<Unassigned>,
+    /// What failed on disk meanwhile.
+    pub errors: Vec<LogError>,
+}
+
 /// The partitions of one broker.
 pub struct Replicas {
     pub(super) node_id: i32,
@@ -44,12 +54,12 @@ pub struct Replicas {
     logs: Arc<LogManager>,
     settings: ArcSwap<Settings>,
     image: ArcSwap<MetadataImage>,
-    open: RwLock<HashMap<Key, Arc<Partition>>>,
+    pub(super) open: RwLock<HashMap<Key, Arc<Partition>>>,
     opening: Box<[Mutex<()>]>,
     hasher: RandomState,
     /// Directories on disk whose logs were not opened yet, by name.
     pub(super) on_disk: Mutex<HashMap<(String, i32), Found>>,
-    planned: Mutex<Planned>,
+    pub(super) planned: Mutex<Planned>,
     is_missing_dirs: bool,
     /// While a directory is missing: the partitions that may be in it.
     at_start: OnceLock<Arc<MetadataImage>>,
@@ -111,7 +121,7 @@ impl Replicas {
         let topic = image.topics().by_id(topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
         let record = topic.partition(index).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
         if record.leader() != self.node_id {
-            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+            return Err(self.why_not_led(&image, record));
         }
         let partition = self.open_log(&image, topic, index, record).map_err(|error| error.code())?;
         self.open.write().insert(key, partition.clone());
@@ -183,7 +193,7 @@ impl Replicas {
     }
 
     /// Whether a partition without files may have them in a directory that could not be opened.
-    fn may_be_missing(&self, (topic_id, index): Key) -> bool {
+    pub(super) fn may_be_missing(&self, (topic_id, index): Key) -> bool {
         let was_there = |image: &Arc<MetadataImage>| {
             image.topics().by_id(topic_id).is_some_and(|topic| topic.partition(index).is_some())
         };
@@ -222,7 +232,7 @@ impl Replicas {
     }
 
     /// Takes a newly committed image: what is led, configured or deleted differently follows at once.
-    pub fn publish(&self, image: Arc<MetadataImage>) -> Vec<LogError> {
+    pub fn publish(&self, image: Arc<MetadataImage>) -> Published {
         let before = self.image.swap(image.clone());
         let mut deleted = Vec::new();
         let mut changed = Vec::new();
@@ -235,7 +245,7 @@ impl Replicas {
             },
         );
         let reconfigured = before.configs().changed_in(image.configs());
-        for partition in self.opened_of(changed.into_iter()) {
+        for partition in self.opened_of(changed.iter().copied()) {
             self.follow(&image, &partition);
         }
         let topics = reconfigured.iter().filter(|resource| resource.resource_type == TOPIC_RESOURCE);
@@ -243,7 +253,8 @@ impl Replicas {
         for partition in self.opened_of(topics) {
             self.reconfigure(&image, &partition);
         }
-        deleted.iter().flat_map(|topic| self.delete(topic)).collect()
+        let errors = deleted.iter().flat_map(|topic| self.delete(topic)).collect();
+        Published { unassigned: self.unassigned(&image, &changed), errors }
     }
 
     /// The partitions of these topics that are open: found one by one, for few topics change where many are open.

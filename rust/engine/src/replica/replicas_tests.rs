@@ -49,7 +49,7 @@ fn leading(dir: &Path) -> Replicas {
         ..PartitionRecord::default()
     };
     let records = [Record::Topic(TopicRecord { name: "t", topic_id: TOPIC }), Record::Partition(partition)];
-    assert!(replicas.publish(changed(&MetadataImage::default(), &records)).is_empty());
+    assert!(replicas.publish(changed(&MetadataImage::default(), &records)).errors.is_empty());
     replicas
 }
 
@@ -57,7 +57,7 @@ fn elect(replicas: &Replicas, leader: i32) {
     let isr = [leader];
     let isr = (leader != NOBODY).then_some((&isr[..]).into());
     let change = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, leader, isr, ..Default::default() };
-    assert!(replicas.publish(changed(&replicas.image(), &[Record::PartitionChange(change)])).is_empty());
+    assert!(replicas.publish(changed(&replicas.image(), &[Record::PartitionChange(change)])).errors.is_empty());
 }
 
 /// Appends a record; its offset once that is acknowledged, or why it is not.
@@ -102,7 +102,7 @@ fn who_waits_is_told_when_leadership_ends() {
     // Alone in the ISR it would keep what it has, and its flush settle who waits.
     let isr = Some((&[NODE, OTHER_NODE][..]).into());
     let joined = PartitionChangeRecord { topic_id: TOPIC, partition_id: 0, isr, ..Default::default() };
-    assert!(replicas.publish(changed(&replicas.image(), &[Record::PartitionChange(joined)])).is_empty());
+    assert!(replicas.publish(changed(&replicas.image(), &[Record::PartitionChange(joined)])).errors.is_empty());
     let (told, acked) = channel();
     partition.when_acked(1, Box::new(move |code| told.send(code).expect("somebody listens")));
     elect(&replicas, NOBODY);

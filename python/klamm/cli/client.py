@@ -27,26 +27,29 @@ class Client:
     def __init__(self, bootstrap: str, timeout_s: float = 30) -> None:
         """`bootstrap`: `host:port,...`; the first that answers is asked. Raises ClientError."""
         self._timeout_s = timeout_s
-        self._first = self._connect_first(parse_bootstrap(bootstrap))
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._first = self._connect_first(self._bootstrap)
         self._brokers: dict[int, Connection] = {}
         self._addresses: Mapping[int, tuple[str, int]] = {}
 
     @property
     def any(self) -> Connection:
         """The bootstrap broker: good for what every broker answers."""
+        if not self._first.is_open:
+            self._first = self._connect_first(self._bootstrap)
         return self._first
 
     def metadata(self, topics: Sequence[str] | None = (), *, create: bool = False) -> Entity:
         """Brokers, controller, and the given topics; None means every topic. `create`: where the broker does so."""
         wanted = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
-        answer = self._first.request(METADATA, 12, topics=wanted, allow_auto_topic_creation=create)
+        answer = self.any.request(METADATA, 12, topics=wanted, allow_auto_topic_creation=create)
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer
 
     def broker(self, node_id: int) -> Connection:
         """A connection to the broker of that id, which the last metadata named. Raises ClientError."""
         known = self._brokers.get(node_id)
-        if known is None:
+        if known is None or not known.is_open:
             if node_id not in self._addresses:
                 self.metadata()
             if node_id not in self._addresses:
@@ -64,7 +67,7 @@ class Client:
         """A connection to the group's coordinator. Raises ClientError."""
 
         def find() -> Entity:
-            answer = self._first.request(FIND_COORDINATOR, 3, key=group, key_type=GROUP)
+            answer = self.any.request(FIND_COORDINATOR, 3, key=group, key_type=GROUP)
             check(answer.error_code, f"coordinator of group {group}", answer.error_message)
             return answer
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from klamm.protocol import codec, kio_classes
 from klamm.protocol.errors import MalformedRequest
@@ -17,6 +17,8 @@ ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 
 Entity = Any
 """An answer: one of kio's message classes, which share no base class."""
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 class ClientError(Exception):
@@ -30,6 +32,9 @@ class Connection:
         """Connects and asks for the broker's versions. Raises ClientError."""
         self.address = f"{host}:{port}"
         self._correlation_id = 0
+        self._timeout_s = timeout_s
+        self.is_open = True
+        """False once an exchange did not come to its end: then nobody knows what comes next on it."""
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
@@ -46,7 +51,18 @@ class Connection:
     def request(self, api_key: int, version_max: int, /, **values: object) -> Entity:
         """The answer, in the newest version that both sides know, up to `version_max`. Raises ClientError."""
         version = self._version(api_key, version_max)
-        return self._exchange(api_key, version, codec.build(kio_classes.request_class(api_key, version), **values))
+        request = codec.build(kio_classes.request_class(api_key, version), **values)
+        return self._readable(
+            codec.decode_response, api_key, version, self._exchange(api_key, version, codec.encode_request(request))
+        )
+
+    def ask(self, request: Any, answer: type[T], version_max: int, timeout_s: float | None = None) -> T:
+        """The same with our own values: the answer to `request`, waited for as long as `timeout_s`, as `answer`."""
+        version = self._version(request.API_KEY, version_max)
+        self._socket.settimeout(timeout_s or self._timeout_s)
+        body = self._exchange(request.API_KEY, version, codec.write_request(request, version))
+        self._socket.settimeout(self._timeout_s)
+        return self._readable(codec.read_response, answer, version, body)
 
     def version(self, api_key: int, version_max: int) -> int:
         """The version that `request` would use."""
@@ -54,6 +70,7 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection."""
+        self.is_open = False
         self._socket.close()
 
     def __enter__(self) -> Self:
@@ -66,8 +83,9 @@ class Connection:
 
     def _ask_versions(self) -> Mapping[int, tuple[int, int]]:
         # Version 0 is the one that every broker answers.
-        entity = codec.build(kio_classes.request_class(API_VERSIONS, 0))
-        answer = self._exchange(API_VERSIONS, 0, entity)
+        request = codec.build(kio_classes.request_class(API_VERSIONS, 0))
+        body = self._exchange(API_VERSIONS, 0, codec.encode_request(request))
+        answer = self._readable(codec.decode_response, API_VERSIONS, 0, body)
         return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
 
     def _version(self, api_key: int, version_max: int) -> int:
@@ -79,27 +97,33 @@ class Connection:
             )
         return version
 
-    def _exchange(self, api_key: int, version: int, entity: Entity) -> Entity:
+    def _exchange(self, api_key: int, version: int, body: bytes) -> bytes:
+        """The answer's body to a request's."""
         self._correlation_id += 1
-        is_flexible = type(entity).__header_schema__.__version__ >= 2
-        frame = _header(api_key, version, self._correlation_id, is_flexible) + codec.encode_request(entity)
+        is_flexible = kio_classes.request_class(api_key, version).__header_schema__.__version__ >= 2
+        frame = _header(api_key, version, self._correlation_id, is_flexible) + body
         try:
             self._socket.sendall(struct.pack(">i", len(frame)) + frame)
             answer = self._read_frame()
         except TimeoutError:
+            self.close()
             raise ClientError(f"the broker at {self.address} did not answer in time") from None
         except OSError as error:
+            self.close()
             raise ClientError(f"the connection to {self.address} broke: {_reason(error)}") from None
-        return self._decode(api_key, version, answer)
-
-    def _decode(self, api_key: int, version: int, answer: bytes) -> Entity:
+        except BaseException:
+            self.close()
+            raise
         (correlation_id,) = struct.unpack_from(">i", answer)
         if correlation_id != self._correlation_id:
             raise ClientError(f"{self.address} answered another request: it does not speak Kafka's protocol")
         # The answer's header has tagged fields from version 1; ours never has any to read, a broker sends none.
         header_bytes = 4 if kio_classes.response_class(api_key, version).__header_schema__.__version__ == 0 else 5
+        return answer[header_bytes:]
+
+    def _readable(self, read: Callable[[K, int, bytes], T], what: K, version: int, body: bytes) -> T:
         try:
-            return codec.decode_response(api_key, version, answer[header_bytes:])
+            return read(what, version, body)
         except MalformedRequest as error:
             raise ClientError(f"{self.address} sent an answer that cannot be read: {error}") from None
 

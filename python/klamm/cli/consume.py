@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import json
+import signal
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+import threading
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
-from klamm import records
-from klamm.cli import group_admin
-from klamm.cli.client import Client, check
+from klamm.cli.client import Client
 from klamm.cli.connection import ClientError
-from klamm.cli.group_admin import LATEST, TopicPartition, list_offsets
+from klamm.cli.group_admin import TopicPartition
+from klamm.cli.group_session import GroupSession
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
-from klamm.cli.positions import parse_position
+from klamm.cli.positions import Position, parse_position
+from klamm.cli.reader import Reader
 from klamm.cli.topic_admin import Topic, topics
 from klamm.records import Record
-
-FETCH: Final = 1
-_PARTITION_BYTES: Final = 1 << 20
-_ANSWER_BYTES: Final = 16 << 20
-_WAIT_MS: Final = 500
 
 
 def consume(
     topic: Annotated[str, typer.Argument(help="The topic.")],
     *,
     start: Annotated[
-        str, typer.Option("--from", metavar="POSITION", help="beginning, end, an offset, -N from the end, or a time.")
-    ] = "beginning",
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="POSITION",
+            help="beginning, end, an offset, -N from the end, or a time; the beginning without it.",
+        ),
+    ] = None,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --from beginning.")] = False,
+    offset: Annotated[
+        str | None, typer.Option("--offset", metavar="OFFSET", help="earliest, latest or a number, of --partition.")
+    ] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
     partition: Annotated[list[int] | None, typer.Option("--partition", min=0, help="May be repeated.")] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Go on where this group stopped, and commit for it.")
+        str | None, typer.Option("--group", "-g", help="Be a member of this group: share its work, commit for it.")
     ] = None,
     show_key: Annotated[bool, typer.Option("--key", "-k", help="Print the key before the value.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -45,93 +52,93 @@ def consume(
 ) -> None:
     """Print the records of a topic: the values, or with --json everything, one record a line.
 
-    A group is used without joining it: it must have no members, and its offsets are committed when the command ends.
+    With --group it joins the group, reads the partitions that it is assigned from their committed offsets on, commits
+    every 5 seconds and at the end, and leaves. --from then counts where nothing is committed.
 
     \b
     [bold]Examples[/bold]
       klamm consume greetings
       klamm consume orders --from end --follow
       klamm consume orders --from 2026-01-31T12:00 -n 10 --json
-      klamm consume orders --group billing
+      klamm consume orders --partition 0 --offset 42
+      klamm consume orders --group billing --follow
     """
+    if group is not None and partition:
+        raise typer.BadParameter("--group and --partition exclude each other: the group says who reads which")
+    position = _position(start, from_beginning=from_beginning, offset=offset, has_partition=bool(partition))
     with Client(bootstrap) as client:
         (found,) = topics(client, [topic])
-        where = _chosen(found, partition)
-        committed = group_admin.committed_offsets(client, group) if group else {}
-        offsets = parse_position(start).resolve(client, where, {})
-        offsets |= {one: committed[one] for one in where if one in committed}
-        reader = Reader(client, found, offsets, follow=follow)
+        reader = Reader(client, found, position, follow=follow)
+        printer = Printer(reader, count, show_key=show_key, as_json=as_json)
+        with _stopped_by_hand():
+            if group is None:
+                reader.assign(_chosen(found, partition), {})
+                while not (reader.is_done or printer.is_done):
+                    printer.print_some()
+            else:
+                with GroupSession(client, group, topic, reader) as session, _stopped_by_hand():
+                    session.keep_up()
+                    while not (session.is_done or printer.is_done):
+                        printer.print_some()
+                        session.keep_up()
+
+
+class Printer:
+    """Prints records until there were `count`, if that is a number."""
+
+    def __init__(self, reader: Reader, count: int | None, *, show_key: bool, as_json: bool) -> None:
+        """What `reader` gives."""
+        self._reader = reader
+        self._left = count
+        self._show_key = show_key
+        self._as_json = as_json
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `count` records were printed."""
+        return self._left == 0
+
+    def print_some(self) -> None:
+        """What one look at each leader gives."""
         try:
-            for number, (where_from, record) in enumerate(reader.records(), start=1):
-                _print(where_from, record, show_key=show_key, as_json=as_json)
-                if number == count:
-                    break
-        except KeyboardInterrupt:
-            say("")
+            for where, record in self._reader.poll():
+                _print(where, record, show_key=self._show_key, as_json=self._as_json)
+                self._reader.advance(where, record.offset)
+                if self._left is not None:
+                    self._left -= 1
+                    if self._left == 0:
+                        return
         finally:
+            # What is committed next must have reached whoever reads it.
             sys.stdout.flush()
-            if group and reader.next_offsets:
-                group_admin.commit(client, group, reader.next_offsets)
 
 
-class Reader:
-    """Reads partitions from offsets on, to where they ended when it began, or for ever."""
+@contextlib.contextmanager
+def _stopped_by_hand() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are the way to end what follows a topic, and no error."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("")
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
-    def __init__(self, client: Client, topic: Topic, offsets: Mapping[TopicPartition, int], *, follow: bool) -> None:
-        """`offsets`: where to begin, and in which partitions."""
-        self._client = client
-        self._leaders = {(topic.name, one.index): one.leader for one in topic.partitions}
-        self._at = dict(offsets)
-        self._ends = None if follow else list_offsets(client, dict.fromkeys(offsets, LATEST))
-        self.next_offsets: dict[TopicPartition, int] = {}
-        """Behind the last record given out, by partition."""
 
-    def records(self) -> Iterator[tuple[TopicPartition, Record]]:
-        """The records, each with its partition."""
-        while True:
-            unfinished = [one for one, at in self._at.items() if self._ends is None or at < self._ends[one]]
-            if not unfinished:
-                return
-            for leader in sorted({self._leaders[one] for one in unfinished}):
-                theirs = [one for one in unfinished if self._leaders[one] == leader]
-                yield from self._fetch(leader, theirs)
-
-    def _fetch(self, leader: int, wanted: list[TopicPartition]) -> Iterator[tuple[TopicPartition, Record]]:
-        if leader < 0:
-            raise ClientError(f"{wanted[0][0]}-{wanted[0][1]} has no leader at the moment")
-        partitions = [
-            {"partition": one[1], "fetch_offset": self._at[one], "partition_max_bytes": _PARTITION_BYTES}
-            for one in wanted
-        ]
-        answer = self._client.broker(leader).request(
-            FETCH,
-            12,
-            replica_id=-1,
-            max_wait_ms=_WAIT_MS,
-            min_bytes=1,
-            max_bytes=_ANSWER_BYTES,
-            isolation_level=0,
-            session_epoch=-1,
-            topics=[{"topic": wanted[0][0], "partitions": partitions}],
-        )
-        check(answer.error_code, "fetch")
-        for topic in answer.responses:
-            for one in topic.partitions:
-                check(one.error_code, f"{topic.topic}-{one.partition_index}")
-                yield from self._take((topic.topic, one.partition_index), one)
-
-    def _take(self, where: TopicPartition, answer: Any) -> Iterator[tuple[TopicPartition, Record]]:
-        data = answer.records or b""
-        try:
-            found = records.decode(data)
-        except records.RecordsDamagedError as error:
-            raise ClientError(f"{where[0]}-{where[1]} at offset {self._at[where]}: {error}") from None
-        for record in found:
-            # A batch begins before the offset that was asked for when that lies inside.
-            if record.offset >= self._at[where]:
-                self.next_offsets[where] = record.offset + 1
-                yield where, record
-        self._at[where] = max(self._at[where], records.next_offset(data) or 0)
+def _position(start: str | None, *, from_beginning: bool, offset: str | None, has_partition: bool) -> Position:
+    """Where to begin: klamm's --from, or what kafka-console-consumer has, by its rules."""
+    if (start is not None) + from_beginning + (offset is not None) > 1:
+        raise typer.BadParameter("give one of --from, --from-beginning and --offset")
+    if offset is None:
+        return parse_position(start or "beginning")
+    if not has_partition:
+        raise typer.BadParameter("--offset is that of a partition: give --partition too")
+    if offset.lower() not in ("earliest", "latest") and not offset.isdecimal():
+        raise typer.BadParameter(f"--offset {offset} is neither earliest nor latest nor a number of 0 or more")
+    return parse_position(offset.lower())
 
 
 def _chosen(topic: Topic, wanted: list[int] | None) -> list[TopicPartition]:

@@ -118,8 +118,10 @@ def committed_offsets(client: Client, name: str) -> dict[TopicPartition, int]:
     return committed
 
 
-def commit(client: Client, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit offsets for a group without members. Raises ClientError, for one with members in particular."""
+def commit(
+    client: Client, name: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1
+) -> None:
+    """Commit offsets for a member, or for a group without any. Raises RefusedError when it is not as said."""
     topics = [
         {
             "name": topic,
@@ -132,7 +134,12 @@ def commit(client: Client, name: str, offsets: Mapping[TopicPartition, int]) -> 
     ]
     coordinator = client.coordinator(name)
     answer = coordinator.request(
-        OFFSET_COMMIT, 8, group_id=name, generation_id_or_member_epoch=-1, member_id="", topics=topics
+        OFFSET_COMMIT,
+        8,
+        group_id=name,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=topics,
     )
     for topic in answer.topics:
         for one in topic.partitions:

@@ -74,6 +74,14 @@ def write(response: Any, version: int) -> bytes:
     return schema_of(response_class(ours.API_KEY, version), ours).write(response)
 
 
+def read_response(response: type[T], version: int, body: bytes) -> T:
+    """Our response type `response` (it names its API_KEY), for klamm as a client. Raises MalformedRequest."""
+    ours: Any = response
+    cls = response_class(ours.API_KEY, version)
+    found: T = _read(schema_of(cls, ours), cls, body)
+    return found
+
+
 def write_request(request: Any, version: int) -> bytes:
     """The body of `version` for one of our request types, for klamm as a client."""
     ours: Any = type(request)

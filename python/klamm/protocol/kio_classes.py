@@ -7,6 +7,7 @@ a second, in which the first request waits. It does without when there is none, 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,13 @@ def request_class(api_key: int, version: int) -> MessageClass:
 def response_class(api_key: int, version: int) -> MessageClass:
     """kio's class of a response; raises `kio.index.KioIndexError` for a version that kio does not know."""
     return _index().load_response_schema(api_key, version)
+
+
+@cache
+def data_class(module: str, name: str, version: int) -> MessageClass:
+    """kio's class of a message that is no API's: what goes inside of other messages as bytes."""
+    _index()
+    return getattr(importlib.import_module(f"kio.schema.{module}.v{version}.data"), name)
 
 
 @cache

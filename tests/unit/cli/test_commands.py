@@ -91,6 +91,22 @@ def test_an_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "error: 'nowhere:port' is not host:port\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("--group g --partition 0", "exclude each other"),
+        ("--offset 1", "give --partition too"),
+        ("--partition 0 --offset -1", "neither earliest nor latest"),
+        ("--partition 0 --offset soon", "neither earliest nor latest"),
+        ("--partition 0 --offset 1 --from-beginning", "give one of"),
+        ("--from end --from-beginning", "give one of"),
+    ],
+)
+def test_where_to_begin_is_said_once(options: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["consume", "orders", *options.split()]) == 2
+    assert complaint in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 class TestStorage:
     def test_format_then_info(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = properties(tmp_path)

@@ -1,0 +1,309 @@
+"""One member of a consumer group by the classic protocol: when to join, what to say, what to read (facts 11.2).
+
+It rebalances eagerly, as Apache Kafka's consumer does with its default assignors: what it reads is given up before it
+joins again. One thing is under way at a time; whoever drives it carries out the effects in order, tells each answer,
+and calls `on_timer` at `deadline_ms`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from klamm.cli.membership.assignors import ASSIGNORS, Subscriber, TopicPartition
+from klamm.cli.membership.effects import (
+    Assign,
+    Beat,
+    CountPartitions,
+    Counts,
+    Effect,
+    Fail,
+    FindCoordinator,
+    Join,
+    Revoke,
+    Sync,
+)
+from klamm.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartitions,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.group_messages import (
+    NO_GENERATION,
+    UNKNOWN_MEMBER_ID,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupMember,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+    LeaveGroupRequest,
+    LeavingMember,
+    SyncAssignment,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from klamm.protocol.value import Value
+
+PROTOCOL_TYPE: Final = "consumer"
+
+
+class Timeouts(Value):
+    """In ms, as Apache Kafka's consumer has them; `join_slack` is what a join's answer may take beyond a rebalance."""
+
+    session: int = 45_000
+    rebalance: int = 300_000
+    heartbeat: int = 3_000
+    retry: int = 100
+    metadata: int = 300_000
+    join_slack: int = 5_000
+
+
+class Phase(enum.Enum):
+    """Where a member stands."""
+
+    UNJOINED = enum.auto()
+    JOINING = enum.auto()
+    SYNCING = enum.auto()
+    STABLE = enum.auto()
+
+
+NEXT_PHASES: Final[dict[Phase, frozenset[Phase]]] = {
+    Phase.UNJOINED: frozenset({Phase.JOINING}),
+    Phase.JOINING: frozenset({Phase.UNJOINED, Phase.SYNCING}),
+    Phase.SYNCING: frozenset({Phase.UNJOINED, Phase.STABLE}),
+    Phase.STABLE: frozenset({Phase.UNJOINED}),
+}
+
+_COORDINATOR_MOVED: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+_NOT_NOW: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS})
+_FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+
+
+class Member:
+    """See the module's text.
+
+    1. `assigned` is empty unless the phase is STABLE.
+    2. With a generation there is a member id.
+    """
+
+    def __init__(self, group_id: str, topics: frozenset[str], timeouts: Timeouts | None = None) -> None:
+        """Of `group_id`, to read `topics`."""
+        self.group_id = group_id
+        self.topics = topics
+        self.phase = Phase.UNJOINED
+        self.member_id = UNKNOWN_MEMBER_ID
+        self.generation = NO_GENERATION
+        self.assigned: tuple[TopicPartition, ...] = ()
+        self.deadline_ms: int | None = None
+        self._timeouts = timeouts or Timeouts()
+        self._has_coordinator = False
+        self._is_leader = False
+        self._protocol_name: str | None = None
+        self._members: tuple[JoinGroupMember, ...] = ()
+        self._counts: Counts = {}
+        self._counts_due_ms = 0
+
+    # Joining
+
+    def start(self) -> list[Effect]:
+        """The first thing to do."""
+        return [FindCoordinator()]
+
+    def on_coordinator_found(self, now_ms: int) -> list[Effect]:
+        """Join, or go on being a member."""
+        self._has_coordinator = True
+        if self.phase is Phase.STABLE:
+            return [self._beat(now_ms)]
+        return [self._join()]
+
+    def on_joined(self, now_ms: int, response: JoinGroupResponse) -> list[Effect]:
+        """The group has a new generation, or does not take this member yet."""
+        match response.error_code:
+            case ErrorCode.NONE:
+                return self._on_generation(response)
+            case ErrorCode.MEMBER_ID_REQUIRED:
+                # The id is given first, so that a join that is sent again is no second member (KIP-394).
+                self._enter(Phase.UNJOINED)
+                self.member_id = response.member_id
+                return [self._join()]
+            case code:
+                return self._on_refused(now_ms, code)
+
+    def on_counted(self, now_ms: int, counts: Counts) -> list[Effect]:
+        """The leader assigns by the partitions that there are; whom it finds changed later joins again."""
+        is_changed, self._counts = counts != self._counts, counts
+        self._counts_due_ms = now_ms + self._timeouts.metadata
+        match self.phase:
+            case Phase.SYNCING:
+                return [self._sync(self._assignments())]
+            case Phase.STABLE if is_changed:
+                return self._rejoin()
+            case _:
+                return []
+
+    def on_synced(self, now_ms: int, response: SyncGroupResponse) -> list[Effect]:
+        """What to read."""
+        if response.error_code is not ErrorCode.NONE:
+            return self._on_refused(now_ms, response.error_code)
+        self._enter(Phase.STABLE)
+        self.deadline_ms = now_ms + self._timeouts.heartbeat
+        assignment = decode_assignment(response.assignment)
+        self.assigned = tuple(sorted(_partitions(assignment.assigned_partitions)))
+        return [Assign(self.assigned)]
+
+    # Being a member
+
+    def on_timer(self, now_ms: int) -> list[Effect]:
+        """Do what is due: ask again what could not be asked, show that this member is alive, look at the topics."""
+        if self.deadline_ms is None or now_ms < self.deadline_ms:
+            return []
+        self.deadline_ms = None
+        if not self._has_coordinator:
+            return [FindCoordinator()]
+        if self.phase is not Phase.STABLE:
+            return [self._join()]
+        effects: list[Effect] = [self._beat(now_ms)]
+        if self._is_leader and now_ms >= self._counts_due_ms:
+            effects.append(CountPartitions(frozenset(self._counts)))
+        return effects
+
+    def on_heartbeat(self, now_ms: int, response: HeartbeatResponse) -> list[Effect]:
+        """All is well, or the group rebalances."""
+        return self._on_member_answer(now_ms, response.error_code)
+
+    def on_committed(self, now_ms: int, code: ErrorCode) -> list[Effect]:
+        """A commit tells as much as a heartbeat does."""
+        return self._on_member_answer(now_ms, code)
+
+    def leave(self) -> LeaveGroupRequest | None:
+        """What to send at the end; None when the group does not know this member."""
+        if not self.member_id:
+            return None
+        return LeaveGroupRequest(self.group_id, (LeavingMember(self.member_id),), self.member_id)
+
+    def _on_member_answer(self, now_ms: int, code: ErrorCode) -> list[Effect]:
+        if code is ErrorCode.NONE or self.phase is not Phase.STABLE:
+            return []
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            return self._rejoin()
+        if code in _COORDINATOR_MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return self._retry(now_ms, code)
+        return self._on_refused(now_ms, code)
+
+    # What they share
+
+    def _on_generation(self, response: JoinGroupResponse) -> list[Effect]:
+        self._enter(Phase.SYNCING)
+        self.member_id = response.member_id
+        self.generation = response.generation_id
+        self._protocol_name = response.protocol_name
+        self._is_leader = response.leader == response.member_id
+        self._members = response.members
+        if not self._is_leader:
+            return [self._sync(())]
+        wanted = self.topics.union(*(decode_subscription(one.metadata).topics for one in self._members))
+        return [CountPartitions(wanted)]
+
+    def _on_refused(self, now_ms: int, code: ErrorCode) -> list[Effect]:
+        """Anything but success: ask again later, begin anew, or give up."""
+        lost = self._give_up(is_lost=True)
+        if self.phase is not Phase.UNJOINED:
+            self._enter(Phase.UNJOINED)
+        if code in _FORGOTTEN:
+            self.generation = NO_GENERATION
+            # An old generation is still a member's.
+            self.member_id = UNKNOWN_MEMBER_ID if code is ErrorCode.UNKNOWN_MEMBER_ID else self.member_id
+            return [*lost, *self._retry(now_ms, code)]
+        if code in _COORDINATOR_MOVED or code in _NOT_NOW:
+            return [*lost, *self._retry(now_ms, code)]
+        self.deadline_ms = None
+        return [*lost, Fail(code)]
+
+    def _retry(self, now_ms: int, code: ErrorCode) -> list[Effect]:
+        self._has_coordinator &= code not in _COORDINATOR_MOVED
+        self.deadline_ms = now_ms + self._timeouts.retry
+        return []
+
+    def _rejoin(self) -> list[Effect]:
+        effects = self._give_up(is_lost=False)
+        self._enter(Phase.UNJOINED)
+        return [*effects, self._join()]
+
+    def _give_up(self, *, is_lost: bool) -> list[Effect]:
+        partitions, self.assigned = self.assigned, ()
+        return [Revoke(partitions, is_lost)] if partitions else []
+
+    def _join(self) -> Join:
+        self._enter(Phase.JOINING)
+        self.deadline_ms = None
+        subscription = encode_subscription(Subscription(tuple(sorted(self.topics)), generation_id=self.generation))
+        request = JoinGroupRequest(
+            self.group_id,
+            self._timeouts.session,
+            self.member_id,
+            PROTOCOL_TYPE,
+            tuple(JoinProtocol(name, subscription) for name in ASSIGNORS),
+            self._timeouts.rebalance,
+        )
+        return Join(request, self._timeouts.rebalance + self._timeouts.join_slack)
+
+    def _sync(self, assignments: tuple[SyncAssignment, ...]) -> Sync:
+        return Sync(
+            SyncGroupRequest(
+                self.group_id,
+                self.generation,
+                self.member_id,
+                assignments,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=self._protocol_name,
+            )
+        )
+
+    def _beat(self, now_ms: int) -> Beat:
+        self.deadline_ms = now_ms + self._timeouts.heartbeat
+        return Beat(HeartbeatRequest(self.group_id, self.generation, self.member_id))
+
+    def _assignments(self) -> tuple[SyncAssignment, ...]:
+        assign = ASSIGNORS[self._protocol_name or ""]
+        assigned = assign([_subscriber(one) for one in self._members], self._counts)
+        return tuple(
+            SyncAssignment(member_id, encode_assignment(Assignment(_by_topic(partitions))))
+            for member_id, partitions in assigned.items()
+        )
+
+    def _enter(self, phase: Phase) -> None:
+        assert phase in NEXT_PHASES[self.phase], (self.phase, phase)
+        self.phase = phase
+
+
+def _subscriber(member: JoinGroupMember) -> Subscriber:
+    told = decode_subscription(member.metadata)
+    return Subscriber(
+        member.member_id,
+        frozenset(told.topics),
+        member.group_instance_id,
+        tuple(_partitions(told.owned_partitions)),
+        _generation(told),
+    )
+
+
+def _generation(told: Subscription) -> int:
+    """Before version 2 the cooperative-sticky assignor put it into its own data, an int32."""
+    if told.generation_id == NO_GENERATION and told.user_data is not None and len(told.user_data) == 4:
+        return int.from_bytes(told.user_data, "big", signed=True)
+    return told.generation_id
+
+
+def _partitions(topics: tuple[TopicPartitions, ...]) -> list[TopicPartition]:
+    return [(one.topic, index) for one in topics for index in one.partitions]
+
+
+def _by_topic(partitions: list[TopicPartition]) -> tuple[TopicPartitions, ...]:
+    topics = sorted({topic for topic, _ in partitions})
+    return tuple(TopicPartitions(name, tuple(i for topic, i in partitions if topic == name)) for name in topics)

@@ -1,0 +1,171 @@
+"""`klamm consume --group` as people use it: several at once, that come and go, beside another client."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from klamm.cli import group_admin, topic_admin
+from klamm.cli.client import Client
+from klamm.cli.produce import Producer
+from klamm.records import NewRecord
+
+Name = Callable[[str], str]
+PARTITIONS = 4
+BOUND_S = 60.0
+
+
+class Member:
+    """`klamm consume TOPIC --group GROUP --json`, a process of its own."""
+
+    def __init__(self, bootstrap: str, folder: Path, topic: str, group: str, *options: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.output = folder / f"{len(list(folder.iterdir()))}.out"
+        command = [sys.executable, "-m", "klamm", "consume", topic, "--group", group, "--json", "-b", bootstrap]
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [*command, *options], stdout=output, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=os.environ
+            )
+
+    @property
+    def read(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.output.read_text().splitlines(keepends=True) if line[-1:] == "\n"]
+
+    def end(self, number: int | None = None) -> None:
+        """Wait for its end, or bring it about; it is none that went wrong."""
+        if number is not None:
+            self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=BOUND_S)
+        assert (self.process.returncode, said.strip()) == (0, b"")
+
+
+@pytest.fixture
+def started(bootstrap: str, tmp_path: Path) -> Iterator[Callable[..., Member]]:
+    """Starts members, and kills those that a failed test leaves."""
+    members: list[Member] = []
+
+    def start(topic: str, group: str, *options: str) -> Member:
+        members.append(Member(bootstrap, tmp_path / "out", topic, group, *options))
+        return members[-1]
+
+    yield start
+    for one in members:
+        with contextlib.suppress(ProcessLookupError):
+            one.process.kill()
+        one.process.wait()
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + BOUND_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def write(client: Client, topic: str, values: range) -> None:
+    """Records over all partitions."""
+    for partition in range(PARTITIONS):
+        producer = Producer(client, topic, "none", partition)
+        for value in values[partition::PARTITIONS]:
+            producer.add(NewRecord(str(value).encode()))
+        producer.flush()
+
+
+def values(*members: Member) -> list[int]:
+    return sorted(int(record["value"]) for one in members for record in one.read)
+
+
+def has_members(client: Client, group: str, count: int) -> Callable[[], bool]:
+    def holds() -> bool:
+        found = group_admin.describe(client, group)
+        return (found.state, len(found.members)) == ("Stable" if count else "Empty", count)
+
+    return holds
+
+
+def test_members_share_the_work_and_leave_it_to_those_who_stay(
+    bootstrap: str, name: Name, started: Callable[..., Member]
+) -> None:
+    topic, group = name("work"), name("team")
+    with Client(bootstrap) as client:
+        topic_admin.create(client, [topic], partitions=PARTITIONS)
+        write(client, topic, range(40))
+        first = started(topic, group, "--follow")
+        until(lambda: values(first) == list(range(40)), "the first member reads everything")
+        second = started(topic, group, "--follow")
+        until(has_members(client, group, 2), "two members")
+        write(client, topic, range(40, 80))
+        until(lambda: values(first, second) == list(range(80)), "both together read everything, once")
+        assert {record["partition"] for record in second.read} in ({0, 1}, {2, 3})
+        second.end(signal.SIGINT)
+        until(has_members(client, group, 1), "one member: the other has left, and was not waited for")
+        write(client, topic, range(80, 120))
+        until(lambda: values(first, second) == list(range(120)), "the one that stays reads everything")
+        first.end(signal.SIGTERM)
+        until(has_members(client, group, 0), "nobody")
+        assert {one.lag for one in group_admin.describe(client, group).positions} == {0}
+
+
+def test_without_follow_it_ends_where_the_log_does_and_the_next_one_goes_on_there(
+    bootstrap: str, name: Name, started: Callable[..., Member]
+) -> None:
+    topic, group = name("work"), name("team")
+    with Client(bootstrap) as client:
+        topic_admin.create(client, [topic], partitions=PARTITIONS)
+        write(client, topic, range(8))
+        late = started(topic, group, "--from", "end")
+        late.end()
+        assert late.read == []
+        write(client, topic, range(8, 16))
+        few = started(topic, group, "-n", "3")
+        few.end()
+        rest = started(topic, group)
+        rest.end()
+        assert len(few.read) == 3
+        assert values(few, rest) == list(range(8, 16))
+
+
+def test_it_shares_a_group_with_another_client(bootstrap: str, name: Name, started: Callable[..., Member]) -> None:
+    topic, group = name("work"), name("team")
+    other = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    with Client(bootstrap) as client, contextlib.closing(other):
+        topic_admin.create(client, [topic], partitions=PARTITIONS)
+        other.subscribe([topic])
+        until(lambda: other.poll(0.05) is None and len(other.assignment()) == PARTITIONS, "the other reads all")
+        mine = started(topic, group, "--follow")
+
+        def is_shared() -> bool:
+            other.poll(0.05)
+            return len(other.assignment()) == PARTITIONS // 2 and has_members(client, group, 2)()
+
+        until(is_shared, "each reads a half")
+        write(client, topic, range(40))
+        read: list[int] = []
+
+        def is_read() -> bool:
+            message = other.poll(0.05)
+            if message is not None and message.error() is None:
+                read.append(int(message.value() or b""))
+            return sorted(read + values(mine)) == list(range(40))
+
+        until(is_read, "both together read everything, once")
+        assert len(read) == 20
+        mine.end(signal.SIGINT)

@@ -64,6 +64,8 @@ NAMES = (
     "name",
     "topic",
     "topic_name",
+    "topic_id",
+    "index",
     "resource_type",
     "resource_name",
     "group_id",
@@ -185,10 +187,18 @@ class Both:
             if len(theirs) != len(ours):
                 yield f"{path}: Kafka {theirs}, klamm {ours}"
             else:
-                for at, pair in enumerate(zip(ordered(theirs), ordered(ours), strict=True)):
+                pairs = zip(self._ordered(self.kafka, theirs), self._ordered(self.klamm, ours), strict=True)
+                for at, pair in enumerate(pairs):
                     yield from self._compare(*pair, f"{path}[{at}]", skipped)
         elif self._named(self.kafka, theirs) != self._named(self.klamm, ours):
             yield f"{path}: Kafka {theirs!r}, klamm {ours!r}"
+
+    @classmethod
+    def _ordered(cls, peer: Peer, items: list[Any]) -> list[Any]:
+        """Kafka's order is often that of a hash table."""
+        if items and isinstance(items[0], dict):
+            return sorted(items, key=lambda item: [str(cls._named(peer, item.get(name))) for name in NAMES])
+        return items
 
     @staticmethod
     def _named(peer: Peer, value: Any) -> Any:
@@ -196,13 +206,6 @@ class Both:
         if not isinstance(value, uuid.UUID):
             return value
         return next((name for name, known in peer.topic_ids.items() if known == value), "an id")
-
-
-def ordered(items: list[Any]) -> list[Any]:
-    """Kafka's order is often that of a hash table."""
-    if items and isinstance(items[0], dict):
-        return sorted(items, key=lambda item: [str(item.get(name)) for name in NAMES])
-    return items
 
 
 def versions(key: int, since: int = 0, below: int = 99) -> range:

@@ -27,7 +27,7 @@ def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
     kafka.format("4L6g3nShT-eMCtK--X86sw")
     with kafka, NodeProcess(tmp_path / "klamm", overrides=overrides) as klamm:
         both = Both(Peer(kafka.port), Peer(klamm.port))
-        for part in (told_versions, topics, metadata, cluster, configs, produces, offsets, fetches, groups, deletions):
+        for part in (told_versions, topics, metadata, cluster, configs, produces, offsets, fetches, repeats, groups, deletions):
             part(both)
         on_controllers = Both(Peer(controller_port(both.kafka)), Peer(controller_port(both.klamm)))
         controllers(on_controllers)
@@ -361,6 +361,77 @@ def fetches(both: Both) -> None:
         both.ask(1, version, "take from it", topics=[], session_epoch=3, **limits, **forgotten)
         both.ask(1, version, "a wrong epoch", topics=[], session_epoch=9, **limits)
         both.ask(1, version, "close it", topics=[], session_epoch=-1, **limits)
+
+
+def repeats(both: Both) -> None:
+    """Topics and partitions that one request names more than once."""
+    names = [f"r{version}" for version in versions(0)]
+    both.ask(19, 7, "for repeats", topics=[*map(new_topic, names)], timeout_ms=9_000)
+    both.learn_topics()
+    orders: dict[str, list[tuple[str, list[int]]]] = {
+        "twice in a row": [("", [0, 0])],
+        "a topic twice": [("", [0]), ("", [1])],
+        "a partition in two entries": [("", [0, 1]), ("", [1])],
+        "another topic between": [("", [0]), ("p4", [0]), ("", [1])],
+        "a partition around another topic": [("", [0]), ("p4", [0, 1]), ("", [0])],
+        "an unknown topic twice": [("nope", [0]), ("p4", [0]), ("nope", [0, 1])],
+        "an empty entry": [("", []), ("", [0])],
+        "empty entries": [("p4", []), ("", [0]), ("p4", [])],
+        "unknown partitions": [("", [9]), ("", [0, 9])],
+    }
+    for label, order in orders.items():
+        for version in versions(0):
+            named = [(name or f"r{version}", indexes) for name, indexes in order]
+            for acks in (-1, 1):
+                both.ask(
+                    0,
+                    version,
+                    f"{label}, {acks=}",
+                    acks=acks,
+                    timeout_ms=9_000,
+                    topic_data=lambda peer, named=named: [
+                        {
+                            "name": name,
+                            "topic_id": peer.topic(name),
+                            "partition_data": [{"index": index, "records": batch()} for index in indexes],
+                        }
+                        for name, indexes in named
+                    ],
+                )
+        named = [(name or "p5", indexes) for name, indexes in order]
+        asked = {"current_leader_epoch": -1, "timestamp": -1, "last_fetched_epoch": -1, "log_start_offset": -1}
+        fetch = asked | {"fetch_offset": 1, "partition_max_bytes": 1 << 20}
+        both.every(
+            1,
+            label,
+            replica_id=-1,
+            max_wait_ms=50,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=lambda peer, named=named, fetch=fetch: [
+                {
+                    "topic": name,
+                    "topic_id": peer.topic(name),
+                    "partitions": [fetch | {"partition": index} for index in indexes],
+                }
+                for name, indexes in named
+            ],
+        )
+
+        def by(index: str, *, named: Any = named, **fields: Any) -> list[dict[str, Any]]:
+            return [
+                {"name": name, "topic": name, "partitions": [fields | {index: one} for one in indexes]}
+                for name, indexes in named
+            ]
+
+        both.every(2, label, replica_id=-1, timeout_ms=9_000, topics=by("partition_index", **asked))
+        both.every(23, label, replica_id=-1, topics=by("partition", current_leader_epoch=-1, leader_epoch=0))
+        both.every(21, label, timeout_ms=9_000, topics=by("partition_index", offset=1))
+        producers = [{"name": name, "partition_indexes": indexes} for name, indexes in named]
+        both.every(61, label, topics=producers)
+        both.every(3, label, topics=[{"name": name, "topic_id": None} for name, _ in named], since=1)
+        both.every(75, label, topics=[{"name": name} for name, _ in named], response_partition_limit=2_000)
 
 
 def groups(both: Both) -> None:

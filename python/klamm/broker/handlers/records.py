@@ -55,6 +55,8 @@ class RecordHandlers:
             found |= {item.partition_index: item.offset for item in topic.partitions}
         topics = []
         for name, partitions in offsets.items():
+            if not partitions:
+                continue
             work = (self._delete(name, partition, offset) for partition, offset in partitions.items())
             topics.append({"name": name, "partitions": await asyncio.gather(*work)})
         return encode_response(build(response_class(DELETE_RECORDS, version), topics=topics))

@@ -19,6 +19,14 @@ impl<'a> TopicRef<'a> {
         if by_id { reader.uuid().map(Self::Id) } else { reader.string().map(Self::Name) }
     }
 
+    /// The same, of its own.
+    pub fn into_owned(self) -> TopicRef<'static> {
+        match self {
+            Self::Name(name) => TopicRef::Name(Cow::Owned(name.into_owned())),
+            Self::Id(id) => TopicRef::Id(id),
+        }
+    }
+
     /// Names the topic in an answer as the request named it.
     pub fn write(&self, out: &mut VersionedWriter<'_>) {
         match self {

@@ -141,6 +141,10 @@ impl WaitingFetch {
                 }
             }
         }
+        // What is not there is told last, as by Apache Kafka.
+        found.told.sort_by_key(|told| {
+            matches!(told.result.error, ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        });
         let mut leaders = Leaders::new(image, &self.listener.name);
         if self.version >= LEADER_VERSION {
             name_leaders(&mut leaders, image, &mut found.told);

@@ -1,7 +1,7 @@
 //! ListOffsets: the offset of a time, or of one of the special ones (facts 6.9).
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{Call, Outcome};
 use crate::ErrorCode;
@@ -33,7 +33,7 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
         found.unwrap_or_else(|code| ListOffsetsResult::none(for_version(code, call.version)))
     };
     let out = &mut call.answer.writer;
-    if twice.is_empty() {
+    if twice.is_empty() && is_plain(&request) {
         let topics = request.topics.clone().map(|topic| (topic.name, topic.partitions));
         write_response(out, call.version, topics, answer);
     } else {
@@ -43,15 +43,29 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
     Outcome::Answered
 }
 
-/// The topics, each partition where it is named first; one of which nothing is left goes.
-fn each_once<'a>(request: &ListOffsetsRequest<'a>) -> Vec<(Cow<'a, str>, Vec<ListOffsetsPartition>)> {
+/// Whether every topic is named once, and has partitions.
+fn is_plain(request: &ListOffsetsRequest<'_>) -> bool {
     let mut seen = HashSet::new();
-    let topics = request.topics.clone().map(|topic| {
-        let partitions = topic.partitions.filter(|partition| seen.insert((topic.name.to_string(), partition.index)));
-        let partitions: Vec<_> = partitions.collect();
-        (topic.name, partitions)
-    });
-    topics.filter(|(_, partitions)| !partitions.is_empty()).collect()
+    request.topics.clone().all(|topic| topic.partitions.len() > 0 && seen.insert(topic.name))
+}
+
+/// Each topic and each of its partitions once, where it is named first; a topic without partitions is left out.
+fn each_once<'a>(request: &ListOffsetsRequest<'a>) -> Vec<(Cow<'a, str>, Vec<ListOffsetsPartition>)> {
+    let mut topics: Vec<(Cow<'a, str>, Vec<ListOffsetsPartition>)> = Vec::new();
+    let mut places = HashMap::new();
+    let mut seen = HashSet::new();
+    for topic in request.topics.clone() {
+        for partition in topic.partitions {
+            let place = *places.entry(topic.name.clone()).or_insert_with(|| {
+                topics.push((topic.name.clone(), Vec::new()));
+                topics.len() - 1
+            });
+            if seen.insert((place, partition.index)) {
+                topics[place].1.push(partition);
+            }
+        }
+    }
+    topics
 }
 
 fn find(

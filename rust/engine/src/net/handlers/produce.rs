@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use klamm_records::header::Header;
 
 use super::leaders::Leaders;
-use super::repeats::Repeats;
+use super::repeats::{ByTopic, Repeats};
 use super::{Call, Outcome};
 use crate::ErrorCode;
 use crate::metadata::MetadataImage;
@@ -58,6 +58,43 @@ struct Unacknowledged {
 
 /// The partition that took a batch, and the end offset that has to be committed.
 type Appending = (Arc<dyn Partition>, i64);
+
+/// What became of one partition's batch, and what to wait for with acks=all.
+pub(super) struct Answered {
+    index: i32,
+    result: ProduceResult,
+    appending: Option<Appending>,
+}
+
+/// What an answer that is being written leaves to be done, and its end.
+struct Told<'a> {
+    leaders: Leaders<'a>,
+    unacknowledged: Vec<Unacknowledged>,
+    first_error: Option<ErrorCode>,
+}
+
+impl<'a> Told<'a> {
+    fn new(leaders: Leaders<'a>) -> Self {
+        Self { leaders, unacknowledged: Vec::new(), first_error: None }
+    }
+
+    fn write(&mut self, out: &mut ProduceResponseWriter<'_>, topic: Result<&Topic, ErrorCode>, answered: Answered) {
+        let Answered { index, mut result, appending } = answered;
+        if result.error == ErrorCode::NOT_LEADER_OR_FOLLOWER {
+            result.current_leader = Some(self.leaders.name(topic.ok(), index));
+        }
+        self.first_error = self.first_error.or(Some(result.error).filter(|error| error.is_error()));
+        let code_position = out.partition(index, &result);
+        if let Some((partition, end_offset)) = appending {
+            self.unacknowledged.push(Unacknowledged { partition, end_offset, code_position });
+        }
+    }
+
+    fn end(self, out: ProduceResponseWriter<'_>) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
+        out.end(&self.leaders.into_endpoints());
+        (self.unacknowledged, self.first_error)
+    }
+}
 
 /// What a request's partitions have in common.
 struct Produce<'a> {
@@ -116,72 +153,99 @@ impl Produce<'_> {
         body: &mut [u8],
         writer: &mut Writer,
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
-        let mut unacknowledged = Vec::new();
-        let mut first_error = None;
-        let mut leaders = Leaders::new(self.image, &self.call.listener.name);
-        let repeats = Repeats::of(request, body);
-        let mut out = ProduceResponseWriter::begin(writer, self.call.version, repeats.topics_left(request));
+        let told = Told::new(Leaders::new(self.image, &self.call.listener.name));
+        match Repeats::of(request, body) {
+            None => self.append_each(request, body, writer, told),
+            Some(repeats) => self.append_merged(request, body, writer, told, &repeats),
+        }
+    }
+
+    /// What is named once is answered where it is named.
+    fn append_each(
+        &self,
+        request: &ProduceRequest,
+        body: &mut [u8],
+        writer: &mut Writer,
+        mut told: Told<'_>,
+    ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
+        let mut out = ProduceResponseWriter::begin(writer, self.call.version, request.topic_count);
         let mut topic = Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-        // Number of the next partition, and whether anything of the topic is answered.
-        let (mut at, mut is_told) = (0, true);
         let mut walk = request.walk();
         while let Some(item) = walk.next(body) {
             match item {
                 ProduceItem::Topic { topic: named, partition_count } => {
-                    let left = repeats.left_of(at, partition_count);
-                    is_told = left > 0 || partition_count == 0;
-                    if is_told {
-                        out.begin_topic(&named, left);
-                    }
-                    topic = match &named {
-                        TopicRef::Name(name) => topic_named(self.image, name),
-                        TopicRef::Id(id) => topic_with_id(self.image, *id),
-                    };
+                    out.begin_topic(&named, partition_count);
+                    topic = self.find(&named);
                 }
                 ProduceItem::Partition { index, records } => {
-                    at += 1;
-                    if repeats.leaves_out(at - 1) {
-                        continue;
-                    }
                     let records = records.map_or(&mut [][..], |range| &mut body[range]);
-                    let (mut result, appended) = self.append(topic, index, records);
-                    if result.error == ErrorCode::NOT_LEADER_OR_FOLLOWER {
-                        result.current_leader = Some(leaders.name(topic.ok(), index));
-                    }
-                    first_error = first_error.or(Some(result.error).filter(|error| error.is_error()));
-                    let code_position = out.partition(index, &result);
-                    if let Some((partition, end_offset)) = appended {
-                        unacknowledged.push(Unacknowledged { partition, end_offset, code_position });
+                    told.write(&mut out, topic, self.append(topic, index, records));
+                }
+                ProduceItem::TopicEnd => out.end_topic(),
+            }
+        }
+        told.end(out)
+    }
+
+    fn append_merged(
+        &self,
+        request: &ProduceRequest,
+        body: &mut [u8],
+        writer: &mut Writer,
+        mut told: Told<'_>,
+        repeats: &Repeats,
+    ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
+        let mut merged = ByTopic::default();
+        let mut named = None;
+        let (mut walk, mut at) = (request.walk(), 0);
+        while let Some(item) = walk.next(body) {
+            match item {
+                ProduceItem::Topic { topic, .. } => named = Some(topic.into_owned()),
+                ProduceItem::Partition { index, records } => {
+                    at += 1;
+                    if let Some(named) = named.as_ref().filter(|_| !repeats.leaves_out(at - 1)) {
+                        let records = records.map_or(&mut [][..], |range| &mut body[range]);
+                        merged.add(named, self.append(self.find(named), index, records));
                     }
                 }
-                ProduceItem::TopicEnd if is_told => out.end_topic(),
                 ProduceItem::TopicEnd => {}
             }
         }
-        out.end(&leaders.into_endpoints());
-        (unacknowledged, first_error)
+        let mut out = ProduceResponseWriter::begin(writer, self.call.version, merged.topics.len());
+        for (named, partitions) in merged.topics {
+            out.begin_topic(&named, partitions.len());
+            partitions.into_iter().for_each(|answered| told.write(&mut out, self.find(&named), answered));
+            out.end_topic();
+        }
+        told.end(out)
     }
 
-    /// Appends one partition's batch. Returns what to answer, and what to wait for with acks=all.
-    fn append(
-        &self,
-        topic: Result<&Topic, ErrorCode>,
-        index: i32,
-        records: &mut [u8],
-    ) -> (ProduceResult, Option<Appending>) {
+    fn find(&self, named: &TopicRef<'_>) -> Result<&Topic, ErrorCode> {
+        match named {
+            TopicRef::Name(name) => topic_named(self.image, name),
+            TopicRef::Id(id) => topic_with_id(self.image, *id),
+        }
+    }
+
+    /// Appends one partition's batch.
+    fn append(&self, topic: Result<&Topic, ErrorCode>, index: i32, records: &mut [u8]) -> Answered {
         let (partition, len) = match self.check(topic, index, records) {
             Ok(checked) => checked,
             Err(code) => {
                 let corrupt = code == ErrorCode::CORRUPT_MESSAGE;
                 let message = corrupt.then(|| "the bytes hold no record batch of a known format".to_owned());
-                return (ProduceResult { message, ..ProduceResult::refused(code) }, None);
+                return Answered {
+                    index,
+                    result: ProduceResult { message, ..ProduceResult::refused(code) },
+                    appending: None,
+                };
             }
         };
         match partition.append(&mut records[..len], self.acks, self.now_ms) {
             Ok(Appended { base_offset, log_append_time_ms, log_start_offset, end_offset }) => {
                 let appended = ProduceResult::refused(ErrorCode::NONE);
                 let result = ProduceResult { base_offset, log_append_time_ms, log_start_offset, ..appended };
-                (result, (self.acks == ALL).then_some((partition, end_offset)))
+                Answered { index, result, appending: (self.acks == ALL).then_some((partition, end_offset)) }
             }
             Err(refused) => {
                 let result = ProduceResult {
@@ -190,7 +254,7 @@ impl Produce<'_> {
                     message: refused.message,
                     ..ProduceResult::refused(refused.code)
                 };
-                (result, None)
+                Answered { index, result, appending: None }
             }
         }
     }

@@ -1,60 +1,62 @@
-//! Partitions that a Produce names more than once: the last one counts, as in Apache Kafka, and only that is answered.
+//! Topics and partitions that a Produce names more than once: of a partition the last one counts, and each topic is
+//! answered once, as in Apache Kafka. A topic without partitions is not answered at all.
 
 use std::collections::{HashMap, HashSet};
 
+use super::produce::Answered;
 use crate::wire::produce::{ProduceItem, ProduceRequest};
+use crate::wire::topic::TopicRef;
 
-/// What a walk over the request has to leave out.
-#[derive(Default)]
+/// What a walk over a request that repeats itself has to leave out.
 pub struct Repeats {
     /// Numbers of partitions, counted over all topics.
     left_out: HashSet<usize>,
-    /// Topics of which nothing is left.
-    empty_topics: usize,
 }
 
 impl Repeats {
-    /// Looks through a request; one partition alone needs no look.
-    pub fn of(request: &ProduceRequest, body: &[u8]) -> Self {
-        let (mut walk, mut named, mut counts) = (request.walk(), Vec::new(), Vec::new());
-        let mut current = None;
+    /// `None` when every topic is named once and has partitions, each of them once.
+    pub fn of(request: &ProduceRequest, body: &[u8]) -> Option<Self> {
+        if request.topic_count == 1 && request.partition_count == 1 {
+            return None;
+        }
+        let (mut walk, mut topics) = (request.walk(), HashSet::with_capacity(request.topic_count));
+        let mut last = HashMap::with_capacity(request.partition_count);
+        let mut left_out = HashSet::new();
+        let (mut current, mut at, mut is_plain) = (None, 0, true);
         while let Some(item) = walk.next(body) {
             match item {
-                ProduceItem::Topic { partition_count: 1, .. } if request.topic_count == 1 => return Self::default(),
                 ProduceItem::Topic { topic, partition_count } => {
-                    counts.push(partition_count);
+                    is_plain &= partition_count > 0 && topics.insert(topic.clone());
                     current = Some(topic);
                 }
-                ProduceItem::Partition { index, .. } => named.push((current.clone(), index)),
+                ProduceItem::Partition { index, .. } => {
+                    left_out.extend(last.insert((current.clone(), index), at));
+                    at += 1;
+                }
                 ProduceItem::TopicEnd => {}
             }
         }
-        let mut last = HashMap::with_capacity(named.len());
-        let left_out: HashSet<usize> =
-            named.iter().enumerate().filter_map(|(at, name)| last.insert(name, at)).collect();
-        let mut repeats = Self { left_out, empty_topics: 0 };
-        let mut first = 0;
-        for count in counts {
-            repeats.empty_topics += usize::from(count > 0 && repeats.left_of(first, count) == 0);
-            first += count;
-        }
-        repeats
-    }
-
-    /// How many topics are left.
-    pub fn topics_left(&self, request: &ProduceRequest) -> usize {
-        request.topic_count - self.empty_topics
-    }
-
-    /// How many of the `count` partitions from number `first` on are left.
-    pub fn left_of(&self, first: usize, count: usize) -> usize {
-        match self.left_out.is_empty() {
-            true => count,
-            false => (first..first + count).filter(|at| !self.left_out.contains(at)).count(),
-        }
+        (!is_plain || !left_out.is_empty()).then_some(Self { left_out })
     }
 
     pub fn leaves_out(&self, at: usize) -> bool {
-        !self.left_out.is_empty() && self.left_out.contains(&at)
+        self.left_out.contains(&at)
+    }
+}
+
+/// What became of each topic's partitions, in the order in which topics are named first.
+#[derive(Default)]
+pub struct ByTopic {
+    pub topics: Vec<(TopicRef<'static>, Vec<Answered>)>,
+    places: HashMap<TopicRef<'static>, usize>,
+}
+
+impl ByTopic {
+    pub fn add(&mut self, topic: &TopicRef<'static>, answered: Answered) {
+        let place = *self.places.entry(topic.clone()).or_insert_with(|| {
+            self.topics.push((topic.clone(), Vec::new()));
+            self.topics.len() - 1
+        });
+        self.topics[place].1.push(answered);
     }
 }

@@ -613,6 +613,8 @@ class MetadataLog:
     def last_epoch(self) -> int: ...
     @property
     def size_bytes(self) -> int: ...
+    def counters(self) -> dict[str, int]:
+        """What the log has done since it was opened, by name; see `klamm.node.counters`."""
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(end offset, epoch) of the largest epoch that is not above `epoch`."""
     def epoch_at(self, offset: int) -> int: ...
@@ -805,6 +807,8 @@ class Engine:
         """The broker epoch of the last clean shutdown, else -1."""
     @property
     def connection_count(self) -> int: ...
+    def counters(self) -> dict[str, int]:
+        """What the network and the partitions' logs have done since the start, by name; see `klamm.node.counters`."""
     def stop_accepting(self) -> None: ...
     def shutdown(self, broker_epoch: int) -> None:
         """Close the network, then the logs, marked as cleanly shut down with that broker epoch."""

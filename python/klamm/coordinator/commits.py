@@ -70,6 +70,7 @@ class Commits:
         if changes and not self.apply(records, changes):
             self._context.reply(ticket, commit_error(request, ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
+            self._context.counts.offset_commits += len(changes)
             self._context.pipeline.reply_when_committed(now_ms, ticket, results, request, _failed_commit)
 
     def _check_commit(self, now_ms: int, api_version: int, request: OffsetCommitRequest) -> ErrorCode:
@@ -204,6 +205,7 @@ class Commits:
             changes: list[Change] = []
             topics = tuple(self._delete_topic(request.group_id, topic, changes) for topic in request.topics)
             is_done = not changes or self.apply([offset_record(change) for change in changes], changes)
+            self._context.counts.offset_deletions += len(changes) if is_done else 0
             response = OffsetDeleteResponse(ErrorCode.NONE if is_done else ErrorCode.UNKNOWN_SERVER_ERROR, topics)
         self._context.pipeline.reply_when_committed(now_ms, ticket, response, request, _failed_delete)
 

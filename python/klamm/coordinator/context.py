@@ -8,6 +8,7 @@ from typing import Final
 
 from klamm.coordinator.classic_group import ClassicGroup, Member, empty_group_record
 from klamm.coordinator.config import GroupConfig
+from klamm.coordinator.counts import Counts
 from klamm.coordinator.effects import Ticket
 from klamm.coordinator.foreign_groups import ForeignGroup, ForeignGroups
 from klamm.coordinator.offsets import OffsetStore
@@ -41,8 +42,9 @@ def sync_timer(group_id: str) -> TimerKey:
 class ShardContext:
     """The state of one partition of `__consumer_offsets`, and the few ways to change what is kept of it."""
 
-    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str]) -> None:
+    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str], counts: Counts) -> None:
         self.config: Final = config
+        self.counts: Final = counts
         self.draw_uuid: Final = draw_uuid
         self.pipeline: Final = Pipeline(config.offsets_commit_timeout_ms, config.batch_bytes_max)
         self.timers: Final[Timers[TimerKey]] = Timers()

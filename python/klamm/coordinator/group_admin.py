@@ -143,7 +143,7 @@ class GroupAdmin:
         base = self._expiry_base(group_id)
         places = [(topic, partition) for topic, partitions in offsets.items() for partition in partitions]
         expired = [] if base is None else [place for place in places if self._is_expired(now_ms, group_id, place, base)]
-        self._remove_offsets((group_id, *place) for place in expired)
+        self._context.counts.offset_expirations += self._remove_offsets((group_id, *place) for place in expired)
         is_bare = len(expired) == len(places) and not self._context.offsets.has_open_transactions(group_id)
         if is_bare and self._is_empty(group_id):
             log.info("group %s: removed; it is empty and %d offsets expired", group_id, len(expired))

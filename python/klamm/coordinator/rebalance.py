@@ -207,6 +207,7 @@ class Rebalances:
             if self.complete_member_sync(member, sync_answer(group, member)):
                 self._context.renew_session(now_ms, group, member)
         group.become(GroupState.STABLE, now_ms)
+        self._context.counts.completed_rebalances += 1
 
     def fail_sync_phase(self, now_ms: int, group: ClassicGroup, error: ErrorCode) -> None:
         """Forget all assignments and give the error to every sync that waits."""

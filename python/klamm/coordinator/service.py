@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from klamm.coordinator.config import GroupConfig
+from klamm.coordinator.counts import Counts
 from klamm.coordinator.shard import Shard
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -55,6 +56,7 @@ class GroupRegistry:
     def __init__(self, config: GroupConfig, partition_count: int, draw_uuid: Callable[[], str]) -> None:
         self.config = config
         self.partition_count = partition_count
+        self.counts = Counts()
         self._draw_uuid = draw_uuid
         self._residences: dict[int, Residence] = {}
 
@@ -64,7 +66,7 @@ class GroupRegistry:
 
     def arrive(self, partition: int, leader_epoch: int) -> Residence:
         """The partition is led here from now on; it is to be loaded."""
-        residence = Residence(partition, leader_epoch, Shard(self.config, self._draw_uuid))
+        residence = Residence(partition, leader_epoch, Shard(self.config, self._draw_uuid, self.counts))
         self._residences[partition] = residence
         return residence
 

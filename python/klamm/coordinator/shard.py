@@ -14,6 +14,7 @@ from klamm.coordinator.classic_group import ClassicGroup
 from klamm.coordinator.commits import Commits
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.context import EXPIRY_TIMER, ShardContext, TimerKey, log
+from klamm.coordinator.counts import Counts
 from klamm.coordinator.effects import Effect, Ticket
 from klamm.coordinator.foreign_groups import ForeignGroup
 from klamm.coordinator.group_admin import GroupAdmin
@@ -52,8 +53,8 @@ class Shard:
     `draw_uuid` gives the random part of a member id.
     """
 
-    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str]) -> None:
-        self._context = ShardContext(config, draw_uuid)
+    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str], counts: Counts | None = None) -> None:
+        self._context = ShardContext(config, draw_uuid, counts or Counts())
         self._rebalances = Rebalances(self._context)
         self._joins = Joins(self._context, self._rebalances)
         self._membership = Membership(self._context, self._rebalances)

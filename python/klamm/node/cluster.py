@@ -189,6 +189,11 @@ class Cluster:
             for partition in topic.partitions
         }
 
+    def counters(self) -> dict[str, int]:
+        """What the node has done since its start, by name: records, bytes, flushes; see `klamm.node.counters`."""
+        self._running_loop()
+        return self._node.counters()
+
     def _image(self) -> Image:
         self._running_loop()
         return self._node.image

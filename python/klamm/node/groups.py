@@ -10,6 +10,7 @@ from klamm._engine import Delta, Engine, Image, find_config_key
 
 if TYPE_CHECKING:
     from klamm.coordinator.config import GroupConfig
+    from klamm.coordinator.counts import Counts
     from klamm.coordinator.driver import GroupCoordinator
     from klamm.node.config import NodeConfig
     from klamm.node.group_log import EngineGroupLog
@@ -60,6 +61,13 @@ class NodeGroups:
     @property
     def _is_made(self) -> bool:
         return "coordinator" in self.__dict__
+
+    @property
+    def counts(self) -> Counts:
+        """What the coordinator has done."""
+        from klamm.coordinator.counts import Counts
+
+        return self.coordinator.registry.counts if self._is_made else Counts()
 
     def start(self) -> None:
         """The node serves: load what is led here. Requests that came meanwhile are still in the queue."""

@@ -209,6 +209,12 @@ class Node:
         """The group coordinator of this broker."""
         return self._groups.coordinator
 
+    def counters(self) -> dict[str, int]:
+        """What the node has done since its start; see `klamm.node.counters`."""
+        from klamm.node.counters import counters
+
+        return counters(self._running(), self.metadata.log.native, self._groups.counts)
+
     def _running(self) -> Engine:
         if self._engine is None:
             raise NodeFailedError("the node is not running")

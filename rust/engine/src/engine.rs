@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
+use crate::counters::Named;
 use crate::log::{
     CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogError, LogManager, ManagerConfig, Origin,
 };
@@ -88,6 +89,12 @@ impl Engine {
 
     pub fn replicas(&self) -> &Arc<Replicas> {
         &self.replicas
+    }
+
+    /// What the network and the partitions' logs have done since the start, by name.
+    pub fn counters(&self) -> Vec<Named> {
+        let logs = self.replicas.logs().context().counters.of_partitions();
+        self.server.counters().named().chain(logs).collect()
     }
 
     /// Serves a newly committed image; what failed on disk meanwhile is told to the log. Returns which partitions lie in

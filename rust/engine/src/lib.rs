@@ -1,6 +1,7 @@
 //! klamm's engine: what grows with bytes, records or partitions. No Python in here.
 
 pub mod config;
+pub mod counters;
 pub mod engine;
 pub mod error_code;
 pub mod log;

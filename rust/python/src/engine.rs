@@ -266,6 +266,10 @@ impl Engine {
         self.engine.server().connection_count()
     }
 
+    fn counters(&self) -> HashMap<String, u64> {
+        self.engine.counters().into_iter().collect()
+    }
+
     fn stop_accepting(&self) {
         self.engine.server().stop_accepting();
     }

@@ -1,5 +1,6 @@
 //! `MetadataLog`: the log of the quorum, with its snapshots.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -71,6 +72,10 @@ impl MetadataLog {
     #[getter]
     fn size_bytes(&self) -> u64 {
         self.log.size_bytes()
+    }
+
+    fn counters(&self) -> HashMap<String, u64> {
+        self.log.counters().into_iter().collect()
     }
 
     fn end_offset_for_epoch(&self, epoch: i32) -> (i64, i32) {

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from klamm.coordinator.config import GroupConfig
+from klamm.coordinator.counts import Counts
 from klamm.coordinator.effects import Append, Effect, Reply
 from klamm.coordinator.records import LogRecord, decode
 from klamm.coordinator.shard import Shard
@@ -60,7 +61,8 @@ class Room:
         """Whether an append has failed: then a live group may be ahead of its record, as in Kafka."""
         self._tickets = 0
         self._uuids = 0
-        self.shard = Shard(config, self._draw_uuid)
+        self.counts = Counts()
+        self.shard = Shard(config, self._draw_uuid, self.counts)
         for offset, (key, value) in enumerate(self.log):
             self.shard.replay(offset, -1, decode(key, value))
         self.take(self.shard.on_loaded(self.now_ms))

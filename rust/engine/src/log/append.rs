@@ -52,7 +52,12 @@ impl Log {
                 duplicate: true,
             });
         }
-        self.write(batches, summary, now_ms, &update)
+        let appended = self.write(batches, summary, now_ms, &update)?;
+        let counters = &self.context.counters;
+        counters.appends.add(1);
+        counters.bytes.add(batches.len() as u64);
+        counters.records.add((summary.last_offset + 1 - summary.first_offset) as u64);
+        Ok(appended)
     }
 
     /// Appends what a leader sent, offsets and epochs as they are. An incomplete batch at the end is left out, and so is
@@ -159,6 +164,7 @@ impl Log {
         self.take_snapshot()?;
         self.segments.push(Segment::create(&cache, &self.dir, base_offset, &self.config, now_ms)?);
         self.dir_dirty = true;
+        self.context.counters.rolls.add(1);
         Ok(())
     }
 }

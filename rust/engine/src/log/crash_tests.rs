@@ -36,7 +36,7 @@ struct Scene {
 }
 
 fn context(recorder: Option<Arc<Recorder>>) -> LogContext {
-    LogContext { cache: FileCache::with_recorder(8, recorder), trash: Arc::default() }
+    LogContext::over(FileCache::with_recorder(8, recorder))
 }
 
 fn offset_of(bytes: &[u8]) -> (i64, i64) {

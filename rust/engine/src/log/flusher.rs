@@ -7,10 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::counters::LogCounters;
 use super::error::LogError;
 use super::flush::FlushJob;
 use super::owner::LogOwner;
@@ -34,6 +35,7 @@ struct Shared {
     wake: Condvar,
     /// For those who wait for a file to be closed.
     pause: Condvar,
+    counters: Arc<LogCounters>,
     on_error: OnError,
     on_rolled: OnRolled,
     /// Since `on_rolled` was called.
@@ -58,12 +60,13 @@ impl Flusher {
     /// called whenever segments that take no more appends were flushed, and it is worth a checkpoint.
     pub fn start(
         threads: usize,
+        counters: Arc<LogCounters>,
         on_error: impl Fn(&LogError) + Send + Sync + 'static,
         on_rolled: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let (on_error, on_rolled, rolled_bytes) = (Box::new(on_error), Box::new(on_rolled), AtomicU64::new(0));
         let (state, wake, pause) = (Mutex::default(), Condvar::new(), Condvar::new());
-        let shared = Arc::new(Shared { state, wake, pause, on_error, on_rolled, rolled_bytes });
+        let shared = Arc::new(Shared { state, wake, pause, counters, on_error, on_rolled, rolled_bytes });
         let start = |at| {
             let shared = shared.clone();
             let thread = thread::Builder::new().name(format!("klamm-flush-{at}"));
@@ -165,6 +168,7 @@ impl Shared {
         owners.iter().for_each(|owner| owner.flush_state().take());
         let jobs: Vec<(&Arc<dyn LogOwner>, FlushJob)> =
             owners.iter().filter_map(|owner| Some((owner, owner.begin_flush()?))).collect();
+        let begun = Instant::now();
         for (_, job) in &jobs {
             self.insist(|| job.write())?;
         }
@@ -173,9 +177,11 @@ impl Shared {
             if !synced {
                 self.insist(|| job.sync())?;
             }
+            self.counters.flushes.add(1);
             owner.complete_flush(job.end());
             self.rolled_bytes.fetch_add(job.rolled_bytes(), Ordering::Relaxed);
         }
+        self.counters.flush_us.add_time(begun.elapsed());
         // Nobody waits any more.
         for (_, job) in jobs.iter().filter(|_| !synced) {
             self.insist(|| job.prepare())?;
@@ -259,7 +265,7 @@ mod tests {
     #[test]
     fn everything_appended_is_flushed_sooner_or_later() {
         let dir = tempdir().expect("temporary directory");
-        let flusher = Flusher::start(2, |error| panic!("{error}"), || {});
+        let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {});
         for count in [1, 2 * TOGETHER_MIN] {
             let mut waiting = Vec::new();
             for at in 0..count {
@@ -290,7 +296,7 @@ mod tests {
         let (told, errors) = channel();
         let told = Mutex::new(told);
         let on_error = move |error: &LogError| told.lock().send(error.to_string()).expect("somebody listens");
-        let flusher = Flusher::start(2, on_error, || {});
+        let flusher = Flusher::start(2, Arc::default(), on_error, || {});
         let log = create(&path, config());
         // A directory where the epochs are to be written makes that fail.
         std::fs::create_dir(path.join("leader-epoch-checkpoint.tmp")).expect("create");
@@ -324,7 +330,7 @@ mod tests {
             log.read(0, 100, 1, true).expect("read")
         };
         let held: Vec<_> = logs.iter_mut().map(hold).collect();
-        let flusher = Flusher::start(1, |error| panic!("{error}"), || {});
+        let flusher = Flusher::start(1, Arc::default(), |error| panic!("{error}"), || {});
         let shared: Arc<dyn LogOwner> = owner.clone();
         flusher.mark_dirty(&shared);
         // Every file that may be open is held: requests are refused, and lose nothing.

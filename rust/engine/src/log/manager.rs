@@ -165,7 +165,8 @@ impl LogManager {
                     let _ = manager.judge(at, written);
                 }
             };
-            dir.set_flusher(Flusher::start(self.config.load().flush_threads, on_error, on_rolled));
+            let counters = self.context.counters.clone();
+            dir.set_flusher(Flusher::start(self.config.load().flush_threads, counters, on_error, on_rolled));
         }
     }
 

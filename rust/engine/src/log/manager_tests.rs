@@ -137,6 +137,7 @@ fn an_unclean_end_is_checked_from_the_recovery_point_on() {
         while flushed.recv().expect("the flusher lives") < with_log(&*owner, |log| log.log_end_offset()) {}
     }
     let expected = with_log(&*owner, |log| read_all(log, 0));
+    assert_eq!(manager.context().counters.flushes.get(), 3);
     manager.checkpoint();
     drop(manager);
     let (manager, _events) = start(&[dir.path()]);
@@ -344,6 +345,11 @@ fn the_cleaner_has_threads_that_share_the_work_and_follows_new_settings() {
     manager.reconfigure(with_threads(1));
     wait_until_clean(&owners, &events);
     manager.shutdown(1);
+    let counters = &manager.context().counters;
+    // The last thread did one log after the other, and was stopped in the last one at most.
+    assert!(counters.cleanings.get() >= 2);
+    assert!(counters.cleaner_read_bytes.get() > counters.cleaner_kept_bytes.get());
+    assert!(counters.cleaner_kept_bytes.get() > 0);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::checkpoint::{PARTITION_METADATA, write_partition_metadata};
 use super::config::LogConfig;
+use super::counters::LogCounters;
 use super::epochs::{EpochCache, EpochFile};
 use super::error::LogError;
 use super::files::{FileCache, PartitionDir};
@@ -27,17 +28,22 @@ use crate::Uuid;
 pub struct LogContext {
     pub cache: Arc<FileCache>,
     pub trash: Arc<Trash>,
+    pub counters: Arc<LogCounters>,
 }
 
 impl LogContext {
     /// With at most `open_files_max` files open.
     pub fn new(open_files_max: usize) -> Self {
-        Self { cache: FileCache::new(open_files_max), trash: Arc::default() }
+        Self::over(FileCache::new(open_files_max))
     }
 
     /// The same over files that nobody wants back after a power cut.
     pub fn volatile(open_files_max: usize) -> Self {
-        Self { cache: FileCache::volatile(open_files_max), trash: Arc::default() }
+        Self::over(FileCache::volatile(open_files_max))
+    }
+
+    pub(super) fn over(cache: Arc<FileCache>) -> Self {
+        Self { cache, trash: Arc::default(), counters: Arc::default() }
     }
 }
 
@@ -184,6 +190,11 @@ impl Log {
     /// Whether nothing of the log is on disk yet.
     pub fn is_planned(&self) -> bool {
         self.planned.is_some()
+    }
+
+    /// What the logs of the same context have done.
+    pub fn counters(&self) -> &Arc<LogCounters> {
+        &self.context.counters
     }
 
     pub fn topic(&self) -> &str {

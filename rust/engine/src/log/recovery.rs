@@ -103,6 +103,11 @@ impl Log {
             dir_dirty: false,
         };
         log.recover(at, rebuild_epochs, now_ms, &mut recovery)?;
+        if !at.clean {
+            context.counters.recoveries.add(1);
+            context.counters.recovered_bytes.add(recovery.bytes_checked);
+            context.counters.truncated_bytes.add(recovery.bytes_truncated);
+        }
         Ok((log, recovery))
     }
 

@@ -90,9 +90,13 @@ impl Log {
         if count == self.segments.len() {
             self.roll(self.log_end_offset, now_ms)?;
         }
+        let bytes = self.segments[..count].iter().map(|segment| segment.size()).sum::<u64>();
         expired.segments += count;
-        expired.bytes += self.segments[..count].iter().map(|segment| segment.size()).sum::<u64>();
+        expired.bytes += bytes;
         self.advance_log_start(self.segments[count].base_offset());
-        self.drop_segments(0..count, now_ms)
+        self.drop_segments(0..count, now_ms)?;
+        self.context.counters.deleted_segments.add(count as u64);
+        self.context.counters.deleted_bytes.add(bytes);
+        Ok(())
     }
 }

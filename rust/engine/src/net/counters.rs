@@ -1,7 +1,6 @@
 //! What the network has done, counted where it is done.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::counters::{Counter, Named};
 use crate::wire::api::Api;
 
 /// API keys that are counted one by one.
@@ -17,21 +16,6 @@ pub struct Counters {
     pub received_bytes: Counter,
     pub sent_bytes: Counter,
     requests: [Counter; KEYS],
-}
-
-/// One number that only grows.
-#[derive(Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    #[inline]
-    pub fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 impl Default for Counters {
@@ -59,6 +43,22 @@ impl Counters {
     pub fn requests(&self) -> impl Iterator<Item = (i16, u64)> + '_ {
         let counts = Api::all().iter().map(|api| (api.key, self.requests[api.key as usize].get()));
         counts.filter(|(_, count)| *count > 0)
+    }
+
+    /// All of them; of requests, those of APIs that had any.
+    pub fn named(&self) -> impl Iterator<Item = Named> + '_ {
+        let own = [
+            ("kafka.server:type=socket-server-metrics,name=connection-creation-total", &self.accepted),
+            ("kafka.server:type=socket-server-metrics,name=incoming-byte-total", &self.received_bytes),
+            ("kafka.server:type=socket-server-metrics,name=outgoing-byte-total", &self.sent_bytes),
+            ("klamm.network:type=Connections,name=Refused", &self.refused),
+            ("klamm.network:type=Connections,name=ClosedForFault", &self.closed_for_fault),
+        ];
+        let requests = Api::all().iter().map(|api| (api.name, self.requests[api.key as usize].get()));
+        let requests = requests.filter(|(_, count)| *count > 0).map(|(name, count)| {
+            (format!("kafka.network:type=RequestMetrics,name=RequestsPerSec,request={name}"), count)
+        });
+        own.into_iter().map(|(name, counter)| (name.to_owned(), counter.get())).chain(requests)
     }
 }
 

@@ -41,7 +41,7 @@ mod waiter;
 
 pub use config::{ConnectionLimitsConfig, NetConfig};
 pub use core::SupportedFeatures;
-pub use counters::{Counter, Counters};
+pub use counters::Counters;
 pub use events::{Event, EventQueue, LogLevel, Priority, Request};
 pub use link::Reply;
 pub use os::block_broken_pipe_signal;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -64,9 +65,15 @@ fn flush(log: &Mutex<Log>, done: OnFlushed) -> Result<(), LogError> {
         done(Ok(log.lock().flushed_offset()));
         return Ok(());
     };
+    let begun = Instant::now();
     match job.run() {
         Ok(()) => {
-            let flushed = log.lock().complete_flush(job.end());
+            let flushed = {
+                let mut log = log.lock();
+                log.counters().flushes.add(1);
+                log.counters().flush_us.add_time(begun.elapsed());
+                log.complete_flush(job.end())
+            };
             done(Ok(flushed));
             job.prepare()
         }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::flusher::{OnFlushed, QuorumFlusher};
 use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
+use crate::counters::Named;
 use crate::log::{AppendError, Log, LogConfig, LogContext, LogError, OpenAt, Origin, Recovery};
 use crate::metadata::MetadataImage;
 use crate::metadata::image::ApplyError;
@@ -87,6 +88,11 @@ impl QuorumLog {
         let log = Arc::new(Mutex::new(log));
         let flusher = QuorumFlusher::start(log.clone()).map_err(LogError::io("cannot start a thread for", dir))?;
         Ok((Self { dir: dir.to_owned(), log, snapshots: Mutex::new(snapshots), flusher }, recovery))
+    }
+
+    /// What the log has done since it was opened.
+    pub fn counters(&self) -> Vec<Named> {
+        self.log.lock().counters().of_metadata().collect()
     }
 
     /// Where the log is.

@@ -145,7 +145,12 @@ impl Shared {
                 let cleaned = clean(&manager.context.cache, &chosen, &self.config, &mut |bytes| self.may_go_on(bytes));
                 self.claims.lock().cleaning.remove(&chosen.key);
                 match cleaned {
-                    Ok(_) => {}
+                    Ok(stats) => {
+                        let counters = &manager.context.counters;
+                        counters.cleanings.add(1);
+                        counters.cleaner_read_bytes.add(stats.bytes_read);
+                        counters.cleaner_kept_bytes.add(stats.bytes_kept);
+                    }
                     Err(CleanError::Stopped) => return,
                     // Perhaps at the next look.
                     Err(CleanError::Log(error)) if error.is_limit() => break,

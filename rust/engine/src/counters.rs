@@ -1,0 +1,30 @@
+//! Numbers that only grow, kept where the work is done. Each is right; several that are read together may be a moment apart.
+//!
+//! Where Apache Kafka has a metric for it, the name is that of its MBean, and the value what the bean calls `Count` (of a
+//! rate) or the total (of `-total`). Names of klamm's own begin with `klamm.`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A counter with its name.
+pub type Named = (String, u64);
+
+/// One number that only grows.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Adds microseconds.
+    pub fn add_time(&self, time: Duration) {
+        self.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

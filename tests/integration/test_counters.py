@@ -1,0 +1,86 @@
+"""`cluster.counters()`: each moves when the thing happens."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+import klamm
+
+IN = "kafka.server:type=BrokerTopicMetrics,name="
+LOG = "klamm.log:type=Log,name="
+REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
+SOCKETS = "kafka.server:type=socket-server-metrics,name="
+GROUPS = "kafka.server:type=group-coordinator-metrics,name="
+QUORUM = "klamm.raft:type=MetadataLog,name="
+FLUSHES = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
+
+
+class Moved:
+    """By how much the counters moved since the last look."""
+
+    def __init__(self, cluster: klamm.Cluster) -> None:
+        self._cluster = cluster
+        self._before = cluster.counters()
+
+    def __call__(self) -> dict[str, int]:
+        found, before = self._cluster.counters(), self._before
+        assert found.keys() >= before.keys(), "a counter is gone"
+        assert all(found[name] >= count for name, count in before.items()), "a counter went back"
+        self._before = found
+        return {name: count - before.get(name, 0) for name, count in found.items() if count != before.get(name, 0)}
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_each_moves_when_the_thing_happens() -> None:
+    config = {"log.retention.check.interval.ms": "50", "log.initial.task.delay.ms": "0"}
+    with klamm.Cluster(flush=True, config=config | {"group.initial.rebalance.delay.ms": "0"}) as cluster:
+        moved = Moved(cluster)
+        cluster.create_topic("t", config={"segment.bytes": str(1 << 20)})
+        found = moved()
+        assert {f"{QUORUM}{name}" for name in ("Records", "Bytes", "Appends", "Flushes", "FlushTimeUs")} <= found.keys()
+        # A topic and its partition and its config.
+        assert found[f"{QUORUM}Records"] == 3
+
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        for _ in range(3):
+            producer.produce("t", bytes(600_000))
+            assert producer.flush(20) == 0
+        found = moved()
+        assert (found[f"{IN}MessagesInPerSec"], found[f"{LOG}Appends"], found[f"{LOG}Rolls"]) == (3, 3, 2)
+        assert 1_800_000 < found[f"{IN}BytesInPerSec"] < 1_801_000
+        assert found[f"{SOCKETS}incoming-byte-total"] > found[f"{IN}BytesInPerSec"]
+        assert found[f"{REQUESTS}Produce"] == 3
+        assert {FLUSHES, f"{LOG}FlushTimeUs", f"{SOCKETS}connection-creation-total"} <= found.keys()
+
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        admin.delete_records([TopicPartition("t", 0, 2)])[TopicPartition("t", 0)].result(20)
+        until(lambda: cluster.counters()[f"{LOG}DeletedSegments"] == 2)
+        assert 1_200_000 < moved()[f"{LOG}DeletedBytes"] < 1_201_000
+
+        settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        with contextlib.closing(Consumer(settings | {"enable.auto.commit": "false"})) as consumer:
+            consumer.subscribe(["t"])
+            message = consumer.poll(30)
+            assert message is not None
+            consumer.commit(message, asynchronous=False)
+        found = moved()
+        assert (found[f"{GROUPS}offset-commit-count"], found[f"{GROUPS}group-completed-rebalance-count"]) == (1, 1)
+        assert found[f"{SOCKETS}outgoing-byte-total"] > 600_000
+
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        with socket.create_connection((host, int(port)), 10) as connection:
+            connection.sendall(b"\xff" * 8)
+            assert connection.recv(1) == b""
+        assert moved()["klamm.network:type=Connections,name=ClosedForFault"] == 1

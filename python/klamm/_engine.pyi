@@ -772,6 +772,9 @@ class Engine:
 
         Directory id, topic id, partition of those that lie elsewhere than the image says: the controller is to be told.
         """
+    def must_recover(self, topic_id: bytes, partition: int) -> bool:
+        """Whether the first use of the partition would wait for a recovery: then `open_partition` it on a thread."""
+    def open_partition(self, topic_id: bytes, partition: int) -> None: ...
     def open_the_rest(self) -> None:
         """Open the logs that are on disk and not open yet, in the background; set strays aside."""
     def set_settings(self, settings: Mapping[str, str]) -> None: ...

@@ -27,7 +27,19 @@ def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
     kafka.format("4L6g3nShT-eMCtK--X86sw")
     with kafka, NodeProcess(tmp_path / "klamm", overrides=overrides) as klamm:
         both = Both(Peer(kafka.port), Peer(klamm.port))
-        for part in (told_versions, topics, metadata, cluster, configs, produces, offsets, fetches, repeats, groups, deletions):
+        for part in (
+            told_versions,
+            topics,
+            metadata,
+            cluster,
+            configs,
+            produces,
+            offsets,
+            fetches,
+            repeats,
+            groups,
+            deletions,
+        ):
             part(both)
         on_controllers = Both(Peer(controller_port(both.kafka)), Peer(controller_port(both.klamm)))
         controllers(on_controllers)

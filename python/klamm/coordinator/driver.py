@@ -42,6 +42,8 @@ T = TypeVar("T")
 LOAD_STEP_RECORDS: Final = 200
 """Records replayed before others get a turn: about 2 ms."""
 COMMIT_MARKER: Final = 1
+FIRST_LOAD_PAUSE_S: Final = 0.1
+LONGEST_LOAD_PAUSE_S: Final = 10.0
 
 
 class LoadedRecord(NamedTuple):
@@ -62,6 +64,10 @@ class GroupLog(Protocol):
 
         Raises KafkaError, or lets the future raise it: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR and so on.
         """
+        ...
+
+    async def open(self, partition: int) -> None:
+        """Make the partition ready to be loaded, which may take a recovery. Raises KafkaError."""
         ...
 
     def load(self, partition: int) -> Iterator[LoadedRecord]:
@@ -169,21 +175,35 @@ class GroupCoordinator:
                     _answer(effect)
 
     async def _load(self, residence: Residence) -> None:
-        partition, started_ms, count = residence.partition, self._now_ms(), 0
-        try:
-            for record in self._log.load(partition):
-                _replay(residence.shard, record)
-                count += 1
-                if count % LOAD_STEP_RECORDS == 0:
-                    await asyncio.sleep(0)
-        except Exception as error:
-            # Kafka's way: what cannot be read must not be served, lest a later write builds on half of it.
-            log.error("partition %d of the group log cannot be loaded: %s", partition, error)
-            residence.state = LoadState.FAILED
-            return
+        partition, started_ms, pause_s = residence.partition, self._now_ms(), FIRST_LOAD_PAUSE_S
+        while True:
+            try:
+                count = await self._replay_all(residence)
+                break
+            except Exception as error:
+                is_passing = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
+                # Kafka's way: what cannot be read must not be served, lest a later write builds on half of it.
+                log.error("partition %d of the group log cannot be loaded: %s", partition, error)
+                if not is_passing:
+                    residence.state = LoadState.FAILED
+                    return
+            # Descriptors may come free, and a directory that has failed takes the leadership away.
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_LOAD_PAUSE_S)
+            self._registry.empty(residence)
         residence.state = LoadState.ACTIVE
         log.debug("partition %d: %d records loaded in %d ms", partition, count, self._now_ms() - started_ms)
         self._run(residence, residence.shard.on_loaded(self._now_ms()))
+
+    async def _replay_all(self, residence: Residence) -> int:
+        await self._log.open(residence.partition)
+        count = 0
+        for record in self._log.load(residence.partition):
+            _replay(residence.shard, record)
+            count += 1
+            if count % LOAD_STEP_RECORDS == 0:
+                await asyncio.sleep(0)
+        return count
 
     # Effects.
 

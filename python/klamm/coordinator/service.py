@@ -70,6 +70,10 @@ class GroupRegistry:
         self._residences[partition] = residence
         return residence
 
+    def empty(self, residence: Residence) -> None:
+        """The partition is to be loaded from the start again."""
+        residence.shard = Shard(self.config, self._draw_uuid)
+
     def depart(self, partition: int) -> Residence | None:
         """The partition is no longer led here."""
         return self._residences.pop(partition, None)

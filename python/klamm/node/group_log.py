@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from klamm._engine import Engine
 from klamm.coordinator.driver import LoadedRecord
 from klamm.coordinator.records import LogRecord
+from klamm.node.partitions import opened
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 
@@ -52,6 +53,10 @@ class EngineGroupLog:
             future.set_result(None)
         else:
             future.set_exception(KafkaError(ErrorCode(code)))
+
+    async def open(self, partition: int) -> None:
+        """Open a partition's log, on a thread when it has to be recovered."""
+        await opened(self._engine, self._topic(), partition)
 
     def load(self, partition: int) -> Iterator[LoadedRecord]:
         """All records of a partition, from its start to its end."""

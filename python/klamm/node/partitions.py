@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from klamm._engine import Engine, Image
 from klamm.protocol.errors import ErrorCode, KafkaError
+
+
+async def opened(engine: Engine, topic_id: bytes, partition: int) -> None:
+    """Wait until the partition is open, where that is a recovery. Raises KafkaError."""
+    if engine.must_recover(topic_id, partition):
+        await asyncio.to_thread(engine.open_partition, topic_id, partition)
 
 
 class LocalPartitions:
@@ -23,8 +30,12 @@ class LocalPartitions:
 
     async def delete_records(self, topic: str, partition: int, offset: int) -> int:
         """Move the log start; the new one."""
-        return self._engine.delete_records(self._topic_id(topic), partition, offset)
+        topic_id = self._topic_id(topic)
+        await opened(self._engine, topic_id, partition)
+        return self._engine.delete_records(topic_id, partition, offset)
 
-    def producers(self, topic: str, partition: int) -> Sequence[tuple[int, int, int, int, int, int]]:
+    async def producers(self, topic: str, partition: int) -> Sequence[tuple[int, int, int, int, int, int]]:
         """Producers that the partition remembers."""
-        return self._engine.producers(self._topic_id(topic), partition)
+        topic_id = self._topic_id(topic)
+        await opened(self._engine, topic_id, partition)
+        return self._engine.producers(topic_id, partition)

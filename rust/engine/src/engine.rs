@@ -175,7 +175,7 @@ impl Backend for Replicas {
     }
 
     fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn backend::Partition>, ErrorCode> {
-        Ok(self.get(topic, index)?)
+        Ok(self.get_in_task(topic, index)?)
     }
 }
 

@@ -147,6 +147,14 @@ impl Engine {
         unassigned.into_iter().map(|at| (Id(at.directory_id), Id(at.topic_id), at.partition)).collect()
     }
 
+    fn must_recover(&self, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<bool> {
+        Ok(self.engine.replicas().must_recover(extract_uuid(topic_id)?, partition))
+    }
+
+    fn open_partition(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<()> {
+        self.partition(py, topic_id, partition).map(drop)
+    }
+
     fn open_the_rest(&self) -> PyResult<()> {
         Ok(self.engine.open_the_rest()?)
     }
@@ -291,7 +299,7 @@ impl Engine {
         index: i32,
     ) -> PyResult<Arc<klamm_engine::replica::Partition>> {
         let topic: Uuid = extract_uuid(topic_id)?;
-        self.engine.replicas().get(topic, index).map_err(|code| refused(py, code, None))
+        py.detach(|| self.engine.replicas().get(topic, index)).map_err(|code| refused(py, code, None))
     }
 }
 

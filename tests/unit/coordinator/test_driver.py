@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from klamm.coordinator import driver
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.driver import GroupCoordinator, LoadedRecord
 from klamm.coordinator.records import LogRecord, group_key, offset_key
@@ -46,6 +47,7 @@ class MemoryLog:
         self.partitions: dict[int, list[LogRecord]] = {}
         self.stopped = False
         self.refusal: ErrorCode | None = None
+        self.load_refusals: list[ErrorCode] = []
         self.waiting: list[asyncio.Future[None]] = []
 
     def append(self, partition: int, records: Sequence[LogRecord], now_ms: int) -> asyncio.Future[None]:
@@ -66,9 +68,14 @@ class MemoryLog:
         else:
             done.set_exception(error)
 
+    async def open(self, partition: int) -> None:
+        pass
+
     def load(self, partition: int) -> Iterator[LoadedRecord]:
         for offset, (key, value) in enumerate(self.partitions.get(partition, [])):
             yield LoadedRecord(offset, key, value)
+        if self.load_refusals:
+            raise KafkaError(self.load_refusals.pop(0))
 
 
 async def coordinator(log: MemoryLog | None = None, config: GroupConfig = CONFIG) -> GroupCoordinator:
@@ -217,6 +224,23 @@ async def test_a_log_that_cannot_be_read_is_not_served(caplog: pytest.LogCapture
     with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
         groups.registry.active(0)
     assert groups.list_groups(ListGroupsRequest()).error_code is ErrorCode.NONE
+
+
+async def test_a_log_that_cannot_be_read_now_is_loaded_from_the_start_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor was free, say: until then a client hears what makes it ask again."""
+    monkeypatch.setattr(driver, "FIRST_LOAD_PAUSE_S", 0.001)
+    log = MemoryLog()
+    groups = await coordinator(log)
+    assert (await groups.offset_commit(9, COMMIT))[0].partitions[0].error_code == ErrorCode.NONE
+    log.load_refusals = [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    partition = groups.partition_for("g")
+    groups.on_elected(partition, 2)
+    fetch = FetchGroup("g", None)
+    assert (await groups.offset_fetch(fetch, require_stable=False)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await groups.loaded()
+    assert log.load_refusals == []
+    fetched = await groups.offset_fetch(fetch, require_stable=False)
+    assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
 async def test_an_append_that_is_refused_or_fails() -> None:

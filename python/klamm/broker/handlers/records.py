@@ -34,7 +34,7 @@ class Partitions(Protocol):
         """Move the log start to `offset` (-1: to the high watermark); the new log start."""
         ...
 
-    def producers(self, topic: str, partition: int) -> Sequence[tuple[int, int, int, int, int, int]]:
+    async def producers(self, topic: str, partition: int) -> Sequence[tuple[int, int, int, int, int, int]]:
         """Active ones: id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
         ...
 
@@ -90,16 +90,16 @@ class RecordHandlers:
         topics = [
             {
                 "name": topic.name,
-                "partitions": [self._producers(topic.name, index) for index in topic.partition_indexes],
+                "partitions": [await self._producers(topic.name, index) for index in topic.partition_indexes],
             }
             for topic in request.topics
         ]
         return encode_response(build(response_class(DESCRIBE_PRODUCERS, version), topics=topics))
 
-    def _producers(self, topic: str, partition: int) -> dict[str, Any]:
+    async def _producers(self, topic: str, partition: int) -> dict[str, Any]:
         try:
             check_topic_name(topic)
-            found = self._partitions.producers(topic, partition)
+            found = await self._partitions.producers(topic, partition)
         except KafkaError as error:
             return {"partition_index": partition, "error_code": error.code, "error_message": error.message}
         names = (

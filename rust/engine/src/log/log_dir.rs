@@ -108,6 +108,11 @@ impl LogDir {
         true
     }
 
+    /// Whether the last run closed its logs, so that they open without being read.
+    pub fn was_shut_down_cleanly(&self) -> bool {
+        self.state.lock().inventory.clean
+    }
+
     pub(super) fn with_inventory<T>(&self, look: impl FnOnce(&mut Inventory) -> T) -> T {
         look(&mut self.state.lock().inventory)
     }

@@ -55,7 +55,7 @@ pub struct Replicas {
     settings: ArcSwap<Settings>,
     image: ArcSwap<MetadataImage>,
     pub(super) open: RwLock<HashMap<Key, Arc<Partition>>>,
-    opening: Box<[Mutex<()>]>,
+    pub(super) opening: Box<[Mutex<()>]>,
     hasher: RandomState,
     /// Directories on disk whose logs were not opened yet, by name.
     pub(super) on_disk: Mutex<HashMap<(String, i32), Found>>,
@@ -105,6 +105,31 @@ impl Replicas {
         self.open_one(topic_id, index)
     }
 
+    /// The same for a task of the network: while a log is recovered, the task's worker goes to the other tasks.
+    pub fn get_in_task(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        match self.must_recover(topic_id, index) {
+            true => tokio::task::block_in_place(|| self.get(topic_id, index)),
+            false => self.get(topic_id, index),
+        }
+    }
+
+    /// Whether to get the partition would be to wait for a recovery, which may read all of its log.
+    pub fn must_recover(&self, topic_id: Uuid, index: i32) -> bool {
+        let key = (topic_id, index);
+        if self.open.read().contains_key(&key) {
+            return false;
+        }
+        // Held while somebody opens this one, or another one that has the same lock.
+        let Some(_opening) = self.opening[self.opening_of(key)].try_lock() else { return true };
+        let Some(topic) = self.image.load().topics().by_id(topic_id).cloned() else { return false };
+        let found = self.on_disk.lock().get(&(topic.name().to_string(), index)).map(|found| found.dir);
+        found.is_some_and(|dir| !self.logs.dirs()[dir].was_shut_down_cleanly())
+    }
+
+    pub(super) fn opening_of(&self, key: Key) -> usize {
+        self.hasher.hash_one(key) as usize % OPENING_LOCKS
+    }
+
     /// The partitions that are open.
     pub fn opened(&self) -> Vec<Arc<Partition>> {
         self.open.read().values().cloned().collect()
@@ -112,8 +137,7 @@ impl Replicas {
 
     fn open_one(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
         let key = (topic_id, index);
-        let lock = self.hasher.hash_one(key) as usize % OPENING_LOCKS;
-        let _opening = self.opening[lock].lock();
+        let _opening = self.opening[self.opening_of(key)].lock();
         if let Some(partition) = self.open.read().get(&key) {
             return Ok(partition.clone());
         }

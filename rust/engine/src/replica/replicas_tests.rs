@@ -121,3 +121,26 @@ fn a_failed_directory_is_final_whatever_the_image_says() {
     assert_eq!(append(&partition), Err(ErrorCode::KAFKA_STORAGE_ERROR));
     replicas.shutdown(1);
 }
+
+#[test]
+fn who_waits_for_a_recovery_takes_no_worker_from_the_other_tasks() {
+    let dir = tempdir().expect("a folder");
+    let replicas = Arc::new(leading(dir.path()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    // As another thread holds it that recovers the log.
+    let recovering = replicas.opening[replicas.opening_of((TOPIC, 0))].lock();
+    let (begun, has_begun) = channel();
+    let asking = replicas.clone();
+    let waiting = runtime.spawn(async move {
+        begun.send(()).expect("somebody listens");
+        asking.get_in_task(TOPIC, 0).map(drop)
+    });
+    has_begun.recv_timeout(PATIENCE).expect("a worker");
+    let other = runtime.spawn(async {});
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, other).await }).expect("a worker").expect("no panic");
+    assert!(!waiting.is_finished());
+    drop(recovering);
+    assert_eq!(runtime.block_on(waiting).expect("no panic"), Ok(()));
+    replicas.shutdown(1);
+}

@@ -725,7 +725,7 @@ def partition_records(
 # ---- the engine of a node ----
 
 EngineEvent = tuple[str, Any]  # in the stub only
-# ("request", (handle, connection id, API key, API version, client id, listener, peer, body))
+# ("request", (handle, connection id, API key, API version, client id, listener, peer, body, age in ms))
 # ("acked", (token, error code))   ("auto_create", [topic, ...])   ("closed", connection id)
 # ("dir_failed", directory id)     ("log", ("info" | "warning" | "error", text))
 

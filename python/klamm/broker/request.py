@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ class RequestContext(NamedTuple):
     """Who asks, and how: what a handler may know besides the body.
 
     `listener` is the listener's name, `peer` the client's address without port; `on_controller` tells whether the
-    request came by a controller listener.
+    request came by a controller listener; `arrived_ms` is a time of `monotonic_ms`.
     """
 
     connection_id: int
@@ -20,6 +21,16 @@ class RequestContext(NamedTuple):
     listener: str
     peer: str
     on_controller: bool
+    arrived_ms: int
+
+    def has_waited(self, timeout_ms: int) -> bool:
+        """Whether the request has waited for its turn for so long by now."""
+        return monotonic_ms() - self.arrived_ms >= timeout_ms
+
+
+def monotonic_ms() -> int:
+    """The clock of deadlines."""
+    return time.monotonic_ns() // 1_000_000
 
 
 Handler = Callable[[RequestContext, int, bytes], Awaitable[bytes]]

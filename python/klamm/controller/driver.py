@@ -69,7 +69,7 @@ class Quorum(Protocol):
 
 class TurnMissedError(Exception):
     """A request's time was over before its turn came: what its timeout bounds, as in Kafka; the way to the disk it
-    does not. Turns come at once here.
+    does not. Whoever hands a request on that has waited for so long takes the time from it.
     """
 
 
@@ -196,7 +196,7 @@ class ControllerDriver:
     async def _run(self, request: Any, decide: Callable[[], Result[T]], timeout_ms: int = 1) -> T:
         try:
             if timeout_ms <= 0:
-                raise TurnMissedError("The request was given no time: its timeout is not above 0.")
+                raise TurnMissedError("The request's time was over before its turn came.")
             result = decide()
             self._append(result)
             if self._epoch is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm._engine import Engine, Image, find_config_key
 from klamm.broker.producer_ids import Block, ProducerIds
-from klamm.broker.request import RequestContext
+from klamm.broker.request import RequestContext, monotonic_ms
 from klamm.node import apis
 from klamm.node.assignments import Assignments
 from klamm.node.config import NodeConfig
@@ -37,8 +37,8 @@ EVENTS_AT_ONCE: Final = 128
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
-RequestEvent = tuple[int, int, int, int, str | None, str, str, bytes]
-"""Handle, connection id, API key and version, client id, listener, peer, body: see `Engine.drain`."""
+RequestEvent = tuple[int, int, int, int, str | None, str, str, bytes, int]
+"""Handle, connection id, API key and version, client id, listener, peer, body, age in ms: see `Engine.drain`."""
 FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
 LOG_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -249,9 +249,12 @@ class Node:
             self._on_fault(NodeFailedError(f"every log directory is out of use, {path} as the last: {cause}"))
 
     def _on_request(self, event: RequestEvent) -> None:
-        handle, connection_id, api_key, api_version, client_id, listener, peer, body = event
+        handle, connection_id, api_key, api_version, client_id, listener, peer, body, age_ms = event
         on_controller = listener in self._controller_listeners
-        context = RequestContext(connection_id, api_key, api_version, client_id, listener, peer, on_controller)
+        arrived_ms = monotonic_ms() - age_ms
+        context = RequestContext(
+            connection_id, api_key, api_version, client_id, listener, peer, on_controller, arrived_ms
+        )
         self._dispatcher.dispatch(handle, context, body)
 
     def _on_published(self, before: Image, image: Image) -> None:

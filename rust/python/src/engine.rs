@@ -43,9 +43,10 @@ fn refused(py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
 }
 
 fn request_event<'py>(py: Python<'py>, request: Request) -> PyResult<Bound<'py, PyTuple>> {
-    let Request { handle, connection_id, listener, peer, api_key, api_version, client_id, body, .. } = request;
+    let Request { handle, connection_id, listener, peer, api_key, api_version, client_id, body, arrived, .. } = request;
     let (peer, body) = (peer.ip().to_string(), PyBytes::new(py, &body));
-    let fields = (handle, connection_id, api_key, api_version, client_id, &*listener, peer, body);
+    let age_ms = u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let fields = (handle, connection_id, api_key, api_version, client_id, &*listener, peer, body, age_ms);
     ("request", fields).into_pyobject(py)
 }
 

@@ -89,7 +89,7 @@ class Broker:
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         body = encode(build(request_class(api_key, version), **fields))
-        context = RequestContext(1, api_key, version, "client", "PLAINTEXT", "127.0.0.1", False)
+        context = RequestContext(1, api_key, version, "client", "PLAINTEXT", "127.0.0.1", False, 0)
         return decode_response(api_key, version, await self.handlers[api_key](context, version, body))
 
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from klamm.broker.request import Handler, RequestContext
 from klamm.protocol.codec import read, write
+
+T = TypeVar("T")
+
+
+def _with_time_left(context: RequestContext, request: T) -> T:
+    """A request whose time is over before its turn has come is not begun: it has no time any more (facts 5.1)."""
+    timeout_ms = getattr(request, "timeout_ms", 0)
+    is_over = timeout_ms > 0 and context.has_waited(timeout_ms)
+    return replace(request, timeout_ms=0) if is_over else request  # type: ignore[type-var]
 
 
 def forwarded(request: type[Any], ask: Callable[[Any, int], Awaitable[Any]]) -> Handler:
@@ -16,6 +26,7 @@ def forwarded(request: type[Any], ask: Callable[[Any, int], Awaitable[Any]]) -> 
     """
 
     async def handle(context: RequestContext, version: int, body: bytes) -> bytes:
-        return write(await ask(read(request, version, body), version), version)
+        asked = _with_time_left(context, read(request, version, body))
+        return write(await ask(asked, version), version)
 
     return handle

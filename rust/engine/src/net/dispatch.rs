@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Instant;
 
 use super::answer::Answer;
 use super::core::Core;
@@ -106,6 +107,7 @@ impl Routed {
             correlation_id: self.correlation_id,
             client_id: client_id.into_owned(),
             body: body.to_vec(),
+            arrived: Instant::now(),
         })
     }
 }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -61,6 +62,7 @@ pub struct Request {
     pub client_id: String,
     /// Everything behind the request header.
     pub body: Vec<u8>,
+    pub arrived: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,41 @@
+"""What a broker hands on to the controller: with the time that the request's wait for its turn left it."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.broker.handlers.forwarded import forwarded
+from klamm.broker.request import RequestContext, monotonic_ms
+from klamm.protocol.codec import build, encode, write
+from klamm.protocol.kio_classes import request_class
+from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+
+CREATE_TOPICS, VERSION = 19, 7
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "waited_ms", "left_ms"),
+    [
+        (HOUR_MS, 0, HOUR_MS),
+        (HOUR_MS, HOUR_MS // 2, HOUR_MS),
+        (HOUR_MS, HOUR_MS, 0),
+        (1, 2 * HOUR_MS, 0),
+        (0, 0, 0),
+        (-1, 0, -1),
+    ],
+)
+async def test_a_time_that_is_over_is_none(timeout_ms: int, waited_ms: int, left_ms: int) -> None:
+    asked: list[CreateTopicsRequest] = []
+
+    async def ask(request: CreateTopicsRequest, _: int) -> CreateTopicsResponse:
+        asked.append(request)
+        return CreateTopicsResponse(())
+
+    arrived_ms = monotonic_ms() - waited_ms
+    context = RequestContext(1, CREATE_TOPICS, VERSION, "me", "PLAINTEXT", "127.0.0.1", False, arrived_ms)
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    body = encode(build(request_class(CREATE_TOPICS, VERSION), topics=[topic], timeout_ms=timeout_ms))
+    answer = await forwarded(CreateTopicsRequest, ask)(context, VERSION, body)
+    assert answer == write(CreateTopicsResponse(()), VERSION)
+    assert asked == [CreateTopicsRequest((CreatableTopic("t", 1, 1),), left_ms)]

@@ -765,8 +765,11 @@ class Engine:
     def open(self, listener: str) -> bool:
         """Answer requests on that listener from now on."""
     def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...
-    def answer(self, handle: int, body: bytes | None) -> bool:
-        """A response's body without header; None closes the connection. False when nobody waits for it any more."""
+    def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        """Handles, each with a response's body without header, or None to close the connection.
+
+        What nobody waits for any more is dropped.
+        """
     def publish(self, image: Image) -> list[tuple[bytes, bytes, int]]:
         """Serve this committed image: open partitions follow it, deleted ones are removed.
 
@@ -781,13 +784,11 @@ class Engine:
     def append(
         self,
         topic_id: bytes,
-        partition: int,
-        records: Sequence[tuple[bytes | None, bytes | None]],
+        batches: Sequence[tuple[int, int, Sequence[tuple[bytes | None, bytes | None]]]],
         timestamp_ms: int,
-        token: int,
         codec: int = 0,
-    ) -> int:
-        """Append (key, value) records as one batch with acks=all; an "acked" event follows. The base offset.
+    ) -> None:
+        """Append batches with acks=all: partition, token, and (key, value) records. An "acked" event follows for each.
 
         `codec` is a compression's id in Kafka: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd. ValueError: another.
         """
@@ -838,3 +839,6 @@ def load_snapshot(path: str | PathLike[str], end_offset: int, epoch: int) -> Ima
 
 def read_checkpoint(path: str | PathLike[str]) -> list[bytes]:
     """The metadata records of a file: what bootstrap.checkpoint holds. Blocks. StorageError."""
+
+def all_offsets_committed(version: int, body: bytes) -> bytes:
+    """The body of the answer to the OffsetCommit in `body` (no headers), every offset of which is committed."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class RequestContext(NamedTuple):
@@ -38,3 +40,24 @@ Handler = Callable[[RequestContext, int, bytes], Awaitable[bytes]]
 
 Raises `klamm.protocol.codec.MalformedRequest` for a body that does not follow its schema: the connection is closed.
 """
+
+
+class Answer(Protocol):
+    """Where a handler without a task leaves its answer."""
+
+    def give(self, body: bytes) -> None:
+        """Answer with this body, without header. Once, at once or later."""
+        ...
+
+    def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
+        """What takes a value and answers with what `write` makes of it; a `write` that fails closes the connection."""
+        ...
+
+
+class Direct(NamedTuple):
+    """A handler of what is asked all the time: no task runs for it.
+
+    It returns before the answer is given, or after; it raises what a `Handler` does, and then gives no answer.
+    """
+
+    handle: Callable[[RequestContext, int, bytes, Answer], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from klamm.coordinator.classic_group import ClassicGroup
@@ -23,8 +24,6 @@ from klamm.protocol.group_messages import (
     NO_RETENTION_MS,
     UNKNOWN_MEMBER_ID,
     ZERO_ID,
-    CommittedPartition,
-    CommittedTopic,
     DeletedPartition,
     DeletedTopic,
     DeleteTopic,
@@ -36,14 +35,18 @@ from klamm.protocol.group_messages import (
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
+    TopicCommits,
 )
 
 GROUP_ID_NOT_FOUND_MIN_VERSION: Final = 9
 INT64_MAX: Final = 2**63 - 1
 
-CommitResults = tuple[CommittedTopic, ...]
+CommitAnswer = int | list[int]
+"""An error code for all partitions, or one for each, in order."""
 _OK: Final = int(ErrorCode.NONE)
 _TOO_LARGE: Final = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+Commit = tuple[str, str, int, OffsetAndMetadata]
+"""Group, topic, partition, and the offset to commit there."""
 Change = tuple[str, str, int, OffsetAndMetadata | None]
 """Group, topic, partition, and the offset that is now committed there, if any."""
 
@@ -54,24 +57,35 @@ class Commits:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
 
-    def on_commit(self, now_ms: int, ticket: Ticket, api_version: int, request: OffsetCommitRequest) -> None:
-        """Commit offsets: all that are well formed, in one batch."""
-        error = self._check_commit(now_ms, api_version, request)
-        if error is not ErrorCode.NONE:
-            answer = commit_error(request, error)
-            self._context.pipeline.reply_when_committed(now_ms, ticket, answer, request, _failed_commit)
-            return
-        try:
-            changes, results = self._changes(now_ms, request)
-            records = [offset_record(change) for change in changes]
-        except RecordTooLarge:
-            self._context.reply(ticket, commit_error(request, ErrorCode.UNKNOWN_SERVER_ERROR))
-            return
-        if changes and not self.apply(records, changes):
-            self._context.reply(ticket, commit_error(request, ErrorCode.UNKNOWN_SERVER_ERROR))
+    def on_commit(
+        self,
+        now_ms: int,
+        ticket: Ticket,
+        api_version: int,
+        request: OffsetCommitRequest,
+        topics: Sequence[TopicCommits],
+    ) -> None:
+        """Commit the offsets of `topics`: all that are well formed, in one batch."""
+        code = self._check_commit(now_ms, api_version, request)
+        answer: CommitAnswer = int(code)
+        if code is ErrorCode.NONE:
+            try:
+                answer = self._commit(now_ms, request, topics)
+            except RecordTooLarge:
+                answer = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if answer == ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._context.reply(ticket, answer)
         else:
-            self._context.counts.offset_commits += len(changes)
-            self._context.pipeline.reply_when_committed(now_ms, ticket, results, request, _failed_commit)
+            self._context.pipeline.reply_when_committed(now_ms, ticket, answer, request, _failed_commit)
+
+    def _commit(self, now_ms: int, request: OffsetCommitRequest, topics: Sequence[TopicCommits]) -> CommitAnswer:
+        """Raises RecordTooLarge."""
+        changes, codes = self._changes(now_ms, request, topics)
+        records: list[LogRecord] = [(offset_key(*change[:3]), offset_value(change[3])) for change in changes]
+        if changes and not self._apply_commits(request.group_id, records, changes):
+            return int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._context.counts.offset_commits += len(changes)
+        return codes or int(ErrorCode.NONE)
 
     def _check_commit(self, now_ms: int, api_version: int, request: OffsetCommitRequest) -> ErrorCode:
         group = self._context.groups.get(request.group_id)
@@ -97,34 +111,48 @@ class Commits:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
 
-    def _changes(self, now_ms: int, request: OffsetCommitRequest) -> tuple[list[Change], CommitResults]:
+    def _changes(
+        self, now_ms: int, request: OffsetCommitRequest, topics: Sequence[TopicCommits]
+    ) -> tuple[list[Commit], list[int]]:
+        """What to commit; and, if that is not all, an error code for each partition."""
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION_MS else min(now_ms + retention_ms, INT64_MAX)
-        metadata_max = self._context.config.offset_metadata_max_bytes
-        group_id = request.group_id
-        changes: list[Change] = []
-        results = []
-        for topic in request.topics:
-            partitions = []
-            for partition in topic.partitions:
+        group_id, metadata_max = request.group_id, self._context.config.offset_metadata_max_bytes
+        record_offset = self._context.next_record_offset
+        changes: list[Commit] = []
+        codes = []
+        for topic, topic_id, partitions in topics:
+            for partition in partitions:
                 metadata = partition.committed_metadata or ""
                 # A character is at most two units, so a short text needs no count.
                 if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
-                    partitions.append(CommittedPartition(partition.partition_index, _TOO_LARGE))
+                    codes.append(_TOO_LARGE)
                     continue
-                partitions.append(CommittedPartition(partition.partition_index, _OK))
+                codes.append(_OK)
                 commit = OffsetAndMetadata(
                     partition.committed_offset,
                     partition.committed_leader_epoch,
                     metadata,
                     now_ms,
                     expire_ms,
-                    topic.topic_id,
-                    record_offset=self._context.next_record_offset + len(changes),
+                    topic_id,
+                    record_offset + len(changes),
                 )
-                changes.append((group_id, topic.name, partition.partition_index, commit))
-            results.append(CommittedTopic(topic.name, topic.topic_id, tuple(partitions)))
-        return changes, tuple(results)
+                changes.append((group_id, topic, partition.partition_index, commit))
+        return changes, codes if len(changes) < len(codes) else []
+
+    def _apply_commits(self, group_id: str, records: list[LogRecord], changes: list[Commit]) -> bool:
+        """`apply` for the offsets of one group."""
+        context = self._context
+        write = context.pipeline.open_write(records)
+        if write is None:
+            return False
+        if group_id not in context.groups:
+            self.make_simple_group(group_id, write)
+        for _, topic, partition, commit in changes:
+            context.offsets.put(group_id, topic, partition, commit, write)
+        context.next_record_offset += len(changes)
+        return True
 
     def apply(self, records: list[LogRecord], changes: list[Change]) -> bool:
         """Take the changes into memory and their records to the log, as one operation; False if they do not fit."""
@@ -263,19 +291,6 @@ def offset_record(change: Change) -> LogRecord:
     return offset_key(group_id, topic, partition), None if commit is None else offset_value(commit)
 
 
-def commit_error(request: OffsetCommitRequest, error: ErrorCode) -> CommitResults:
-    """The error on every partition."""
-    code = int(error)
-    return tuple(
-        CommittedTopic(
-            topic.name,
-            topic.topic_id,
-            tuple(CommittedPartition(partition.partition_index, code) for partition in topic.partitions),
-        )
-        for topic in request.topics
-    )
-
-
 def fetch_error(request: FetchGroup, error: ErrorCode) -> FetchedGroup:
     """The error for the group; its partitions are listed for version 1, which has errors only there."""
     code = int(error)
@@ -290,8 +305,8 @@ def fetch_error(request: FetchGroup, error: ErrorCode) -> FetchedGroup:
     return FetchedGroup(request.group_id, topics, code)
 
 
-def _failed_commit(request: OffsetCommitRequest, error: ErrorCode) -> CommitResults:
-    return commit_error(request, coordinator_error(error))
+def _failed_commit(_: OffsetCommitRequest, error: ErrorCode) -> CommitAnswer:
+    return int(coordinator_error(error))
 
 
 def _failed_fetch(request: FetchGroup, error: ErrorCode) -> FetchedGroup:

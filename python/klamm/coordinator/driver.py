@@ -6,19 +6,19 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from functools import partial
+from typing import Final, NamedTuple, Protocol, TypeVar
 
-from klamm.coordinator.commits import commit_error, fetch_error
+from klamm.coordinator.commits import CommitAnswer, fetch_error
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.context import log
-from klamm.coordinator.effects import Append, Effect, Reply
+from klamm.coordinator.effects import Reply
 from klamm.coordinator.records import SHORT, LogRecord, decode
 from klamm.coordinator.service import GroupRegistry, LoadState, Residence
 from klamm.coordinator.shard import NO_PRODUCER_ID, Shard
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.group_messages import (
     Caller,
-    CommittedTopic,
     DeletedGroup,
     DescribedGroup,
     FetchedGroup,
@@ -35,6 +35,7 @@ from klamm.protocol.group_messages import (
     OffsetDeleteResponse,
     SyncGroupRequest,
     SyncGroupResponse,
+    TopicCommits,
 )
 
 T = TypeVar("T")
@@ -56,14 +57,20 @@ class LoadedRecord(NamedTuple):
     is_control: bool = False
 
 
+class Batch(NamedTuple):
+    """Records to append as one batch."""
+
+    partition: int
+    records: Sequence[LogRecord]
+    done: Callable[[ErrorCode], None]
+    """Called once, at once or later: NONE when the high watermark is behind the batch, else why it never will be."""
+
+
 class GroupLog(Protocol):
     """The log of `__consumer_offsets`."""
 
-    def append(self, partition: int, records: Sequence[LogRecord], now_ms: int) -> asyncio.Future[None]:
-        """Append one batch; done once the high watermark is behind it.
-
-        Raises KafkaError, or lets the future raise it: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR and so on.
-        """
+    def append(self, batches: Sequence[Batch], now_ms: int) -> None:
+        """Append batches, each to another partition. Does not block."""
         ...
 
     async def open(self, partition: int) -> None:
@@ -85,7 +92,8 @@ class GroupCoordinator:
     """Answers the group APIs for the partitions of `__consumer_offsets` that are led here.
 
     All methods are called in the loop's thread. The answers of those that give one per request never raise KafkaError:
-    refusals are in the answer, as Kafka puts them there.
+    refusals are in the answer, as Kafka puts them there. What clients ask all the time takes a callback for its answer,
+    which may be called at once: a task and its futures would cost more than the answer.
     """
 
     def __init__(
@@ -102,6 +110,8 @@ class GroupCoordinator:
         self._now_ms = now_ms or anchored_clock()
         self._timers: dict[int, tuple[int, asyncio.TimerHandle]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
+        self._touched: list[Residence] = []
+        """Those that an event has reached since the last `_settle`."""
 
     @property
     def registry(self) -> GroupRegistry:
@@ -170,9 +180,7 @@ class GroupCoordinator:
         if timer is not None:
             timer[1].cancel()
         if residence is not None:
-            for effect in residence.shard.on_unloaded(self._now_ms()):
-                if isinstance(effect, Reply):
-                    _answer(effect)
+            _answer(residence.shard.on_unloaded(self._now_ms()))
 
     async def _load(self, residence: Residence) -> None:
         partition, started_ms, pause_s = residence.partition, self._now_ms(), FIRST_LOAD_PAUSE_S
@@ -207,22 +215,29 @@ class GroupCoordinator:
 
     # Effects.
 
-    def _run(self, residence: Residence, effects: list[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Append):
-                self._append(residence, effect)
-            else:
-                _answer(effect)
-        self._set_timer(residence)
+    def _run(self, residence: Residence, replies: list[Reply]) -> None:
+        """Give answers; what is to be appended follows when the loop has run all that is due, and goes together."""
+        if not residence.is_touched:
+            residence.is_touched = True
+            if not self._touched:
+                asyncio.get_running_loop().call_soon(self._settle)
+            self._touched.append(residence)
+        _answer(replies)
 
-    def _append(self, residence: Residence, effect: Append) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            done = self._log.append(residence.partition, effect.records, self._now_ms())
-        except KafkaError as error:
-            loop.call_soon(self._append_done, residence, error.code)
-            return
-        done.add_done_callback(lambda future: self._append_done(residence, _error_of(future)))
+    def _settle(self) -> None:
+        """Append what the events of this turn have left, and look at the time."""
+        touched, self._touched = self._touched, []
+        batches = []
+        for residence in touched:
+            residence.is_touched = False
+            if self._registry.get(residence.partition) is not residence:
+                continue  # who waited there was told when it went
+            records = residence.shard.take_append()
+            if records is not None:
+                batches.append(Batch(residence.partition, records, partial(self._append_done, residence)))
+            self._set_timer(residence)
+        if batches:
+            self._log.append(batches, self._now_ms())
 
     def _append_done(self, residence: Residence, error: ErrorCode) -> None:
         if self._registry.get(residence.partition) is residence:
@@ -257,9 +272,9 @@ class GroupCoordinator:
             residence = self._residence_of(request.group_id)
         except KafkaError as error:
             return JoinGroupResponse(error.code)
-        ticket: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_join(self._now_ms(), ticket, caller, request))
-        return await ticket
+        asked: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_join(self._now_ms(), into(asked), caller, request))
+        return await asked
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
         """SyncGroup (14)."""
@@ -269,22 +284,22 @@ class GroupCoordinator:
             residence = self._residence_of(request.group_id)
         except KafkaError as error:
             return SyncGroupResponse(error.code)
-        ticket: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_sync(self._now_ms(), ticket, request))
-        return await ticket
+        asked: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_sync(self._now_ms(), into(asked), request))
+        return await asked
 
-    async def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, request: HeartbeatRequest, answer: Callable[[ErrorCode], None]) -> None:
         """Heartbeat (12); while the group loads it is well."""
         if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
+            answer(ErrorCode.INVALID_GROUP_ID)
+            return
         try:
             residence = self._residence_of(request.group_id)
         except KafkaError as error:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return ErrorCode.NONE if is_loading else error.code
-        ticket: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_heartbeat(self._now_ms(), ticket, request))
-        return await ticket
+            answer(ErrorCode.NONE if is_loading else error.code)
+            return
+        self._run(residence, residence.shard.on_heartbeat(self._now_ms(), answer, request))
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         """LeaveGroup (13)."""
@@ -294,30 +309,36 @@ class GroupCoordinator:
             residence = self._residence_of(request.group_id)
         except KafkaError as error:
             return LeaveGroupResponse(error.code)
-        ticket: asyncio.Future[LeaveGroupResponse] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_leave(self._now_ms(), ticket, request))
-        return await ticket
+        asked: asyncio.Future[LeaveGroupResponse] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_leave(self._now_ms(), into(asked), request))
+        return await asked
 
-    async def offset_commit(self, api_version: int, request: OffsetCommitRequest) -> tuple[CommittedTopic, ...]:
-        """OffsetCommit (8)."""
+    def offset_commit(
+        self,
+        api_version: int,
+        request: OffsetCommitRequest,
+        topics: Sequence[TopicCommits],
+        answer: Callable[[CommitAnswer], None],
+    ) -> None:
+        """OffsetCommit (8) of `topics`, which exist."""
         try:
             residence = self._residence_of(request.group_id)
         except KafkaError as error:
-            return commit_error(request, error.code)
-        ticket: asyncio.Future[tuple[CommittedTopic, ...]] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_offset_commit(self._now_ms(), ticket, api_version, request))
-        return await ticket
+            answer(int(error.code))
+            return
+        self._run(residence, residence.shard.on_offset_commit(self._now_ms(), answer, api_version, request, topics))
 
-    async def offset_fetch(self, request: FetchGroup, *, require_stable: bool) -> FetchedGroup:
+    def offset_fetch(
+        self, request: FetchGroup, answer: Callable[[FetchedGroup], None], *, require_stable: bool
+    ) -> None:
         """OffsetFetch (9), one group of it."""
         try:
             residence = self._residence_of(request.group_id)
         except KafkaError as error:
-            return fetch_error(request, error.code)
-        ticket: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
-        effects = residence.shard.on_offset_fetch(self._now_ms(), ticket, request, require_stable=require_stable)
-        self._run(residence, effects)
-        return await ticket
+            answer(fetch_error(request, error.code))
+            return
+        replies = residence.shard.on_offset_fetch(self._now_ms(), answer, request, require_stable=require_stable)
+        self._run(residence, replies)
 
     async def offset_delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """OffsetDelete (47)."""
@@ -327,9 +348,9 @@ class GroupCoordinator:
             residence = self._residence_of(request.group_id)
         except KafkaError as error:
             return OffsetDeleteResponse(error.code)
-        ticket: asyncio.Future[OffsetDeleteResponse] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_offset_delete(self._now_ms(), ticket, request))
-        return await ticket
+        asked: asyncio.Future[OffsetDeleteResponse] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_offset_delete(self._now_ms(), into(asked), request))
+        return await asked
 
     def describe_groups(self, api_version: int, group_ids: Iterable[str]) -> list[DescribedGroup]:
         """DescribeGroups (15)."""
@@ -363,30 +384,27 @@ class GroupCoordinator:
             residence = self._registry.active(partition)
         except KafkaError as error:
             return tuple(DeletedGroup(group_id, error.code) for group_id in group_ids)
-        ticket: asyncio.Future[tuple[DeletedGroup, ...]] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_delete_groups(self._now_ms(), ticket, group_ids))
-        return await ticket
+        asked: asyncio.Future[tuple[DeletedGroup, ...]] = asyncio.get_running_loop().create_future()
+        self._run(residence, residence.shard.on_delete_groups(self._now_ms(), into(asked), group_ids))
+        return await asked
 
     def _residence_of(self, group_id: str) -> Residence:
         return self._registry.active(self._registry.partition_for(group_id))
 
 
-def _answer(effect: Reply) -> None:
-    ticket = cast("asyncio.Future[Any]", effect.ticket)
-    if not ticket.done():  # else its connection is gone
-        ticket.set_result(effect.response)
+def _answer(replies: list[Reply]) -> None:
+    for ticket, response in replies:
+        ticket(response)
 
 
-def _error_of(future: asyncio.Future[None]) -> ErrorCode:
-    if future.cancelled():
-        return ErrorCode.NOT_COORDINATOR
-    error = future.exception()
-    if error is None:
-        return ErrorCode.NONE
-    if isinstance(error, KafkaError):
-        return error.code
-    log.error("an append to the group log failed", exc_info=error)
-    return ErrorCode.UNKNOWN_SERVER_ERROR
+def into(asked: asyncio.Future[T]) -> Callable[[T], None]:
+    """What takes an answer to be the future's result, unless nobody waits for that any more."""
+
+    def take(response: T) -> None:
+        if not asked.done():
+            asked.set_result(response)
+
+    return take
 
 
 def _replay(shard: Shard, record: LoadedRecord) -> None:

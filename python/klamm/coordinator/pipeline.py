@@ -1,9 +1,9 @@
 """From an operation's records to the log and to the answers that wait for them (facts 11.1).
 
-Operations change memory at once. Their records wait in a `Write` until the append before them is committed, so that
-all that arrives meanwhile shares the next append; a write remembers what it overwrote. Since only one append is under
-way, memory without the writes' changes is what is committed: that is what plain reads see, and what a failed append
-goes back to. An operation belongs to one write, so it is in the log whole or not at all.
+Operations change memory at once. Their records wait in a `Write` until the driver takes it, which it can when the one
+before is committed, so that all that arrives meanwhile shares the next append; a write remembers what it overwrote.
+Since only one append is under way, memory without the writes' changes is what is committed: that is what plain reads
+see, and what a failed append goes back to. An operation belongs to one write, so it is in the log whole or not at all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from klamm.coordinator.effects import Append, Effect, Reply, Ticket
+from klamm.coordinator.effects import Reply, Ticket
 from klamm.coordinator.records import LogRecord, OffsetAndMetadata
 from klamm.protocol.errors import ErrorCode
 
@@ -82,7 +82,7 @@ class Pipeline:
     def __init__(self, commit_timeout_ms: int, batch_bytes_max: int) -> None:
         self._commit_timeout_ms = commit_timeout_ms
         self._batch_bytes_max = batch_bytes_max
-        self._effects: list[Effect] = []
+        self._replies: list[Reply] = []
         self._in_flight: Write | None = None
         self._queued: deque[Write] = deque()
         self._waiting: deque[Hold] = deque()
@@ -98,12 +98,12 @@ class Pipeline:
 
     def reply(self, ticket: Ticket, response: Any) -> None:
         """Answer now, whatever is under way."""
-        self._effects.append(Reply(ticket, response))
+        self._replies.append(Reply(ticket, response))
 
     def reply_when_committed(self, now_ms: int, ticket: Ticket, response: Any, request: Any, on_error: OnError) -> None:
         """Answer once all that was written so far is committed; at once when it is."""
         if self._in_flight is None and not self._queued:
-            self._effects.append(Reply(ticket, response))
+            self._replies.append(Reply(ticket, response))
             return
         self._hold(Hold(now_ms + self._commit_timeout_ms, ticket, response, request, on_error))
 
@@ -134,13 +134,17 @@ class Pipeline:
         write.size += size
         return write
 
-    def take_effects(self) -> list[Effect]:
-        """What the event that just ended asks for. Starts the next append when none is under way."""
-        if self._in_flight is None and self._queued:
-            self._in_flight = self._queued.popleft()
-            self._effects.append(Append(self._in_flight.records))
-        effects, self._effects = self._effects, []
-        return effects
+    def take_replies(self) -> list[Reply]:
+        """The answers that are due since the last call."""
+        replies, self._replies = self._replies, []
+        return replies
+
+    def take_append(self) -> list[LogRecord] | None:
+        """The records of the next write, which is under way from here on; None while another is, or there is none."""
+        if self._in_flight is not None or not self._queued:
+            return None
+        self._in_flight = self._queued.popleft()
+        return self._in_flight.records
 
     def on_committed(self, now_ms: int) -> None:
         """The append under way is below the high watermark."""
@@ -176,7 +180,7 @@ class Pipeline:
             response = (
                 hold.response if error is ErrorCode.NONE else hold.on_error and hold.on_error(hold.request, error)
             )
-            self._effects.append(Reply(hold.ticket, response))
+            self._replies.append(Reply(hold.ticket, response))
             hold.ticket = None
 
     def _forget_released(self) -> None:

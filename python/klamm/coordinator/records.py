@@ -131,6 +131,8 @@ SHORT: Final = struct.Struct(">h")
 INT: Final = struct.Struct(">i")
 LONG: Final = struct.Struct(">q")
 _OFFSET_AND_EPOCH: Final = struct.Struct(">hqi")
+_COMMIT_V4_EMPTY: Final = struct.Struct(">hqiBq")
+"""Up to the timestamp, with empty metadata."""
 _COMMIT_V1: Final = struct.Struct(">hq")
 _TWO_LONGS: Final = struct.Struct(">qq")
 _OFFSET_KEY: Final = SHORT.pack(RecordType.OFFSET_COMMIT)
@@ -177,8 +179,11 @@ def offset_value(commit: OffsetAndMetadata) -> bytes:
         head = _COMMIT_V1.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY, commit.offset)
         tail = _TWO_LONGS.pack(commit.commit_timestamp_ms, commit.expire_timestamp_ms)
         return head + _string(commit.metadata) + tail
-    raw = commit.metadata.encode()
     tags = b"\x00" if commit.topic_id == ZERO_ID else b"\x01\x00\x10" + commit.topic_id
+    if not commit.metadata:  # as with nearly all
+        version, timestamp_ms = OFFSET_VALUE_VERSION, commit.commit_timestamp_ms
+        return _COMMIT_V4_EMPTY.pack(version, commit.offset, commit.leader_epoch, 1, timestamp_ms) + tags
+    raw = commit.metadata.encode()
     return b"".join(
         (
             _OFFSET_AND_EPOCH.pack(OFFSET_VALUE_VERSION, commit.offset, commit.leader_epoch),

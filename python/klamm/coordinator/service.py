@@ -32,6 +32,8 @@ class Residence:
     leader_epoch: int
     shard: Shard
     state: LoadState = LoadState.LOADING
+    is_touched: bool = False
+    """Whether the driver has yet to look for what the shard wants appended."""
 
 
 def java_hash(text: str) -> int:

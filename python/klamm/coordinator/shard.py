@@ -1,13 +1,14 @@
 """One partition of `__consumer_offsets` as a state machine: the groups whose ids hash to it (facts 11.1, 11.2).
 
 A shard is fed the partition's log (`replay`), told when that is all (`on_loaded`), and then takes one event after the
-other, each with the time. What comes back are effects: answers to give, and batches to append, of which only one is
-ever under way. The driver reports each append's end with `on_append_done`, and calls `on_timer` at `deadline_ms`.
+other, each with the time. What comes back are the answers to give. What is to be appended lies ready in `take_append`,
+one batch at a time, which the driver asks for when it has fed all that came together, so that this shares a batch. It
+reports each append's end with `on_append_done`, and calls `on_timer` at `deadline_ms`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from klamm.coordinator.classic_group import ClassicGroup
@@ -15,7 +16,7 @@ from klamm.coordinator.commits import Commits
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.context import EXPIRY_TIMER, ShardContext, TimerKey, log
 from klamm.coordinator.counts import Counts
-from klamm.coordinator.effects import Effect, Ticket
+from klamm.coordinator.effects import Reply, Ticket
 from klamm.coordinator.foreign_groups import ForeignGroup
 from klamm.coordinator.group_admin import GroupAdmin
 from klamm.coordinator.joins import Joins
@@ -25,6 +26,7 @@ from klamm.coordinator.rebalance import Rebalances
 from klamm.coordinator.records import (
     ForeignRecord,
     GroupRecord,
+    LogRecord,
     OffsetCommit,
     Record,
     UnknownRecord,
@@ -42,6 +44,7 @@ from klamm.protocol.group_messages import (
     OffsetCommitRequest,
     OffsetDeleteRequest,
     SyncGroupRequest,
+    TopicCommits,
 )
 
 NO_PRODUCER_ID: Final = -1
@@ -96,7 +99,7 @@ class Shard:
         """Take in a COMMIT or ABORT marker of the log."""
         self._context.offsets.end_transaction(producer_id, is_commit)
 
-    def on_loaded(self, now_ms: int) -> list[Effect]:
+    def on_loaded(self, now_ms: int) -> list[Reply]:
         """That was all: sessions start afresh, and groups above a lowered `group.max.size` rebalance."""
         context = self._context
         for type_, count in sorted(self._skipped.items()):
@@ -110,20 +113,24 @@ class Shard:
             if len(group.members) > context.config.group_max_size:
                 self._rebalances.prepare(now_ms, group, f"more than {context.config.group_max_size} members")
         self._admin.schedule_expiry(now_ms)
-        return context.pipeline.take_effects()
+        return context.pipeline.take_replies()
 
-    def on_unloaded(self, now_ms: int) -> list[Effect]:
+    def on_unloaded(self, now_ms: int) -> list[Reply]:
         """The partition is no longer led here: all that waits is told to look for another coordinator."""
         context = self._context
         gone = ErrorCode.NOT_COORDINATOR
         for group in context.groups.values():
             self._rebalances.abandon(now_ms, group, gone)
         context.pipeline.fail(now_ms, context.pipeline.take_failed(), gone)
-        return context.pipeline.take_effects()
+        return context.pipeline.take_replies()
 
     # Appends and time.
 
-    def on_append_done(self, now_ms: int, error: ErrorCode = ErrorCode.NONE) -> list[Effect]:
+    def take_append(self) -> list[LogRecord] | None:
+        """Records to append as one batch, to be reported with `on_append_done`; None while one is under way."""
+        return self._context.pipeline.take_append()
+
+    def on_append_done(self, now_ms: int, error: ErrorCode = ErrorCode.NONE) -> list[Reply]:
         """The append under way is committed, or has failed; then memory goes back to what is committed."""
         context = self._context
         if error is ErrorCode.NONE:
@@ -134,7 +141,7 @@ class Shard:
             for write in writes:
                 context.revert(write)
             context.pipeline.fail(now_ms, writes, error)
-        return context.pipeline.take_effects()
+        return context.pipeline.take_replies()
 
     @property
     def deadline_ms(self) -> int | None:
@@ -144,12 +151,12 @@ class Shard:
             return waiting if timer is None else timer
         return min(timer, waiting)
 
-    def on_timer(self, now_ms: int) -> list[Effect]:
+    def on_timer(self, now_ms: int) -> list[Reply]:
         """Let happen what is due."""
         self._context.pipeline.on_timer(now_ms)
         for key in self._context.timers.pop_due(now_ms):
             self._fire(now_ms, key)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
     def _fire(self, now_ms: int, key: TimerKey) -> None:
         match key:
@@ -165,56 +172,59 @@ class Shard:
 
     # Requests. The answer's type stands behind each.
 
-    def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> list[Effect]:
+    def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> list[Reply]:
         """JoinGroupResponse, perhaps after a rebalance."""
         self._joins.on_join(now_ms, ticket, caller, request)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
-    def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> list[Effect]:
+    def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> list[Reply]:
         """SyncGroupResponse, perhaps after the leader's."""
         self._membership.on_sync(now_ms, ticket, request)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
-    def on_heartbeat(self, now_ms: int, ticket: Ticket, request: HeartbeatRequest) -> list[Effect]:
+    def on_heartbeat(self, now_ms: int, ticket: Ticket, request: HeartbeatRequest) -> list[Reply]:
         """ErrorCode."""
         self._membership.on_heartbeat(now_ms, ticket, request)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
-    def on_leave(self, now_ms: int, ticket: Ticket, request: LeaveGroupRequest) -> list[Effect]:
+    def on_leave(self, now_ms: int, ticket: Ticket, request: LeaveGroupRequest) -> list[Reply]:
         """LeaveGroupResponse."""
         self._membership.on_leave(now_ms, ticket, request)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
     def on_offset_commit(
-        self, now_ms: int, ticket: Ticket, api_version: int, request: OffsetCommitRequest
-    ) -> list[Effect]:
-        """A tuple of CommittedTopic."""
-        self._commits.on_commit(now_ms, ticket, api_version, request)
-        return self._context.pipeline.take_effects()
+        self,
+        now_ms: int,
+        ticket: Ticket,
+        api_version: int,
+        request: OffsetCommitRequest,
+        topics: Sequence[TopicCommits],
+    ) -> list[Reply]:
+        """An error code for all partitions of `topics`, or one for each; `request` says who commits them."""
+        self._commits.on_commit(now_ms, ticket, api_version, request, topics)
+        return self._context.pipeline.take_replies()
 
-    def on_offset_fetch(
-        self, now_ms: int, ticket: Ticket, request: FetchGroup, *, require_stable: bool
-    ) -> list[Effect]:
+    def on_offset_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, *, require_stable: bool) -> list[Reply]:
         """FetchedGroup."""
         self._commits.on_fetch(now_ms, ticket, request, require_stable)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
-    def on_offset_delete(self, now_ms: int, ticket: Ticket, request: OffsetDeleteRequest) -> list[Effect]:
+    def on_offset_delete(self, now_ms: int, ticket: Ticket, request: OffsetDeleteRequest) -> list[Reply]:
         """OffsetDeleteResponse."""
         self._commits.on_delete(now_ms, ticket, request)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
-    def on_delete_groups(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> list[Effect]:
+    def on_delete_groups(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> list[Reply]:
         """A tuple of DeletedGroup."""
         self._admin.on_delete_groups(now_ms, ticket, group_ids)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
-    def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> list[Effect]:
+    def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> list[Reply]:
         """Deleted topics, name and id; nobody is answered."""
         removed = self._admin.on_topics_deleted(topics)
         if removed:
             log.info("removed %d offsets of deleted topics", removed)
-        return self._context.pipeline.take_effects()
+        return self._context.pipeline.take_replies()
 
     # Reads, answered at once from what is committed.
 

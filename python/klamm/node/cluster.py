@@ -14,7 +14,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from klamm._engine import Image
 from klamm.node.config import NodeConfig
@@ -24,6 +24,9 @@ from klamm.node.rules import check_supported, checked
 from klamm.node.sources import embedded_default
 from klamm.node.storage import format_blank
 from klamm.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from klamm.protocol.group_messages import FetchedGroup
 
 T = TypeVar("T")
 
@@ -180,9 +183,7 @@ class Cluster:
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The committed offsets of a group by (topic, partition)."""
-        from klamm.protocol.group_messages import FetchGroup
-
-        fetched = self._call(self._node.groups.offset_fetch(FetchGroup(group, None), require_stable=False))
+        fetched = self._call(self._offsets_of(group))
         return {
             (topic.name, partition.partition_index): partition.committed_offset
             for topic in fetched.topics
@@ -193,6 +194,14 @@ class Cluster:
         """What the node has done since its start, by name: records, bytes, flushes; see `klamm.node.counters`."""
         self._running_loop()
         return self._node.counters()
+
+    async def _offsets_of(self, group: str) -> FetchedGroup:
+        from klamm.coordinator.driver import into
+        from klamm.protocol.group_messages import FetchGroup
+
+        fetched: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
+        self._node.groups.offset_fetch(FetchGroup(group, None), into(fetched), require_stable=False)
+        return await fetched
 
     def _image(self) -> Image:
         self._running_loop()

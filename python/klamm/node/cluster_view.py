@@ -19,6 +19,9 @@ class ClusterView:
         """`create` asks the controller for an internal topic and does not wait."""
         self._image = image
         self._create = create
+        # Who commits offsets commits those of the same topics again and again, and images are rare beside that.
+        self._infos: dict[str, TopicInfo] = {}
+        self._image_of_infos: Image | None = None
 
     def exists(self, topic: str) -> bool:
         """Whether the topic is there."""
@@ -43,8 +46,16 @@ class ClusterView:
 
     def by_name(self, name: str) -> TopicInfo | None:
         """The topic of this name."""
-        topic_id = self._image().topic_id(name)
-        return None if topic_id is None else self._info(name, topic_id)
+        image = self._image()
+        if image is not self._image_of_infos:
+            self._image_of_infos, self._infos = image, {}
+        found = self._infos.get(name)
+        if found is None:
+            topic_id = image.topic_id(name)
+            if topic_id is None:
+                return None
+            found = self._infos[name] = self._info(name, topic_id)
+        return found
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
         """The topic of this id."""

@@ -3,66 +3,129 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
-from klamm.broker.request import Handler, RequestContext
+from klamm.broker.request import Direct, Handler, RequestContext
 from klamm.protocol.errors import MalformedRequest
 
 log = logging.getLogger("klamm.node.dispatch")
 
+T = TypeVar("T")
+
 
 class Answers(Protocol):
-    """The engine's side of an answer."""
+    """The engine's side of answers."""
 
-    def answer(self, handle: int, body: bytes | None) -> bool:
-        """Give the body without header; None closes the connection. False when nobody waits for it."""
+    def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        """Give the bodies without header, by handle; None closes the connection."""
         ...
 
 
 class Handlers(Protocol):
     """What answers each API."""
 
-    def find(self, api_key: int, *, on_controller: bool) -> Handler | None:
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
         """The handler of an API on a controller's or another listener; None for what is not served there."""
         ...
 
 
 class Dispatcher:
-    """Runs a handler for each request; keeps the tasks so that a stop can wait for them."""
+    """Runs a handler for each request, and hands over together the answers of one turn of the loop."""
 
     def __init__(self, engine: Answers, handlers: Handlers) -> None:
         self._engine = engine
         self._handlers = handlers
-        self._running: set[asyncio.Task[None] | None] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: set[int] = set()
+        """The requests that wait for their answer."""
+        self._all_answered: asyncio.Future[None] | None = None
+        self._answers: list[tuple[int, bytes | None]] = []
 
     def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request. Does not block."""
+        self._asked.add(handle)
         handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
-        if handler is None:
+        if isinstance(handler, Direct):
+            try:
+                handler.handle(context, context.api_version, body, _DirectAnswer(self.answer, handle, context))
+            except Exception as error:
+                _tell(context, error)
+                self.answer(handle, None)
+        elif handler is not None:
+            self._tasks.add(asyncio.get_running_loop().create_task(self._run(handler, handle, context, body)))
+        else:
             # The engine lets through only what the node said it serves: see `Engine.serve`.
             log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)
-            self._engine.answer(handle, None)
-            return
-        self._running.add(asyncio.get_running_loop().create_task(self._run(handler, handle, context, body)))
+            self.answer(handle, None)
 
     async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
         answer: bytes | None = None
         try:
             answer = await handler(context, context.api_version, body)
-        except MalformedRequest as error:
-            log.warning("closing connection of %s: %s", context.peer, error)
-        except Exception:
-            log.exception("API %d v%d of %s failed: closing", context.api_key, context.api_version, context.peer)
+        except Exception as error:
+            _tell(context, error)
         finally:
             # Not by a callback of the task: that would be one more turn of the loop for each request.
-            self._running.discard(asyncio.current_task())
-            self._engine.answer(handle, answer)
+            task = asyncio.current_task()
+            if task is not None:
+                self._tasks.discard(task)
+            self.answer(handle, answer)
+
+    def answer(self, handle: int, body: bytes | None) -> None:
+        """The answer to a request, once; None closes the connection."""
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._answers.append((handle, body))
+        self._asked.discard(handle)
+        if self._all_answered is not None and not self._asked and not self._all_answered.done():
+            self._all_answered.set_result(None)
+
+    def _send(self) -> None:
+        answers, self._answers = self._answers, []
+        self._engine.answer(answers)
 
     async def drain(self, timeout_s: float) -> None:
         """Wait for the answers under way, `timeout_s` at most; cancel what is left."""
-        running = [task for task in self._running if task is not None]
-        if running:
-            _, late = await asyncio.wait(running, timeout=timeout_s)
-            for task in late:
-                task.cancel()
+        if self._asked:
+            self._all_answered = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_answered, timeout_s)
+        for task in self._tasks:
+            task.cancel()
+        self._send()
+
+
+class _DirectAnswer:
+    """The `Answer` of one request."""
+
+    __slots__ = ("_answer", "_context", "_handle")
+
+    def __init__(self, answer: Callable[[int, bytes | None], None], handle: int, context: RequestContext) -> None:
+        self._answer, self._handle, self._context = answer, handle, context
+
+    def give(self, body: bytes) -> None:
+        self._answer(self._handle, body)
+
+    def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
+        def take(value: T) -> None:
+            body: bytes | None = None
+            try:
+                body = write(value)
+            except Exception as error:
+                _tell(self._context, error)
+            self._answer(self._handle, body)
+
+        return take
+
+
+def _tell(context: RequestContext, error: Exception) -> None:
+    """Why a connection is closed."""
+    if isinstance(error, MalformedRequest):
+        log.warning("closing connection of %s: %s", context.peer, error)
+    else:
+        log.error(
+            "API %d v%d of %s failed: closing", context.api_key, context.api_version, context.peer, exc_info=error
+        )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from klamm._engine import Engine
-from klamm.coordinator.driver import LoadedRecord
-from klamm.coordinator.records import LogRecord
+from klamm.coordinator.driver import Batch, LoadedRecord
 from klamm.node.partitions import opened
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -23,7 +21,7 @@ class EngineGroupLog:
         self._codec = codec
         self._load_bytes = load_bytes
         self._tokens = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._waiting: dict[int, Callable[[ErrorCode], None]] = {}
 
     def _topic(self) -> bytes:
         topic_id = self._topic_id()
@@ -31,28 +29,23 @@ class EngineGroupLog:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return topic_id
 
-    def append(self, partition: int, records: Sequence[LogRecord], now_ms: int) -> asyncio.Future[None]:
-        """Append one batch; the future is done when it is committed."""
-        token = next(self._tokens)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # The answer cannot be drained before this method has returned: both are on the loop's thread.
-        self._waiting[token] = future
-        try:
-            self._engine.append(self._topic(), partition, records, now_ms, token, self._codec)
-        except BaseException:
-            del self._waiting[token]
-            raise
-        return future
+    def append(self, batches: Sequence[Batch], now_ms: int) -> None:
+        """Append batches, each to another partition; `done` of each is called when the engine tells."""
+        topic_id = self._topic_id()
+        if topic_id is None:
+            for batch in batches:
+                batch.done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        appends = [(batch.partition, next(self._tokens), batch.records) for batch in batches]
+        # None of the answers can be drained before this method has returned: both are on the loop's thread.
+        self._waiting.update((token, batch.done) for (_, token, _), batch in zip(appends, batches, strict=True))
+        self._engine.append(topic_id, appends, now_ms, self._codec)
 
     def on_acked(self, token: int, code: int) -> None:
         """The engine tells what became of an append."""
-        future = self._waiting.pop(token, None)
-        if future is None or future.done():
-            return
-        if code == ErrorCode.NONE:
-            future.set_result(None)
-        else:
-            future.set_exception(KafkaError(ErrorCode(code)))
+        done = self._waiting.pop(token, None)
+        if done is not None:
+            done(ErrorCode(code) if code else ErrorCode.NONE)
 
     async def open(self, partition: int) -> None:
         """Open a partition's log, on a thread when it has to be recovered."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from klamm.broker.request import Direct
+
 if TYPE_CHECKING:
     from klamm._engine import Engine, Image
     from klamm.broker.handlers.config_changes import ConfigChangeHandlers
@@ -40,10 +42,10 @@ class Handlers:
         self._config, self._cluster_id, self._engine, self._image = config, cluster_id, engine, image
         self._controller, self._groups, self._quorum = controller, groups, quorum
         self._producer_ids, self._create_internal_topic = producer_ids, create_internal_topic
-        self._on_broker: dict[int, Handler] = {}
-        self._on_controller: dict[int, Handler] = {}
+        self._on_broker: dict[int, Handler | Direct] = {}
+        self._on_controller: dict[int, Handler | Direct] = {}
 
-    def find(self, api_key: int, *, on_controller: bool) -> Handler | None:
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
         """What answers an API on that kind of listener; None for what is not served there."""
         made = self._on_controller if on_controller else self._on_broker
         if api_key not in made:
@@ -60,7 +62,7 @@ class Handlers:
 
     # What the active controller answers, whoever asks: a client by a broker, or a node by the controller listener
 
-    def _topic_apis(self) -> dict[int, Handler]:
+    def _topic_apis(self) -> dict[int, Handler | Direct]:
         from klamm.protocol import topics
 
         ask = self._controller
@@ -71,7 +73,7 @@ class Handlers:
             43: _forwarded(topics.ElectLeadersRequest, lambda request, _: ask.elect_leaders(request)),
         }
 
-    def _forwarded_config_change_apis(self) -> dict[int, Handler]:
+    def _forwarded_config_change_apis(self) -> dict[int, Handler | Direct]:
         from klamm.protocol import configs
 
         ask = self._controller
@@ -80,18 +82,18 @@ class Handlers:
             44: self._config_changes().incremental_alter_configs_at_controller,
         }
 
-    def _feature_apis(self) -> dict[int, Handler]:
+    def _feature_apis(self) -> dict[int, Handler | Direct]:
         from klamm.protocol.feature_updates import UpdateFeaturesRequest
 
         ask = self._controller
         return {57: _forwarded(UpdateFeaturesRequest, lambda request, _: ask.update_features(request))}
 
-    def _quorum_apis(self) -> dict[int, Handler]:
+    def _quorum_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.quorum import QuorumHandlers
 
         return {55: QuorumHandlers(self._quorum().state).describe_quorum}
 
-    def _cluster_apis(self) -> dict[int, Handler]:
+    def _cluster_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.cluster import ClusterHandlers
 
         handlers = ClusterHandlers(
@@ -99,7 +101,7 @@ class Handlers:
         )
         return {60: handlers.describe_cluster}
 
-    def _node_apis(self) -> dict[int, Handler]:
+    def _node_apis(self) -> dict[int, Handler | Direct]:
         """What nodes alone ask the controller."""
         from klamm.protocol import registration
 
@@ -114,14 +116,14 @@ class Handlers:
 
     # What a broker answers itself, or looks at before the controller does
 
-    def _group_apis(self) -> dict[int, Handler]:
+    def _group_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.groups import GroupHandlers
 
         handlers = GroupHandlers(self._groups(), self._view())
         return {
             10: handlers.find_coordinator,
             11: handlers.join_group,
-            12: handlers.heartbeat,
+            12: Direct(handlers.heartbeat),
             13: handlers.leave_group,
             14: handlers.sync_group,
             15: handlers.describe_groups,
@@ -129,26 +131,26 @@ class Handlers:
             42: handlers.delete_groups,
         }
 
-    def _offset_apis(self) -> dict[int, Handler]:
+    def _offset_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.offsets import OffsetHandlers
 
         handlers = OffsetHandlers(self._groups(), self._view())
-        return {8: handlers.offset_commit, 9: handlers.offset_fetch, 47: handlers.offset_delete}
+        return {8: Direct(handlers.offset_commit), 9: Direct(handlers.offset_fetch), 47: handlers.offset_delete}
 
-    def _record_apis(self) -> dict[int, Handler]:
+    def _record_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.records import RecordHandlers
         from klamm.node.partitions import LocalPartitions
 
         handlers = RecordHandlers(LocalPartitions(self._engine, self._image), self._producer_ids)
         return {21: handlers.delete_records, 22: handlers.init_producer_id, 61: handlers.describe_producers}
 
-    def _log_dir_apis(self) -> dict[int, Handler]:
+    def _log_dir_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.log_dirs import LogDirHandlers
         from klamm.node.log_dirs import describe_log_dirs
 
         return {35: LogDirHandlers(lambda: describe_log_dirs(self._engine)).describe_log_dirs}
 
-    def _config_apis(self) -> dict[int, Handler]:
+    def _config_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.configs import ConfigHandlers
 
         handlers = ConfigHandlers(self._config.node_id, self._config.given, self._image)
@@ -166,12 +168,12 @@ class Handlers:
             ask.incremental_alter_configs,
         )
 
-    def _config_change_apis(self) -> dict[int, Handler]:
+    def _config_change_apis(self) -> dict[int, Handler | Direct]:
         handlers = self._config_changes()
         return {33: handlers.alter_configs, 44: handlers.incremental_alter_configs}
 
 
-Family = Callable[[Handlers], dict[int, "Handler"]]
+Family = Callable[[Handlers], dict[int, "Handler | Direct"]]
 
 
 def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:

@@ -6,6 +6,7 @@ the default that stands here. Times are ms, ids are 16 raw bytes, subscriptions 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from klamm.protocol.errors import ErrorCode
@@ -166,11 +167,15 @@ class CommitPartition(Value):
 
 
 class CommitTopic(Value):
-    """A topic of an OffsetCommit; the handler fills in name or id, whichever the version lacks."""
+    """A topic of an OffsetCommit, by name or, from version 10, by id."""
 
     name: str = ""
     topic_id: bytes = ZERO_ID
     partitions: tuple[CommitPartition, ...] = ()
+
+
+TopicCommits = tuple[str, bytes, Sequence[CommitPartition]]
+"""Name, id and offsets to commit of a topic that exists."""
 
 
 class OffsetCommitRequest(Value):

@@ -12,10 +12,10 @@ use crate::log::{
     CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogError, LogManager, ManagerConfig, Origin,
 };
 use crate::metadata::MetadataImage;
-use crate::net::backend::{self, Backend, Refused};
+use crate::net::backend::{self, Backend};
 use crate::net::{ConnectionLimitsConfig, LogLevel, NetConfig, Server};
 use crate::os;
-use crate::replica::{Durability, Partition, Published, Replicas, ReplicasOptions, Unassigned};
+use crate::replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned};
 use crate::settings::Settings;
 use crate::{ErrorCode, Uuid};
 
@@ -36,6 +36,15 @@ pub struct EngineOptions {
     pub is_volatile: bool,
     /// Directories that were configured are not among `log_dirs`, because they cannot be read.
     pub is_missing_dirs: bool,
+}
+
+/// A batch of a coordinator of this node.
+pub struct OwnBatch {
+    /// The partition that it is for.
+    pub index: i32,
+    pub batch: Vec<u8>,
+    /// What its end is told by.
+    pub token: u64,
 }
 
 /// Why an engine could not start.
@@ -128,19 +137,29 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends one batch that this node's coordinators made; `token` comes back as an event when it is committed or can
-    /// no longer be.
-    pub fn append(&self, topic: Uuid, index: i32, batch: &mut [u8], token: u64) -> Result<i64, Refused> {
-        let partition = self.replicas.get(topic, index).map_err(|code| Refused {
-            code,
-            message: None,
-            record_errors: Vec::new(),
-            log_start_offset: -1,
-        })?;
-        let appended = Partition::append(&partition, batch, -1, Origin::Coordinator, now_ms())?;
-        let server = self.server.clone();
-        partition.when_acked(appended.end_offset, Box::new(move |code| server.events().push_acked(token, code)));
-        Ok(appended.base_offset)
+    /// Appends batches that this node's coordinators made, each to its partition of `topic`. Each token comes back as an
+    /// event when its batch is committed, or was refused, or can no longer be committed.
+    pub fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) {
+        let now_ms = now_ms();
+        let mut dirty = Vec::new();
+        for OwnBatch { index, mut batch, token } in batches {
+            let appended = self.replicas.get(topic, index).and_then(|partition| {
+                let appended = partition.append_unmarked(&mut batch, -1, Origin::Coordinator, now_ms);
+                Ok((appended.map_err(|refused| refused.code)?, partition))
+            });
+            match appended {
+                Ok(((appended, wants_flush), partition)) => {
+                    let server = self.server.clone();
+                    let tell = Box::new(move |code| server.events().push_acked(token, code));
+                    partition.when_acked(appended.end_offset, tell);
+                    if wants_flush {
+                        dirty.push(partition);
+                    }
+                }
+                Err(code) => self.server.events().push_acked(token, code),
+            }
+        }
+        self.replicas.mark_dirty(&dirty);
     }
 
     /// Whole batches of a partition from `offset` on, up to the log's end, committed or not; empty at the end.

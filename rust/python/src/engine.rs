@@ -5,15 +5,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use klamm_engine::engine::{Engine as NodeEngine, EngineError, EngineOptions};
+use klamm_engine::engine::{Engine as NodeEngine, EngineError, EngineOptions, OwnBatch};
 use klamm_engine::net::{Event, ListenerOptions, LogLevel, Reply, Request, SupportedFeatures};
 use klamm_engine::settings::Settings;
+use klamm_engine::wire::Writer;
 use klamm_engine::wire::api::ListenerKind;
 use klamm_engine::wire::api_versions::ApiRange;
+use klamm_engine::wire::offset_commit::write_all_committed;
 use klamm_engine::{ErrorCode, Uuid};
 use klamm_records::control::control_kind;
-use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, batches, records};
+use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
 use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
@@ -47,7 +50,7 @@ fn request_event<'py>(py: Python<'py>, request: Request) -> PyResult<Bound<'py, 
     let (peer, body) = (peer.ip().to_string(), PyBytes::new(py, &body));
     let age_ms = u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX);
     let fields = (handle, connection_id, api_key, api_version, client_id, &*listener, peer, body, age_ms);
-    ("request", fields).into_pyobject(py)
+    (intern!(py, "request"), fields).into_pyobject(py)
 }
 
 fn event<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
@@ -55,7 +58,7 @@ fn event<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
         Event::Request(request) => request_event(py, *request),
         Event::AutoCreate { topics } => ("auto_create", topics).into_pyobject(py),
         Event::Closed { connection_id } => ("closed", connection_id).into_pyobject(py),
-        Event::Acked { token, code } => ("acked", (token, code.0)).into_pyobject(py),
+        Event::Acked { token, code } => (intern!(py, "acked"), (token, code.0)).into_pyobject(py),
         Event::DirFailed { id } => ("dir_failed", PyBytes::new(py, &id.0)).into_pyobject(py),
         Event::Log { level, message } => {
             let level = match level {
@@ -69,10 +72,21 @@ fn event<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
 }
 
 type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
+/// Key and value of each record.
+type CoordinatorRecords<'py> = Vec<(NullableBytes<'py>, NullableBytes<'py>)>;
 type ProducerRow = (i64, i32, i32, i64, i32, i64);
 /// Path, directory id, why it is out of use, and its partitions with their sizes.
 type DirRow = (PathBuf, Option<Vec<u8>>, Option<String>, Vec<(String, i32, u64)>);
 type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
+
+fn build(records: &CoordinatorRecords<'_>, timestamp_ms: i64, codec: Codec) -> Result<Vec<u8>, RecordsError> {
+    let mut builder = BatchBuilder::new(BatchFields::default(), Compression::of(codec));
+    for (key, value) in records {
+        let [key, value] = [key, value].map(|it| it.as_ref().map(|bytes| bytes.as_bytes()));
+        builder.append(timestamp_ms, key, value, &[])?;
+    }
+    builder.finish()
+}
 
 #[pymethods]
 impl Engine {
@@ -136,10 +150,11 @@ impl Engine {
         self.engine.server().set_supported_features(SupportedFeatures { ranges, kraft_version });
     }
 
-    #[pyo3(signature = (handle, body))]
-    fn answer(&self, handle: u64, body: Option<&[u8]>) -> bool {
-        let reply = body.map_or(Reply::Close, |body| Reply::Body(Bytes::copy_from_slice(body)));
-        self.engine.server().answer(handle, reply)
+    fn answer(&self, answers: Vec<(u64, Option<Bound<'_, PyBytes>>)>) {
+        for (handle, body) in answers {
+            let reply = body.map_or(Reply::Close, |body| Reply::Body(Bytes::copy_from_slice(body.as_bytes())));
+            self.engine.server().answer(handle, reply);
+        }
     }
 
     fn publish(&self, py: Python<'_>, image: &Image) -> Vec<(Id, Id, i32)> {
@@ -166,31 +181,26 @@ impl Engine {
         Ok(())
     }
 
-    #[pyo3(signature = (topic_id, partition, records, timestamp_ms, token, codec=0))]
-    #[expect(clippy::too_many_arguments, reason = "a method's arguments are what Python gives it")]
+    #[pyo3(signature = (topic_id, batches, timestamp_ms, codec=0))]
     fn append(
         &self,
-        py: Python<'_>,
         topic_id: &Bound<'_, PyAny>,
-        partition: i32,
-        records: Vec<(NullableBytes<'_>, NullableBytes<'_>)>,
+        batches: Vec<(i32, u64, CoordinatorRecords<'_>)>,
         timestamp_ms: i64,
-        token: u64,
         codec: i16,
-    ) -> PyResult<i64> {
+    ) -> PyResult<()> {
         let codec =
             Codec::from_id(codec).ok_or_else(|| PyValueError::new_err(format!("no codec has the id {codec}")))?;
-        let mut builder = BatchBuilder::new(BatchFields::default(), Compression::of(codec));
-        for (key, value) in &records {
-            let (key, value) = (key.as_ref().map(|key| key.as_bytes()), value.as_ref().map(|value| value.as_bytes()));
-            let added = builder.append(timestamp_ms, key, value, &[]);
-            added.map_err(|error| refused(py, ErrorCode(error.error_code()), Some(error.to_string())))?;
-        }
-        let built = builder.finish();
-        let mut batch = built.map_err(|error| refused(py, ErrorCode(error.error_code()), Some(error.to_string())))?;
         let topic = extract_uuid(topic_id)?;
-        let appended = self.engine.append(topic, partition, &mut batch, token);
-        appended.map_err(|error| refused(py, error.code, error.message))
+        let mut built = Vec::with_capacity(batches.len());
+        for (index, token, records) in batches {
+            match build(&records, timestamp_ms, codec) {
+                Ok(batch) => built.push(OwnBatch { index, batch, token }),
+                Err(error) => self.engine.server().events().push_acked(token, ErrorCode(error.error_code())),
+            }
+        }
+        self.engine.append(topic, built);
+        Ok(())
     }
 
     fn read_records<'py>(
@@ -209,7 +219,7 @@ impl Engine {
             let header = batch.header();
             next = header.next_offset();
             let producer_id = if header.is_transactional() { header.producer_id() } else { -1 };
-            let damaged = |error: klamm_records::RecordsError| {
+            let damaged = |error: RecordsError| {
                 refused(py, ErrorCode::CORRUPT_MESSAGE, Some(format!("offset {}: {error}", header.base_offset())))
             };
             for record in records(batch, &mut buffer, DECOMPRESSED_BYTES_MAX).map_err(damaged)? {
@@ -304,7 +314,16 @@ impl Engine {
     }
 }
 
+/// See `_engine.pyi`.
+#[pyfunction]
+fn all_offsets_committed<'py>(py: Python<'py>, version: i16, body: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let mut writer = Writer::new();
+    write_all_committed(&mut writer, version, body).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(PyBytes::new(py, writer.as_slice()))
+}
+
 /// Adds what this file defines to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Engine>()
+    module.add_class::<Engine>()?;
+    module.add_function(wrap_pyfunction!(all_offsets_committed, module)?)
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.counts import Counts
-from klamm.coordinator.effects import Append, Effect, Reply
+from klamm.coordinator.effects import Reply
 from klamm.coordinator.records import LogRecord, decode
 from klamm.coordinator.shard import Shard
 from klamm.protocol.errors import ErrorCode
@@ -15,7 +15,6 @@ from klamm.protocol.group_messages import (
     ZERO_ID,
     Caller,
     CommitPartition,
-    CommitTopic,
     FetchGroup,
     FetchTopic,
     HeartbeatRequest,
@@ -55,7 +54,7 @@ class Room:
         self.log: list[LogRecord] = list(log or ())
         self.now_ms = 1_000_000
         self.answers: dict[Any, Any] = {}
-        self.appending: Append | None = None
+        self.appending: list[LogRecord] | None = None
         self.holds_appends = False
         self.failed = False
         """Whether an append has failed: then a live group may be ahead of its record, as in Kafka."""
@@ -75,22 +74,22 @@ class Room:
         self._tickets += 1
         return self._tickets
 
-    def take(self, effects: list[Effect]) -> None:
+    def take(self, replies: list[Reply]) -> None:
         """Do what the shard asks for."""
-        for effect in effects:
-            if isinstance(effect, Reply):
-                assert effect.ticket not in self.answers, f"{effect.ticket} was answered twice"
-                self.answers[effect.ticket] = effect.response
-            else:
-                assert self.appending is None, "a second append under way"
-                self.appending = effect
+        for ticket, response in replies:
+            assert ticket not in self.answers, f"{ticket} was answered twice"
+            self.answers[ticket] = response
+        appending = self.shard.take_append()
+        if appending is not None:
+            assert self.appending is None, "a second append under way"
+            self.appending = appending
         if self.appending is not None and not self.holds_appends:
             self.commit()
 
     def commit(self) -> None:
         """The append under way is committed."""
         assert self.appending is not None
-        self.log += self.appending.records
+        self.log += self.appending
         self.appending = None
         self.take(self.shard.on_append_done(self.now_ms))
 
@@ -180,17 +179,17 @@ class Room:
         topic_id = fields.pop("topic_id", ZERO_ID)
         for (topic, partition), offset in offsets.items():
             topics.setdefault(topic, []).append(CommitPartition(partition, offset, 5, metadata))
-        listed = tuple(CommitTopic(topic, topic_id, tuple(parts)) for topic, parts in topics.items())
+        listed = [(topic, topic_id, parts) for topic, parts in topics.items()]
         if "generation_id" in fields:
             fields["generation_id_or_member_epoch"] = fields.pop("generation_id")
-        request = replace(OffsetCommitRequest(GROUP, listed), **fields)
+        request = replace(OffsetCommitRequest(GROUP), **fields)
         ticket = self.ticket()
-        self.take(self.shard.on_offset_commit(self.now_ms, ticket, version, request))
+        self.take(self.shard.on_offset_commit(self.now_ms, ticket, version, request, listed))
         return ticket
 
     def commit_offset(self, offset: int = 42, *, partition: int = 0, topic: str = "topic", **fields: Any) -> ErrorCode:
         answer = self.answers[self.commit_later({(topic, partition): offset}, **fields)]
-        return ErrorCode(answer[0].partitions[0].error_code)
+        return ErrorCode(answer[0] if isinstance(answer, list) else answer)
 
     def fetch_later(self, topics: dict[str, tuple[int, ...]] | None, *, stable: bool = False, **fields: Any) -> int:
         topic_id = fields.pop("topic_id", ZERO_ID)

@@ -9,13 +9,15 @@ from klamm.coordinator.records import OffsetCommit, decode
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import (
-    CommittedPartition,
+    ZERO_ID,
+    CommitPartition,
     DeletePartition,
     DeleteTopic,
     FetchedGroup,
     FetchedPartition,
     JoinProtocol,
     ListGroupsRequest,
+    OffsetCommitRequest,
     OffsetDeleteRequest,
 )
 
@@ -71,22 +73,24 @@ def test_metadata_is_measured_in_utf16_units() -> None:
 def test_the_good_partitions_of_a_commit_are_stored() -> None:
     room = Room()
     ticket = room.commit_later({("topic", 0): 1, ("topic", 1): 2, ("other", 0): 3}, metadata=None)
-    assert [(t.name, t.partitions) for t in room.answers[ticket]] == [
-        ("topic", (CommittedPartition(0), CommittedPartition(1))),
-        ("other", (CommittedPartition(0),)),
-    ]
+    assert room.answers[ticket] == ErrorCode.NONE
     assert room.fetch() == {("topic", 0): 1, ("topic", 1): 2, ("other", 0): 3}
+
+
+def test_one_partition_with_too_much_metadata_is_refused_alone() -> None:
+    room = Room(GroupConfig(offset_metadata_max_bytes=10))
+    request = OffsetCommitRequest(GROUP)
+    long, short = (CommitPartition(index, 3, 5, "x" * length) for index, length in ((0, 11), (1, 10)))
+    room.take(room.shard.on_offset_commit(0, "t", 9, request, [("a", ZERO_ID, [long, short]), ("b", ZERO_ID, [short])]))
+    assert room.answers["t"] == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE, ErrorCode.NONE]
+    assert room.fetch() == {("a", 1): 3, ("b", 1): 3}
 
 
 def test_a_refusal_of_the_group_is_on_every_partition() -> None:
     room = Room()
     room.make_stable()
     ticket = room.commit_later({("topic", 0): 1, ("other", 5): 3})
-    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
-    assert [t.partitions for t in room.answers[ticket]] == [
-        (CommittedPartition(0, code),),
-        (CommittedPartition(5, code),),
-    ]
+    assert room.answers[ticket] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_generation_minus_one_with_a_member_is_held_against_the_generation() -> None:
@@ -110,7 +114,7 @@ def test_an_answer_waits_until_the_records_are_committed() -> None:
     ticket = room.commit_later({("topic", 0): 1})
     assert ticket not in room.answers
     room.commit()
-    assert room.answers[ticket][0].partitions == (CommittedPartition(0),)
+    assert room.answers[ticket] == ErrorCode.NONE
 
 
 def test_commits_that_come_meanwhile_share_the_next_append() -> None:
@@ -120,7 +124,7 @@ def test_commits_that_come_meanwhile_share_the_next_append() -> None:
     room.commit()
     assert list(room.answers) == tickets[:1]
     assert room.appending is not None
-    assert len(room.appending.records) == 4
+    assert len(room.appending) == 4
     room.commit()
     assert list(room.answers) == tickets
     assert room.appending is None
@@ -133,7 +137,7 @@ def test_a_batch_is_not_larger_than_the_topic_allows() -> None:
         room.commit_later({("topic", index): index})
     sizes = []
     while room.appending is not None:
-        sizes.append(len(room.appending.records))
+        sizes.append(len(room.appending))
         room.commit()
     assert sum(sizes) == 10
     assert max(sizes) < 6
@@ -143,9 +147,7 @@ def test_a_batch_is_not_larger_than_the_topic_allows() -> None:
 def test_an_operation_that_fits_no_batch_is_refused_and_changes_nothing() -> None:
     room = Room(GroupConfig(batch_bytes_max=400))
     ticket = room.commit_later({("topic", index): index for index in range(20)})
-    assert {partition.error_code for partition in room.answers[ticket][0].partitions} == {
-        int(ErrorCode.UNKNOWN_SERVER_ERROR)
-    }
+    assert room.answers[ticket] == ErrorCode.UNKNOWN_SERVER_ERROR
     assert room.fetch() == {}
     assert GROUP not in room.shard.groups
 
@@ -210,7 +212,7 @@ def test_a_failed_append_takes_back_what_rests_on_it(
     stable = room.fetch_later({"topic": (0,)}, stable=True)
     room.fail(error)
     for ticket in tickets:
-        assert room.answers[ticket][0].partitions[0].error_code == commit_told
+        assert room.answers[ticket] == commit_told
     assert room.answers[stable].error_code == fetch_told
     assert room.appending is None
     assert room.fetch() == {("topic", 0): 1}
@@ -236,7 +238,7 @@ def test_who_waits_too_long_is_told_so_and_the_commit_may_yet_count() -> None:
     room.pass_time(4_999)
     assert ticket not in room.answers
     room.pass_time(1)
-    assert room.answers[ticket][0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert room.answers[ticket] == ErrorCode.COORDINATOR_NOT_AVAILABLE
     room.commit()
     assert room.fetch() == {("topic", 0): 2}
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import pytest
 
 from klamm.coordinator import driver
+from klamm.coordinator.commits import CommitAnswer
 from klamm.coordinator.config import GroupConfig
-from klamm.coordinator.driver import GroupCoordinator, LoadedRecord
+from klamm.coordinator.driver import Batch, GroupCoordinator, LoadedRecord, into
 from klamm.coordinator.records import LogRecord, group_key, offset_key
 from klamm.coordinator.service import LoadState, java_hash, partition_of
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -19,8 +22,7 @@ from klamm.protocol.group_messages import (
     ZERO_ID,
     Caller,
     CommitPartition,
-    CommittedPartition,
-    CommitTopic,
+    FetchedGroup,
     FetchGroup,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -31,13 +33,17 @@ from klamm.protocol.group_messages import (
     OffsetDeleteRequest,
     SyncAssignment,
     SyncGroupRequest,
+    TopicCommits,
 )
 
 from .harness import RANGE
 
 CALLER = Caller(3, "client", "/127.0.0.1")
 CONFIG = GroupConfig(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
-COMMIT = OffsetCommitRequest("g", (CommitTopic("t", ZERO_ID, (CommitPartition(0, 7),)),))
+COMMIT = OffsetCommitRequest("g")
+OFFSETS = [("t", ZERO_ID, [CommitPartition(0, 7)])]
+
+T = TypeVar("T")
 
 
 class MemoryLog:
@@ -48,25 +54,22 @@ class MemoryLog:
         self.stopped = False
         self.refusal: ErrorCode | None = None
         self.load_refusals: list[ErrorCode] = []
-        self.waiting: list[asyncio.Future[None]] = []
+        self.calls: list[Sequence[Batch]] = []
+        self.waiting: list[Callable[[ErrorCode], None]] = []
 
-    def append(self, partition: int, records: Sequence[LogRecord], now_ms: int) -> asyncio.Future[None]:
-        if self.refusal is not None:
-            raise KafkaError(self.refusal)
-        self.partitions.setdefault(partition, []).extend(records)
-        loop = asyncio.get_running_loop()
-        done = loop.create_future()
-        self.waiting.append(done)
-        if not self.stopped:
-            loop.call_soon(self.finish)
-        return done
+    def append(self, batches: Sequence[Batch], now_ms: int) -> None:
+        self.calls.append(batches)
+        for batch in batches:
+            if self.refusal is not None:
+                batch.done(self.refusal)
+                continue
+            self.partitions.setdefault(batch.partition, []).extend(batch.records)
+            self.waiting.append(batch.done)
+            if not self.stopped:
+                asyncio.get_running_loop().call_soon(self.finish)
 
-    def finish(self, error: Exception | None = None) -> None:
-        done = self.waiting.pop(0)
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+    def finish(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        self.waiting.pop(0)(code)
 
     async def open(self, partition: int) -> None:
         pass
@@ -84,6 +87,38 @@ async def coordinator(log: MemoryLog | None = None, config: GroupConfig = CONFIG
         made.on_elected(partition, 1)
     await made.loaded()
     return made
+
+
+def asked(ask: Callable[[Callable[[T], None]], None]) -> asyncio.Future[T]:
+    """What `ask` answers by the callback that it is given."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    ask(into(future))
+    return future
+
+
+def heartbeat(groups: GroupCoordinator, request: HeartbeatRequest) -> asyncio.Future[ErrorCode]:
+    return asked(partial(groups.heartbeat, request))
+
+
+def commit(
+    groups: GroupCoordinator, request: OffsetCommitRequest = COMMIT, topics: Sequence[TopicCommits] = OFFSETS
+) -> asyncio.Future[CommitAnswer]:
+    return asked(partial(groups.offset_commit, 9, request, topics))
+
+
+def fetch(
+    groups: GroupCoordinator, group_id: str = "g", *, require_stable: bool = False
+) -> asyncio.Future[FetchedGroup]:
+    return asked(partial(groups.offset_fetch, FetchGroup(group_id, None), require_stable=require_stable))
+
+
+async def appended(log: MemoryLog) -> None:
+    """Wait until an append is under way."""
+    for _ in range(10):
+        if log.waiting:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("nothing is appended")
 
 
 def join_request(**fields: object) -> JoinGroupRequest:
@@ -127,10 +162,10 @@ async def test_a_group_from_join_to_leave() -> None:
     assert joined.error_code is ErrorCode.NONE
     sync = SyncGroupRequest("g", 1, joined.member_id, (SyncAssignment(joined.member_id, b"all"),))
     assert (await groups.sync_group(sync)).assignment == b"all"
-    assert await groups.heartbeat(HeartbeatRequest("g", 1, joined.member_id)) is ErrorCode.NONE
-    commit = replace(COMMIT, generation_id_or_member_epoch=1, member_id=joined.member_id)
-    assert (await groups.offset_commit(9, commit))[0].partitions == (CommittedPartition(0),)
-    fetched = await groups.offset_fetch(FetchGroup("g", None), require_stable=True)
+    assert await heartbeat(groups, HeartbeatRequest("g", 1, joined.member_id)) is ErrorCode.NONE
+    request = replace(COMMIT, generation_id_or_member_epoch=1, member_id=joined.member_id)
+    assert await commit(groups, request) == ErrorCode.NONE
+    fetched = await fetch(groups, require_stable=True)
     assert fetched.topics[0].partitions[0].committed_offset == 7
     (described,) = groups.describe_groups(6, ["g"])
     assert described.group_state == "Stable"
@@ -142,13 +177,41 @@ async def test_a_group_from_join_to_leave() -> None:
     groups.close()
 
 
+async def test_what_comes_in_one_turn_of_the_loop_is_appended_together() -> None:
+    log = MemoryLog()
+    log.stopped = True
+    groups = await coordinator(log)
+    names = [f"g{at}" for at in range(20)]
+    answers = [commit(groups, replace(COMMIT, group_id=name)) for name in names]
+    await appended(log)
+    partitions = {groups.partition_for(name) for name in names}
+    assert [len(batches) for batches in log.calls] == [len(partitions)]
+    assert sum(len(records) for records in log.partitions.values()) == len(names)
+    assert not any(answer.done() for answer in answers)
+    while log.waiting:
+        log.finish()
+    assert [answer.result() for answer in answers] == [ErrorCode.NONE] * len(names)
+    await asyncio.sleep(0)
+    assert len(log.calls) == 1
+
+
+async def test_a_partition_that_goes_in_the_same_turn_appends_nothing() -> None:
+    log = MemoryLog()
+    groups = await coordinator(log)
+    answer = commit(groups)
+    groups.on_resigned(groups.partition_for("g"))
+    assert answer.result() == ErrorCode.NOT_COORDINATOR
+    await asyncio.sleep(0)
+    assert log.calls == []
+
+
 async def test_a_restart_finds_what_was_committed() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
-    await groups.offset_commit(9, COMMIT)
+    await commit(groups)
     groups.close()
     again = await coordinator(log)
-    fetched = await again.offset_fetch(FetchGroup("g", None), require_stable=False)
+    fetched = await fetch(again)
     assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
@@ -169,10 +232,10 @@ async def test_what_is_not_here_is_said_to_be_elsewhere() -> None:
     gone = ErrorCode.NOT_COORDINATOR
     assert (await groups.join_group(CALLER, join_request())).error_code is gone
     assert (await groups.sync_group(SyncGroupRequest("g", 1, "m"))).error_code is gone
-    assert await groups.heartbeat(HeartbeatRequest("g", 1, "m")) is gone
+    assert await heartbeat(groups, HeartbeatRequest("g", 1, "m")) is gone
     assert (await groups.leave_group(LeaveGroupRequest("g"))).error_code is gone
-    assert (await groups.offset_commit(9, COMMIT))[0].partitions[0].error_code == gone
-    assert (await groups.offset_fetch(FetchGroup("g", None), require_stable=False)).error_code == gone
+    assert await commit(groups) == gone
+    assert (await fetch(groups)).error_code == gone
     assert (await groups.offset_delete(OffsetDeleteRequest("g"))).error_code is gone
     assert groups.describe_groups(6, ["g"])[0].error_code is gone
     assert (await groups.delete_groups(["g"]))[0].error_code is gone
@@ -185,10 +248,10 @@ async def test_while_it_loads_only_heartbeats_are_well() -> None:
     groups.on_elected(0, 1)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (await groups.join_group(CALLER, join_request())).error_code is loading
-    assert await groups.heartbeat(HeartbeatRequest("g", 1, "m")) is ErrorCode.NONE
+    assert await heartbeat(groups, HeartbeatRequest("g", 1, "m")) is ErrorCode.NONE
     assert groups.list_groups(ListGroupsRequest()).error_code is loading
     await groups.loaded()
-    assert await groups.heartbeat(HeartbeatRequest("g", 1, "m")) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert await heartbeat(groups, HeartbeatRequest("g", 1, "m")) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 async def test_the_empty_group_id_is_legal_only_for_offsets() -> None:
@@ -196,11 +259,11 @@ async def test_the_empty_group_id_is_legal_only_for_offsets() -> None:
     invalid = ErrorCode.INVALID_GROUP_ID
     assert (await groups.join_group(CALLER, join_request(group_id=""))).error_code is invalid
     assert (await groups.sync_group(SyncGroupRequest("", 1, "m"))).error_code is invalid
-    assert await groups.heartbeat(HeartbeatRequest("", 1, "m")) is invalid
+    assert await heartbeat(groups, HeartbeatRequest("", 1, "m")) is invalid
     assert (await groups.leave_group(LeaveGroupRequest(""))).error_code is invalid
     assert (await groups.offset_delete(OffsetDeleteRequest(""))).error_code is invalid
-    assert (await groups.offset_commit(9, replace(COMMIT, group_id="")))[0].partitions == (CommittedPartition(0),)
-    assert (await groups.offset_fetch(FetchGroup("", None), require_stable=False)).error_code == ErrorCode.NONE
+    assert await commit(groups, replace(COMMIT, group_id="")) == ErrorCode.NONE
+    assert (await fetch(groups, "")).error_code == ErrorCode.NONE
     assert groups.describe_groups(6, [""])[0].group_state == "Empty"
     assert (await groups.delete_groups([""]))[0].error_code is ErrorCode.NONE
 
@@ -231,15 +294,14 @@ async def test_a_log_that_cannot_be_read_now_is_loaded_from_the_start_later(monk
     monkeypatch.setattr(driver, "FIRST_LOAD_PAUSE_S", 0.001)
     log = MemoryLog()
     groups = await coordinator(log)
-    assert (await groups.offset_commit(9, COMMIT))[0].partitions[0].error_code == ErrorCode.NONE
+    assert await commit(groups) == ErrorCode.NONE
     log.load_refusals = [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     partition = groups.partition_for("g")
     groups.on_elected(partition, 2)
-    fetch = FetchGroup("g", None)
-    assert (await groups.offset_fetch(fetch, require_stable=False)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await fetch(groups)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     await groups.loaded()
     assert log.load_refusals == []
-    fetched = await groups.offset_fetch(fetch, require_stable=False)
+    fetched = await fetch(groups)
     assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
@@ -247,16 +309,16 @@ async def test_an_append_that_is_refused_or_fails() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
     log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (await groups.offset_commit(9, COMMIT))[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert await commit(groups) == ErrorCode.NOT_COORDINATOR
     log.refusal, log.stopped = None, True
-    commit = asyncio.ensure_future(groups.offset_commit(9, COMMIT))
-    await asyncio.sleep(0)
-    log.finish(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
-    assert (await commit)[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    commit = asyncio.ensure_future(groups.offset_commit(9, COMMIT))
-    await asyncio.sleep(0)
-    log.finish(OSError("disk"))
-    assert (await commit)[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    answer = commit(groups)
+    await appended(log)
+    log.finish(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert await answer == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    answer = commit(groups)
+    await appended(log)
+    log.finish(ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert await answer == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_a_new_leader_epoch_loads_anew_and_an_old_one_is_ignored() -> None:
@@ -268,10 +330,10 @@ async def test_a_new_leader_epoch_loads_anew_and_an_old_one_is_ignored() -> None
     groups.on_resigned(partition, 1)
     assert groups.registry.get(partition) is before
     log.stopped = True
-    commit = asyncio.ensure_future(groups.offset_commit(9, COMMIT))
-    await asyncio.sleep(0)
+    answer = commit(groups)
+    await appended(log)
     groups.on_elected(partition, 2)
-    assert (await commit)[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert await answer == ErrorCode.NOT_COORDINATOR
     await groups.loaded()
     log.finish()  # the append of the shard that is gone
     await asyncio.sleep(0)
@@ -283,24 +345,22 @@ async def test_a_request_whose_connection_is_gone_hurts_nobody() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
     log.stopped = True
-    commit = asyncio.ensure_future(groups.offset_commit(9, COMMIT))
-    await asyncio.sleep(0)
-    commit.cancel()
-    await asyncio.sleep(0)
+    answer = commit(groups)
+    await appended(log)
+    answer.cancel()
     log.finish()
-    await asyncio.sleep(0)
-    fetched = await groups.offset_fetch(FetchGroup("g", None), require_stable=False)
+    fetched = await fetch(groups)
     assert fetched.topics[0].partitions[0].committed_offset == 7
 
 
 async def test_deleted_topics_take_their_offsets_along() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
-    await groups.offset_commit(9, COMMIT)
+    await commit(groups)
     groups.on_topics_deleted([("t", b"x" * 16)])
     await asyncio.sleep(0)
     assert log.partitions[groups.partition_for("g")][-1] == (offset_key("g", "t", 0), None)
-    fetched = await groups.offset_fetch(FetchGroup("g", None), require_stable=True)
+    fetched = await fetch(groups, require_stable=True)
     assert fetched.topics == ()
 
 
@@ -308,8 +368,7 @@ async def test_many_records_are_loaded_in_turns() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
     for _ in range(20):
-        many = tuple(CommitPartition(index, 7) for index in range(100))
-        await groups.offset_commit(9, replace(COMMIT, topics=(CommitTopic("t", ZERO_ID, many),)))
+        await commit(groups, topics=[("t", ZERO_ID, [CommitPartition(index, 7) for index in range(100)])])
     again = GroupCoordinator(CONFIG, log, 4)
     again.on_elected(groups.partition_for("g"), 1)
     turns = 0

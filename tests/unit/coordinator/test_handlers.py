@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHandlers
 from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
-from klamm.broker.request import RequestContext
+from klamm.broker.request import Direct, Handler, RequestContext
 from klamm.coordinator.driver import GroupCoordinator
+from klamm.node.dispatch import Dispatcher
 from klamm.protocol.codec import (
     build,
     decode_response,
     encode,
+    write,
 )
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import AUTHORIZED_OPERATIONS_OMITTED
+from klamm.protocol.group_messages import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    CommittedPartition,
+    CommittedTopic,
+    OffsetCommitResponse,
+)
 from klamm.protocol.kio_classes import request_class
 
 from .harness import subscription
@@ -72,14 +79,15 @@ class Broker:
     def __init__(self, groups: GroupCoordinator) -> None:
         self.topics = Topics()
         self.groups = groups
+        self.answers: dict[int, bytes | None] = {}
         one, two = GroupHandlers(groups, self.topics), OffsetHandlers(groups, self.topics)
-        self.handlers: dict[int, Callable[[RequestContext, int, bytes], Awaitable[bytes]]] = {
-            OFFSET_COMMIT: two.offset_commit,
-            OFFSET_FETCH: two.offset_fetch,
+        self.handlers: dict[int, Handler | Direct] = {
+            OFFSET_COMMIT: Direct(two.offset_commit),
+            OFFSET_FETCH: Direct(two.offset_fetch),
             OFFSET_DELETE: two.offset_delete,
             FIND_COORDINATOR: one.find_coordinator,
             JOIN_GROUP: one.join_group,
-            HEARTBEAT: one.heartbeat,
+            HEARTBEAT: Direct(one.heartbeat),
             LEAVE_GROUP: one.leave_group,
             SYNC_GROUP: one.sync_group,
             DESCRIBE_GROUPS: one.describe_groups,
@@ -88,9 +96,23 @@ class Broker:
         }
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
+        return decode_response(api_key, version, await self.ask_raw(api_key, version, **fields))
+
+    async def ask_raw(self, api_key: int, version: int, **fields: Any) -> bytes:
         body = encode(build(request_class(api_key, version), **fields))
         context = RequestContext(1, api_key, version, "client", "PLAINTEXT", "127.0.0.1", False, 0)
-        return decode_response(api_key, version, await self.handlers[api_key](context, version, body))
+        dispatcher = Dispatcher(self, self)
+        dispatcher.dispatch(1, context, body)
+        await dispatcher.drain(30)
+        answer = self.answers.pop(1)
+        assert answer is not None, "the connection is closed"
+        return answer
+
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct:
+        return self.handlers[api_key]
+
+    def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        self.answers |= dict(answers)
 
 
 @pytest.fixture
@@ -226,6 +248,39 @@ async def test_commits_for_what_is_not_there_are_refused_alone(broker: Broker, v
     missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert len(answer.topics) == 2
     assert codes(answer) == {("orders", 0): 0, ("orders", 3): missing, ("orders", -1): missing, ("nowhere", 0): missing}
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_what_is_committed_is_answered_as_the_schema_says(broker: Broker, version: int) -> None:
+    """The engine writes the answers without errors; the codec writes the others."""
+    names = (("orders", ORDERS.topic_id, (0, 2)), ("payments", b"p" * 16, (0,)))
+    topics = [topic for name, topic_id, parts in names for topic in commit_of(name, *parts, topic_id=topic_id)]
+    raw = await broker.ask_raw(OFFSET_COMMIT, version, group_id="g", topics=topics)
+    committed = tuple(
+        CommittedTopic(name, topic_id, tuple(CommittedPartition(index) for index in parts))
+        for name, topic_id, parts in names
+    )
+    assert raw == write(OffsetCommitResponse(committed), version)
+
+
+@pytest.mark.parametrize("version", [2, 9, 10])
+async def test_a_refusal_of_the_group_is_told_of_every_partition(broker: Broker, version: int) -> None:
+    topics = commit_of("orders", 0, 2, 7, topic_id=ORDERS.topic_id)
+    answer = await broker.ask(
+        OFFSET_COMMIT, version, group_id="g", generation_id_or_member_epoch=3, member_id="m", topics=topics
+    )
+    refusal = int(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
+    name = ORDERS.topic_id if version >= 10 else "orders"
+    missing = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert codes(answer) == {(name, 0): refusal, (name, 2): refusal, (name, 7): missing}
+
+
+async def test_a_partition_with_too_much_metadata_is_refused_alone(broker: Broker) -> None:
+    topics = commit_of("orders", 0, 1, 2)
+    topics[0]["partitions"][1]["committed_metadata"] = "x" * 5000
+    answer = await broker.ask(OFFSET_COMMIT, 9, group_id="g", topics=topics)
+    too_large = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    assert codes(answer) == {("orders", 0): 0, ("orders", 1): too_large, ("orders", 2): 0}
 
 
 async def test_commits_by_topic_id(broker: Broker) -> None:

@@ -5,11 +5,12 @@ ListGroups (16) and DeleteGroups (42).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Final, Protocol
 
-from klamm.broker.request import RequestContext
+from klamm.broker.request import Answer, RequestContext
 from klamm.protocol.codec import read, write
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import (
@@ -67,7 +68,7 @@ class Groups(Protocol):
         """SyncGroup."""
         ...
 
-    async def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+    def heartbeat(self, request: HeartbeatRequest, answer: Callable[[ErrorCode], None]) -> None:
         """Heartbeat."""
         ...
 
@@ -153,10 +154,10 @@ class GroupHandlers:
             return write(SyncGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), version)
         return write(await self._groups.sync_group(request), version)
 
-    async def heartbeat(self, context: RequestContext, version: int, body: bytes) -> bytes:
+    def heartbeat(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """A member is alive."""
-        error = await self._groups.heartbeat(read(HeartbeatRequest, version, body))
-        return write(HeartbeatResponse(error), version)
+        write_answer = partial(_write_heartbeat, version)
+        self._groups.heartbeat(read(HeartbeatRequest, version, body), answer.written(write_answer))
 
     async def leave_group(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """Members go, by themselves or by an admin."""
@@ -182,3 +183,8 @@ class GroupHandlers:
         request = read(DeleteGroupsRequest, version, body)
         deleted = await self._groups.delete_groups(request.groups_names)
         return write(DeleteGroupsResponse(tuple(deleted)), version)
+
+
+@cache
+def _write_heartbeat(version: int, error: ErrorCode) -> bytes:
+    return write(HeartbeatResponse(error), version)

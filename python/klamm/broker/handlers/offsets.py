@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from klamm.broker.request import RequestContext
+from klamm._engine import all_offsets_committed
+from klamm.broker.request import Answer, RequestContext
 from klamm.protocol.codec import read, write
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import (
@@ -27,6 +30,7 @@ from klamm.protocol.group_messages import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
+    TopicCommits,
 )
 from klamm.protocol.groups import write_offset_fetch
 
@@ -36,11 +40,19 @@ TOPIC_ID_VERSION: Final = 10
 class Offsets(Protocol):
     """What these handlers need of the group coordinator. Refusals are in the answers."""
 
-    async def offset_commit(self, api_version: int, request: OffsetCommitRequest) -> tuple[CommittedTopic, ...]:
-        """OffsetCommit."""
+    def offset_commit(
+        self,
+        api_version: int,
+        request: OffsetCommitRequest,
+        topics: Sequence[TopicCommits],
+        answer: Callable[[int | list[int]], None],
+    ) -> None:
+        """OffsetCommit of `topics`; the answer is an error code for all their partitions, or one for each."""
         ...
 
-    async def offset_fetch(self, request: FetchGroup, *, require_stable: bool) -> FetchedGroup:
+    def offset_fetch(
+        self, request: FetchGroup, answer: Callable[[FetchedGroup], None], *, require_stable: bool
+    ) -> None:
         """OffsetFetch of one group."""
         ...
 
@@ -76,20 +88,21 @@ class OffsetHandlers:
         self._offsets = offsets
         self._topics = topics
 
-    async def offset_commit(self, context: RequestContext, version: int, body: bytes) -> bytes:
+    def offset_commit(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """Commits for partitions that exist; the others get their own errors."""
         request = read(OffsetCommitRequest, version, body)
-        known: list[CommitTopic] = []
+        known: list[TopicCommits] = []
         refused: list[CommittedTopic] = []
         for topic in request.topics:
             self._sort_out(version, topic, known, refused)
-        results: tuple[CommittedTopic, ...] = ()
         if known:
-            results = await self._offsets.offset_commit(version, _with_topics(request, known))
-        return write(OffsetCommitResponse(_merged(refused, results) if refused else results), version)
+            write_answer = partial(_write_committed, version, body, known, refused)
+            self._offsets.offset_commit(version, request, known, answer.written(write_answer))
+        else:
+            answer.give(_write_committed(version, body, known, refused, []))
 
     def _sort_out(
-        self, version: int, topic: CommitTopic, known: list[CommitTopic], refused: list[CommittedTopic]
+        self, version: int, topic: CommitTopic, known: list[TopicCommits], refused: list[CommittedTopic]
     ) -> None:
         by_id = version >= TOPIC_ID_VERSION
         info = self._topics.by_id(topic.topic_id) if by_id else self._topics.by_name(topic.name)
@@ -99,7 +112,7 @@ class OffsetHandlers:
             refused.append(CommittedTopic(topic.name, topic.topic_id, partitions))
             return
         count = info.partition_count
-        existing = tuple(partition for partition in topic.partitions if 0 <= partition.partition_index < count)
+        existing = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
         if len(existing) < len(topic.partitions):
             missing = tuple(
                 CommittedPartition(partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -108,24 +121,39 @@ class OffsetHandlers:
             )
             refused.append(CommittedTopic(info.name, info.topic_id, missing))
         if existing:
-            known.append(CommitTopic(info.name, info.topic_id, existing))
+            known.append((info.name, info.topic_id, existing))
 
-    async def offset_fetch(self, context: RequestContext, version: int, body: bytes) -> bytes:
+    def offset_fetch(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """Committed offsets of one or, from version 8, many groups."""
         request = read(OffsetFetchRequest, version, body)
         asked = request.all_groups(version)
-        work = (self._fetch(version, group, request.require_stable) for group in asked)
-        groups = [await one for one in work] if len(asked) == 1 else await asyncio.gather(*work)
-        return write_offset_fetch(version, groups)
+        write_answer = answer.written(partial(write_offset_fetch, version))
+        fetched: dict[int, FetchedGroup] = {}
 
-    async def _fetch(self, version: int, group: FetchGroup, require_stable: bool) -> FetchedGroup:
+        def gather(at: int, group: FetchedGroup) -> None:
+            fetched[at] = group
+            if len(fetched) == len(asked):
+                write_answer([fetched[at] for at in range(len(asked))])
+
+        for at, group in enumerate(asked):
+            self._fetch(version, group, request.require_stable, partial(gather, at))
+        if not asked:
+            write_answer([])
+
+    def _fetch(
+        self, version: int, group: FetchGroup, require_stable: bool, answer: Callable[[FetchedGroup], None]
+    ) -> None:
         if version < TOPIC_ID_VERSION:
-            return await self._offsets.offset_fetch(group, require_stable=require_stable)
+            self._offsets.offset_fetch(group, answer, require_stable=require_stable)
+            return
         unknown: list[FetchedTopic] = []
         named = group if group.topics is None else replace(group, topics=self._named(group.topics, unknown))
-        fetched = await self._offsets.offset_fetch(named, require_stable=require_stable)
-        topics = self._with_ids(fetched.topics) if group.topics is None else fetched.topics
-        return replace(fetched, topics=(*topics, *unknown))
+
+        def with_ids(fetched: FetchedGroup) -> None:
+            topics = self._with_ids(fetched.topics) if group.topics is None else fetched.topics
+            answer(replace(fetched, topics=(*topics, *unknown)))
+
+        self._offsets.offset_fetch(named, with_ids, require_stable=require_stable)
 
     def _named(self, topics: tuple[FetchTopic, ...], unknown: list[FetchedTopic]) -> tuple[FetchTopic, ...]:
         """The topics with their names; those whose id nobody knows are answered at once."""
@@ -173,16 +201,22 @@ class OffsetHandlers:
             known.append(DeleteTopic(topic.name, tuple(existing)))
 
 
-def _with_topics(request: OffsetCommitRequest, topics: list[CommitTopic]) -> OffsetCommitRequest:
-    # What `replace` does, which takes three times as long, and this is asked ten thousand times a second.
-    return OffsetCommitRequest(
-        request.group_id,
-        tuple(topics),
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
-        request.retention_time_ms,
+def _write_committed(
+    version: int,
+    body: bytes,
+    known: list[TopicCommits],
+    refused: list[CommittedTopic],
+    codes: int | list[int],
+) -> bytes:
+    """The answer to the OffsetCommit in `body`, by the codes of the partitions of `known`."""
+    if codes == ErrorCode.NONE and not refused:
+        return all_offsets_committed(version, body)
+    each = iter(codes) if isinstance(codes, list) else itertools.repeat(codes)
+    results = tuple(
+        CommittedTopic(name, topic_id, tuple(CommittedPartition(one.partition_index, next(each)) for one in partitions))
+        for name, topic_id, partitions in known
     )
+    return write(OffsetCommitResponse(_merged(refused, results) if refused else results), version)
 
 
 def _merged(refused: list[CommittedTopic], results: tuple[CommittedTopic, ...]) -> tuple[CommittedTopic, ...]:

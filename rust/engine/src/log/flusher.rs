@@ -83,6 +83,14 @@ impl Flusher {
         }
     }
 
+    /// The same of many at once: a worker finds all of them.
+    pub fn mark_all_dirty(&self, owners: impl Iterator<Item = Arc<dyn LogOwner>>) {
+        let marked: Vec<_> = owners.filter(|owner| owner.flush_state().mark()).collect();
+        if !marked.is_empty() {
+            self.shared.push_all(marked);
+        }
+    }
+
     /// Stops the workers when they have done what they are at; what waits is not flushed.
     pub fn stop(&self) {
         self.shared.stop();
@@ -104,12 +112,19 @@ impl Drop for Flusher {
 
 impl Shared {
     fn push(&self, owner: Arc<dyn LogOwner>) {
+        self.push_all(vec![owner]);
+    }
+
+    fn push_all(&self, owners: Vec<Arc<dyn LogOwner>>) {
         let mut state = self.state.lock();
         if state.stopped {
             return;
         }
-        state.queue.push_back(owner);
-        if state.sleeping > 0 {
+        let count = owners.len();
+        state.queue.extend(owners);
+        // Many are one worker's.
+        let wanted = if state.queue.len() >= TOGETHER_MIN { 1 } else { count };
+        for _ in 0..wanted.min(state.sleeping) {
             self.wake.notify_one();
         }
     }
@@ -286,6 +301,27 @@ mod tests {
             for (_, told) in &waiting {
                 while count > 1 && told.recv().expect("the flusher lives") < 5 {}
             }
+        }
+    }
+
+    #[test]
+    fn many_that_are_marked_at_once_are_all_flushed() {
+        let dir = tempdir().expect("temporary directory");
+        let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {});
+        for count in [1, 2, TOGETHER_MIN, 3 * TOGETHER_MIN] {
+            let mut told = Vec::new();
+            let owners: Vec<Arc<dyn LogOwner>> = (0..count)
+                .map(|at| {
+                    let (flushed, receiver) = channel();
+                    let log = Mutex::new(create(&dir.path().join(format!("m-{count}-{at}")), config()));
+                    let owner = Owner { state: FlushState::default(), log, flushed: Mutex::new(flushed) };
+                    owner.append();
+                    told.push(receiver);
+                    Arc::new(owner) as Arc<dyn LogOwner>
+                })
+                .collect();
+            flusher.mark_all_dirty(owners.into_iter());
+            assert!(told.iter().all(|flushed| flushed.recv() == Ok(1)));
         }
     }
 

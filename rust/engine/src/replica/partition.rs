@@ -164,7 +164,7 @@ pub struct Partition {
     pub id: PartitionId,
     own: Weak<Partition>,
     durability: Durability,
-    place: Place,
+    pub(super) place: Place,
     flush_state: FlushState,
     config: ArcSwap<PartitionConfig>,
     pub(super) state: Mutex<State>,
@@ -314,6 +314,21 @@ impl Partition {
         origin: Origin,
         now_ms: i64,
     ) -> Result<Appended, Refused> {
+        let (appended, wants_flush) = self.append_unmarked(batches, required_acks, origin, now_ms)?;
+        if wants_flush {
+            self.mark_dirty();
+        }
+        Ok(appended)
+    }
+
+    /// The same, but the flusher is not told; whether [`Replicas::mark_dirty`](super::Replicas::mark_dirty) has to.
+    pub fn append_unmarked(
+        &self,
+        batches: &mut [u8],
+        required_acks: i16,
+        origin: Origin,
+        now_ms: i64,
+    ) -> Result<(Appended, bool), Refused> {
         let config = self.config.load();
         let rules = config.produce_rules(origin, now_ms);
         let produced = validate_produced(batches, &rules).map_err(|error| self.refuse(&error))?;
@@ -333,7 +348,7 @@ impl Partition {
         required_acks: i16,
         origin: Origin,
         rules: &ProduceRules,
-    ) -> Result<Appended, Refused> {
+    ) -> Result<(Appended, bool), Refused> {
         let (appended, wants_flush, news) = {
             let mut state = self.state.lock();
             let (log, leader) = state.leading().map_err(refused)?;
@@ -359,11 +374,8 @@ impl Partition {
                 }
             }
         };
-        if wants_flush {
-            self.mark_dirty();
-        }
         news.tell();
-        Ok(appended)
+        Ok((appended, wants_flush))
     }
 
     fn append_failed(&self, error: &AppendError, log_start_offset: i64) -> Refused {

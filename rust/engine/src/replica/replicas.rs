@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use super::assignments::Unassigned;
 use super::partition::{Durability, Leadership, Partition, PartitionId, Place};
 use super::planned::Planned;
-use crate::log::{Found, LogError, LogManager};
+use crate::log::{Found, LogError, LogManager, LogOwner};
 use crate::metadata::MetadataImage;
 use crate::metadata::partition::Partition as PartitionRecord;
 use crate::metadata::topic::Topic;
@@ -128,6 +128,14 @@ impl Replicas {
 
     pub(super) fn opening_of(&self, key: Key) -> usize {
         self.hasher.hash_one(key) as usize % OPENING_LOCKS
+    }
+
+    /// These partitions were appended to: their flushers begin when all of them wait, so that one call can sync many.
+    pub fn mark_dirty(&self, partitions: &[Arc<Partition>]) {
+        for (at, dir) in self.logs().dirs().iter().enumerate() {
+            let in_dir = partitions.iter().filter(|partition| partition.place.dir == at);
+            dir.flusher().mark_all_dirty(in_dir.map(|partition| partition.clone() as Arc<dyn LogOwner>));
+        }
     }
 
     /// The partitions that are open.

@@ -24,6 +24,7 @@ pub const PRODUCE: i16 = 0;
 pub const FETCH: i16 = 1;
 pub const LIST_OFFSETS: i16 = 2;
 pub const METADATA: i16 = 3;
+pub const OFFSET_COMMIT: i16 = 8;
 pub const HEARTBEAT: i16 = 12;
 pub const API_VERSIONS: i16 = 18;
 pub const OFFSET_FOR_LEADER_EPOCH: i16 = 23;

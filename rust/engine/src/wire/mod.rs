@@ -10,6 +10,7 @@ mod golden_test;
 pub mod header;
 pub mod list_offsets;
 pub mod metadata;
+pub mod offset_commit;
 pub mod offset_for_leader_epoch;
 pub mod primitives;
 pub mod produce;

@@ -1,0 +1,133 @@
+"""From requests to answers: one each, or the connection is closed; those of one turn of the loop go together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from klamm.broker.request import Answer, Direct, Handler, RequestContext
+from klamm.node.dispatch import Dispatcher
+from klamm.protocol.errors import MalformedRequest
+
+TASK, DIRECT, LATER, MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN = range(7)
+
+
+class Engine:
+    """Keeps the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[tuple[int, bytes | None]]] = []
+
+    def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        self.calls.append(list(answers))
+
+    @property
+    def answers(self) -> dict[int, bytes | None]:
+        return {handle: body for call in self.calls for handle, body in call}
+
+
+class Handlers:
+    """One of each kind."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[bytes], None]] = []
+        self.is_free = asyncio.Event()
+
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
+        found: dict[int, Handler | Direct] = {
+            TASK: self.task,
+            DIRECT: Direct(lambda context, version, body, answer: answer.give(body)),
+            LATER: Direct(self.later),
+            MALFORMED: Direct(self.malformed),
+            BROKEN: Direct(self.broken),
+            BROKEN_WRITE: Direct(self.broken_write),
+        }
+        return found.get(api_key)
+
+    def task(self, context: RequestContext, version: int, body: bytes) -> Awaitable[bytes]:
+        async def answer() -> bytes:
+            await self.is_free.wait()
+            return body
+
+        return answer()
+
+    def later(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        self.waiting.append(answer.written(lambda told: told + body))
+
+    def malformed(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        raise MalformedRequest("too short")
+
+    def broken(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        raise ZeroDivisionError
+
+    def broken_write(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        def write(value: int) -> bytes:
+            raise ZeroDivisionError
+
+        answer.written(write)(1)
+
+
+class Bench:
+    """A dispatcher between the two."""
+
+    def __init__(self) -> None:
+        self.engine, self.handlers = Engine(), Handlers()
+        self.dispatcher = Dispatcher(self.engine, self.handlers)
+
+    def ask(self, handle: int, api_key: int) -> None:
+        context = RequestContext(1, api_key, 0, "client", "PLAINTEXT", "127.0.0.1", False, 0)
+        self.dispatcher.dispatch(handle, context, b"body")
+
+
+async def test_the_answers_of_one_turn_go_together() -> None:
+    bench = Bench()
+    bench.handlers.is_free.set()
+    for handle in range(5):
+        bench.ask(handle, DIRECT)
+    bench.ask(5, LATER)
+    bench.handlers.waiting.pop()(b"some ")
+    await asyncio.sleep(0)
+    assert bench.engine.calls == [[*((handle, b"body") for handle in range(5)), (5, b"some body")]]
+    bench.ask(6, TASK)
+    await bench.dispatcher.drain(30)
+    assert bench.engine.answers[6] == b"body"
+
+
+@pytest.mark.parametrize("api_key", [MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN])
+async def test_what_cannot_be_answered_closes_its_connection(caplog: pytest.LogCaptureFixture, api_key: int) -> None:
+    bench = Bench()
+    with caplog.at_level(logging.WARNING, "klamm.node.dispatch"):
+        bench.ask(1, api_key)
+        bench.ask(2, DIRECT)
+    await asyncio.sleep(0)
+    assert bench.engine.answers == {1: None, 2: b"body"}
+    assert "closing" in caplog.text
+
+
+async def test_a_stop_waits_for_what_is_under_way() -> None:
+    bench = Bench()
+    bench.ask(1, TASK)
+    bench.ask(2, LATER)
+    draining = asyncio.ensure_future(bench.dispatcher.drain(30))
+    await asyncio.sleep(0)
+    bench.handlers.is_free.set()
+    await asyncio.sleep(0)
+    assert not draining.done()
+    bench.handlers.waiting.pop()(b"late ")
+    await draining
+    assert bench.engine.answers == {1: b"body", 2: b"late body"}
+
+
+async def test_a_stop_does_not_wait_for_ever() -> None:
+    bench = Bench()
+    bench.ask(1, TASK)
+    bench.ask(2, LATER)
+    await bench.dispatcher.drain(0)
+    assert bench.engine.answers == {}
+    # The task is cancelled, and closes its connection; the others are closed with all.
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert bench.engine.answers == {1: None}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from klamm.cli.main import run
 from klamm.node import rules
 from klamm.node.directories import open_directories
 from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
@@ -25,6 +26,21 @@ def test_apache_kafka_starts_on_what_klamm_formatted(tmp_path: Path, is_dynamic:
     with node:
         tool("topics", "--bootstrap-server", node.bootstrap, "--create", "--topic", "made", "--partitions", "2")
         assert tool("topics", "--bootstrap-server", node.bootstrap, "--list").stdout.split() == ["made"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "version-mapping",
+        "version-mapping -r 3.9.2",
+        "version-mapping --release-version 4.1-IV0",
+        "feature-dependencies -f eligible.leader.replicas.version=1 -f metadata.version=17 -f kraft.version=1",
+    ],
+)
+def test_what_both_tools_print_is_the_same(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    require("java", "mvn")
+    assert run(["storage", *command.split()]) == 0
+    assert capsys.readouterr().out == tool("storage", *command.split()).stdout
 
 
 def test_klamm_opens_what_apache_kafka_formatted(tmp_path: Path) -> None:

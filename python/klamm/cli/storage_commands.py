@@ -10,11 +10,12 @@ import typer
 from klamm._engine import StorageError
 from klamm.cli.connection import ClientError
 from klamm.cli.output import AsJson, examples, print_json
-from klamm.node import meta_properties, sources, storage
+from klamm.node import meta_properties, release_features, sources, storage
 from klamm.node.config import NodeConfig, NodeConfigError
 from klamm.node.meta_properties import uuid_text
 from klamm.node.rules import checked
 from klamm.node.scram_credentials import ScramError
+from klamm.protocol.features import METADATA_VERSION
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,6 +23,7 @@ app = typer.Typer(
         "Format the data directories of a node, and look at them.",
         "klamm storage format -c server.properties -t $(klamm storage random-uuid)",
         "klamm storage info -c server.properties",
+        "klamm storage version-mapping -r 4.1",
     ),
 )
 
@@ -114,6 +116,65 @@ def info(config: ConfigFile, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
+@app.command("version-mapping")
+def version_mapping(
+    release_version: Annotated[
+        str | None, typer.Option("--release-version", "-r", help="A release, or a level's name; the newest without.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the feature levels that Apache Kafka sets for a release. `klamm storage format` leaves those at 0 whose APIs
+    klamm does not have yet.
+
+    \b
+    [bold]Examples[/bold]
+      klamm storage version-mapping
+      klamm storage version-mapping -r 4.1
+      klamm storage version-mapping -r 3.9-IV0 --json
+    """
+    try:
+        levels = release_features.levels_of(release_version)
+    except NodeConfigError as error:
+        raise ClientError(str(error)) from None
+    if as_json:
+        print_json(levels)
+        return
+    shown = release_version or storage.level_name(levels[METADATA_VERSION])
+    for name, level in levels.items():
+        print(f"{name}={level}" + (f" ({shown})" if name == METADATA_VERSION else ""))
+
+
+@app.command("feature-dependencies")
+def feature_dependencies(
+    feature: Annotated[
+        list[str], typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature's level. May be repeated.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Show which levels of other features a feature's level needs.
+
+    \b
+    [bold]Examples[/bold]
+      klamm storage feature-dependencies -f eligible.leader.replicas.version=1
+      klamm storage feature-dependencies -f group.version=1 -f metadata.version=30
+    """
+    try:
+        wanted = [storage.parse_feature(text) for text in feature]
+        found = [(name, level, release_features.needs_of(name, level)) for name, level in wanted]
+    except NodeConfigError as error:
+        raise ClientError(str(error)) from None
+    if as_json:
+        print_json([{"name": name, "level": level, "needs": needs} for name, level, needs in found])
+        return
+    for name, level, needs in found:
+        if not needs:
+            print(f"{_leveled(name, level)} has no dependencies.")
+            continue
+        print(f"{_leveled(name, level)} requires:")
+        for other, least in needs.items():
+            print(f"    {_leveled(other, least)}")
+
+
 @app.command("random-uuid")
 def random_uuid() -> None:
     """Print a new id, for a cluster or a directory.
@@ -123,6 +184,10 @@ def random_uuid() -> None:
       klamm storage random-uuid
     """
     print(storage.random_cluster_id())
+
+
+def _leveled(name: str, level: int) -> str:
+    return f"{name}={level}" + (f" ({storage.level_name(level)})" if name == METADATA_VERSION else "")
 
 
 def _load(file: Path) -> NodeConfig:

@@ -87,7 +87,12 @@ def random_cluster_id() -> str:
 
 def parse_controllers(text: str) -> tuple[InitialController, ...]:
     """`id@host:port:directory-id,...`. Raises NodeConfigError."""
-    return tuple(_parse_controller(entry.strip()) for entry in text.split(","))
+    controllers = tuple(_parse_controller(entry.strip()) for entry in text.split(","))
+    ids = [one.node_id for one in controllers]
+    for node_id in ids:
+        if ids.count(node_id) > 1:
+            raise NodeConfigError(f"--initial-controllers {text}: node {node_id} is there more than once")
+    return controllers
 
 
 def parse_feature(text: str) -> tuple[str, int]:
@@ -105,8 +110,9 @@ def feature_levels(request: FormatRequest, *, has_dynamic_quorum: bool) -> dict[
     levels[KRAFT_VERSION] = int(has_dynamic_quorum)
     levels |= {name: int(levels[METADATA_VERSION] >= least) for name, least in DEFAULT_FROM.items()}
     for name, level in request.features.items():
-        _check_feature(name, level, has_dynamic_quorum=has_dynamic_quorum)
+        check_feature(name, level)
         levels[name] = level
+    _check_kraft_version(levels[KRAFT_VERSION], has_dynamic_quorum=has_dynamic_quorum)
     for name, level in levels.items():
         for needed, least in FEATURE_DEPENDENCIES.get((name, level), {}).items():
             if levels[needed] < least:
@@ -155,12 +161,16 @@ def _metadata_level(request: FormatRequest) -> int:
     return SUPPORTED_FEATURES[METADATA_VERSION].max_version
 
 
-def _check_feature(name: str, level: int, *, has_dynamic_quorum: bool) -> None:
+def check_feature(name: str, level: int) -> None:
+    """Raises NodeConfigError for a feature or a level that there is not."""
     if name not in SUPPORTED_FEATURES:
         raise NodeConfigError(f"--feature {name}: there are {', '.join(sorted(SUPPORTED_FEATURES))}")
     if level not in SUPPORTED_FEATURES[name]:
         raise NodeConfigError(f"--feature {name}={level}: the level must be within {SUPPORTED_FEATURES[name]}")
-    if name == KRAFT_VERSION and level != int(has_dynamic_quorum):
+
+
+def _check_kraft_version(level: int, *, has_dynamic_quorum: bool) -> None:
+    if level != int(has_dynamic_quorum):
         reason = "is empty" if has_dynamic_quorum else "is set"
         raise NodeConfigError(f"--feature kraft.version={level} cannot be when controller.quorum.voters {reason}")
 

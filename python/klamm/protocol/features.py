@@ -89,10 +89,19 @@ DIRECTORY_ASSIGNMENT_LEVEL: Final = 17
 CORDONED_LOG_DIRS_LEVEL: Final = 30
 
 FEATURE_DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
-    (KRAFT_VERSION, 1): {METADATA_VERSION: 21},
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
 }
 """The levels that a feature's level needs of others (facts 1.4)."""
+
+DEFAULTS_OF_RELEASES: Final[Mapping[str, tuple[int, int]]] = {
+    KRAFT_VERSION: (1, 21),
+    "transaction.version": (2, 24),
+    "group.version": (1, 22),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (1, 26),
+    "share.version": (1, 28),
+    "streams.version": (1, 29),
+}
+"""What Apache Kafka 4.3 sets a feature to, from which level of metadata.version on; 0 before (facts 1.4)."""
 
 DEFAULT_FROM: Final[Mapping[str, int]] = {ELIGIBLE_LEADER_REPLICAS_VERSION: 26}
 """Features at level 1 in a fresh directory, each from that level of metadata.version on (facts 1.4)."""

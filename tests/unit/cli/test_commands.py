@@ -138,6 +138,44 @@ class TestStorage:
         assert run(["storage", "format", "-c", properties(tmp_path), "-t", CLUSTER, "-s"]) == 1
         assert "controller.quorum.voters is set" in capsys.readouterr().err
 
+    @pytest.mark.parametrize(
+        ("release", "levels"),
+        [("3.3", [7, 0, 0, 0, 0, 0, 0]), ("4.0-IV1", [23, 1, 0, 1, 0, 0, 0]), ("4.3.1", [30, 1, 2, 1, 1, 1, 1])],
+    )
+    def test_the_features_of_a_release(
+        self, release: str, levels: list[int], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["storage", "version-mapping", "-r", release]) == 0
+        assert capsys.readouterr().out.startswith(
+            f"metadata.version={levels[0]} ({release})\nkraft.version={levels[1]}\n"
+        )
+        assert run(["storage", "version-mapping", "-r", release, "--json"]) == 0
+        assert list(json.loads(capsys.readouterr().out).values()) == levels
+
+    def test_what_a_feature_needs(self, capsys: pytest.CaptureFixture[str]) -> None:
+        feature = "eligible.leader.replicas.version=1"
+        assert run(["storage", "feature-dependencies", "-f", feature, "-f", "group.version=1"]) == 0
+        expected = f"{feature} requires:\n    metadata.version=23 (4.0-IV1)\ngroup.version=1 has no dependencies.\n"
+        assert capsys.readouterr().out == expected
+        assert run(["storage", "feature-dependencies", "-f", feature, "--json"]) == 0
+        (found,) = json.loads(capsys.readouterr().out)
+        assert found["needs"] == {"metadata.version": 23}
+
+    @pytest.mark.parametrize(
+        ("command", "complaint"),
+        [
+            ("version-mapping -r 9.9", "9.9 is not known"),
+            ("feature-dependencies -f group.version", "is not name=level"),
+            ("feature-dependencies -f group.version=7", "the level must be within 0-1"),
+            ("feature-dependencies -f colour=1", "--feature colour: there are"),
+        ],
+    )
+    def test_what_no_release_has_is_said(
+        self, command: str, complaint: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["storage", *command.split()]) == 1
+        assert complaint in capsys.readouterr().err
+
     def test_random_uuid(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["storage", "random-uuid"]) == 0
         assert len(parse_uuid(capsys.readouterr().out.strip())) == 16

@@ -101,7 +101,15 @@ def test_no_initial_controllers_writes_no_voters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1@host:9093", "host:9093:" + DIRECTORY, "1@host:port:" + DIRECTORY, "1@host:9093:short", f"1@h:1:{CLUSTER}"],
+    [
+        "",
+        "1@host:9093",
+        f"host:9093:{DIRECTORY}",
+        f"1@host:port:{DIRECTORY}",
+        "1@host:9093:short",
+        f"1@h:1:{CLUSTER}",
+        f"1@host:9093:{DIRECTORY},1@host:9094:{DIRECTORY}",
+    ],
 )
 def test_controllers_that_cannot_be(text: str) -> None:
     with pytest.raises(NodeConfigError, match="--initial-controllers"):

@@ -86,10 +86,11 @@ pub fn format_offsets(offsets: &Offsets) -> String {
     text
 }
 
-/// Reads a checkpoint of offsets; none there is none in it.
+/// Reads a checkpoint of offsets; none there is none in it, and so is an empty file, as Apache Kafka makes one at first.
 pub fn read_offsets(path: &Path) -> Result<Offsets, LogError> {
     match read_if_there(path)? {
         None => Ok(Offsets::new()),
+        Some(text) if text.is_empty() => Ok(Offsets::new()),
         Some(text) => parse_offsets(&text).map_err(|reason| corrupt(path, reason)),
     }
 }

@@ -44,6 +44,17 @@ pub struct LogConfig {
     pub prepare_bytes: u32,
 }
 
+impl LogConfig {
+    /// After so many ms another segment begins. Only what is not in the active one can be compacted, so a bound on when it
+    /// is compacted bounds that too.
+    pub fn segment_ms_max(&self) -> i64 {
+        match self.max_compaction_lag_ms {
+            lag_ms if self.compact && lag_ms > 0 => lag_ms.min(self.segment_ms),
+            _ => self.segment_ms,
+        }
+    }
+}
+
 impl Default for LogConfig {
     fn default() -> Self {
         const DAY_MS: i64 = 24 * 60 * 60 * 1000;

@@ -135,7 +135,12 @@ fn act(seed: u64) -> Scene {
                 // Killed, and started again: the files are as they were.
                 drop(log);
                 let config = Arc::new(settings.clone());
-                let at = OpenAt { recovery_point: now.recovery_point, log_start_offset: now.log_start, clean: false };
+                let at = OpenAt {
+                    recovery_point: now.recovery_point,
+                    log_start_offset: now.log_start,
+                    clean: false,
+                    has_gaps: false,
+                };
                 let (reopened, recovery) = Log::open(&root.join("t-0"), "t", 0, config, &context, at, 0).expect("open");
                 assert_eq!(recovery.warnings, Vec::<String>::new());
                 log = reopened;
@@ -163,6 +168,7 @@ fn check(scene: &Scene, changes: &[Change], cut: usize, disk: &Disk, dice: &mut 
         recovery_point: promised.map_or(0, |promise| promise.recovery_point),
         log_start_offset: 0,
         clean: false,
+        has_gaps: false,
     };
     let context = context(None);
     let (mut log, _) = Log::open(&path, "t", 0, Arc::new(scene.settings.clone()), &context, at, 0).expect("open");
@@ -210,7 +216,7 @@ fn go_on(mut log: Log, path: &Path, settings: &LogConfig) {
     let all = read_all(&mut log, start);
     let producers: Vec<_> = sorted_producers(&log);
     log.close().expect("close");
-    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: true };
+    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: true, has_gaps: false };
     let (mut log, recovery) = Log::open(path, "t", 0, Arc::new(settings.clone()), &context(None), at, 0).expect("open");
     assert_eq!(recovery.warnings, Vec::<String>::new());
     assert_eq!(read_all(&mut log, start), all);
@@ -323,7 +329,7 @@ fn a_power_cut_while_cleaning_takes_no_newest_record() {
             let target = tempdir().expect("temporary directory");
             disk.lose_power(dir.path(), target.path(), recorder.changes().get(cut), dice);
             let Some((_, newest, recovery_point)) = promises.iter().rfind(|promise| promise.0 <= cut) else { return };
-            let at = OpenAt { recovery_point: *recovery_point, log_start_offset: 0, clean: false };
+            let at = OpenAt { recovery_point: *recovery_point, log_start_offset: 0, clean: false, has_gaps: false };
             let (path, config) = (target.path().join("t-0"), Arc::new(settings.clone()));
             let (mut log, _) = Log::open(&path, "t", 0, config, &context(None), at, 0).expect("open");
             let all = read_all(&mut log, 0);

@@ -44,6 +44,8 @@ pub(super) struct Inventory {
     pub(super) high_watermarks: Offsets,
     /// How far compacted logs are clean; kept up to date by the cleaner.
     pub(super) cleaned: Offsets,
+    /// It is not known which logs were compacted.
+    pub(super) cleaned_unknown: bool,
     pub(super) warnings: Vec<String>,
 }
 
@@ -59,7 +61,9 @@ impl Inventory {
         inventory.recovery_points = inventory.offsets(path, RECOVERY_POINT)?;
         inventory.log_starts = inventory.offsets(path, LOG_START_OFFSET)?;
         inventory.high_watermarks = inventory.offsets(path, HIGH_WATERMARK)?;
+        let warnings = inventory.warnings.len();
         inventory.cleaned = inventory.offsets(path, CLEANER_OFFSET)?;
+        inventory.cleaned_unknown = inventory.warnings.len() > warnings;
         for entry in fs::read_dir(path).map_err(LogError::io("cannot list", path))? {
             let entry = entry.map_err(LogError::io("cannot list", path))?;
             if entry.file_type().map_err(LogError::io("cannot stat", path))?.is_dir() {
@@ -113,6 +117,7 @@ impl Inventory {
             recovery_point: self.recovery_points.get(&key).copied().unwrap_or(0),
             log_start_offset: self.log_starts.get(&key).copied().unwrap_or(0),
             clean: self.clean,
+            has_gaps: self.cleaned_unknown || self.cleaned.contains_key(&key),
         }
     }
 }

@@ -136,7 +136,6 @@ impl LogDir {
         inventory.recovery_points.remove(key);
         inventory.log_starts.remove(key);
         inventory.high_watermarks.remove(key);
-        inventory.cleaned.remove(key);
         state.owners.remove(key)
     }
 
@@ -234,13 +233,30 @@ impl LogDir {
         self.state.lock().inventory.cleaned.get(key).copied()
     }
 
-    /// Notes how far a log is clean.
-    pub fn set_cleaner_checkpoint(&self, cache: &Arc<FileCache>, key: &Key, offset: i64) -> Result<(), LogError> {
+    /// Notes how far a log is clean, unless it went from here meanwhile. Takes locks: not to be called under the log's.
+    pub(super) fn set_cleaner_checkpoint(
+        &self,
+        cache: &Arc<FileCache>,
+        key: &Key,
+        owner: &Arc<dyn LogOwner>,
+        offset: i64,
+    ) -> Result<(), LogError> {
         let offsets = || {
             let mut state = self.state.lock();
-            state.inventory.cleaned.insert(key.clone(), offset);
+            if state.owners.get(key).is_some_and(|present| Arc::ptr_eq(present, owner)) {
+                state.inventory.cleaned.insert(key.clone(), offset);
+            }
             state.inventory.cleaned.clone()
         };
+        self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
+    }
+
+    /// Forgets how far a log was clean.
+    pub(super) fn forget_cleaned(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
+        if self.state.lock().inventory.cleaned.remove(key).is_none() {
+            return Ok(());
+        }
+        let offsets = || self.state.lock().inventory.cleaned.clone();
         self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
@@ -250,7 +266,7 @@ impl LogDir {
         let Some(owner) = owner else { return Ok(()) };
         let limit = with_log(&*owner, |log| log.active_base_offset());
         match self.cleaner_checkpoint(key) {
-            Some(offset) if offset > limit => self.set_cleaner_checkpoint(cache, key, limit),
+            Some(offset) if offset > limit => self.set_cleaner_checkpoint(cache, key, &owner, limit),
             _ => Ok(()),
         }
     }

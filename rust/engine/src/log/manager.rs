@@ -150,6 +150,10 @@ impl LogManager {
         }
     }
 
+    pub(super) fn has_cleaner(&self) -> bool {
+        self.config.load().cleaner.is_some()
+    }
+
     fn start_flushers(self: &Arc<Self>) {
         for (at, dir) in self.dirs.iter().enumerate() {
             let manager = Arc::downgrade(self);
@@ -307,6 +311,8 @@ impl LogManager {
         };
         // Not synced: a rename that a crash takes back is made again when the image has no such partition.
         let was_there = self.judge(dir, renamed)?;
+        // How far it was clean is nothing that a new log of its name should hear.
+        self.judge(dir, log_dir.forget_cleaned(&self.context.cache, &key))?;
         Ok(was_there.then_some(to))
     }
 

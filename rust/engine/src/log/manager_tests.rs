@@ -308,7 +308,7 @@ fn thousands_of_partitions_need_few_files() {
 
 /// Fills three compacted logs with one key, over and over.
 fn dirty_logs(manager: &LogManager, names: [&str; 3]) -> Vec<Arc<Owner>> {
-    let settings = || LogConfig { compact: true, segment_bytes: 200, ..config() };
+    let settings = || LogConfig { compact: true, delete: false, segment_bytes: 200, ..config() };
     let owners = names.map(|name| create_with(manager, 0, name, settings()).0);
     for owner in &owners {
         for _ in 0..30 {
@@ -350,6 +350,78 @@ fn the_cleaner_has_threads_that_share_the_work_and_follows_new_settings() {
     assert!(counters.cleanings.get() >= 2);
     assert!(counters.cleaner_read_bytes.get() > counters.cleaner_kept_bytes.get());
     assert!(counters.cleaner_kept_bytes.get() > 0);
+}
+
+fn cleaning() -> ManagerConfig {
+    let cleaner = CleanerConfig { backoff_ms: 1, ..CleanerConfig::default() };
+    ManagerConfig { cleaner: Some(cleaner), ..ManagerConfig::default() }
+}
+
+#[test]
+fn a_log_that_was_compacted_keeps_its_records_after_a_crash_whatever_its_policy_is_by_then() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, events) = start_with(&[dir.path()], cleaning());
+    let owners = dirty_logs(&manager, ["a", "b", "c"]);
+    wait_until_clean(&owners, &events);
+    // As after a crash: no checkpoint but the cleaner's knows of these logs.
+    manager.reconfigure(ManagerConfig { cleaner: None, ..ManagerConfig::default() });
+    drop(manager);
+    let expected: Vec<Vec<u8>> = owners.iter().map(|owner| with_log(&**owner, |log| read_all(log, 0))).collect();
+    let not_compacted = LogConfig { segment_bytes: 200, ..config() };
+    for damage in [false, true] {
+        if damage {
+            fs::write(dir.path().join("cleaner-offset-checkpoint"), "?").expect("write");
+        }
+        let (manager, _events) = start(&[dir.path()]);
+        for (found, expected) in manager.found().iter().zip(&expected) {
+            let (mut log, recovery) = manager.open(found, Arc::new(not_compacted.clone()), 0).expect("open");
+            assert_eq!((recovery.segments_dropped, log.log_end_offset()), (0, 30));
+            assert_eq!(&read_all(&mut log, 0), expected);
+        }
+    }
+}
+
+#[test]
+fn a_deleted_log_leaves_the_cleaner_nothing_to_remember() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, events) = start_with(&[dir.path()], cleaning());
+    wait_until_clean(&dirty_logs(&manager, ["a", "b", "c"]), &events);
+    let text = || fs::read_to_string(dir.path().join("cleaner-offset-checkpoint")).expect("written");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while text().lines().count() < 5 {
+        assert!(Instant::now() < deadline, "{}", text());
+        thread::sleep(Duration::from_millis(2));
+    }
+    manager.delete("b", 0, 0).expect("delete");
+    let left: Vec<String> = text().lines().skip(2).map(|line| line[..3].to_owned()).collect();
+    assert_eq!(left, ["a 0", "c 0"]);
+    manager.shutdown(1);
+}
+
+#[test]
+fn the_cleaner_drops_what_is_too_old_of_logs_that_are_compacted_and_deleted() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, events) = start_with(&[dir.path()], cleaning());
+    let settings = LogConfig { compact: true, delete: true, retention_ms: 1000, segment_bytes: 200, ..config() };
+    let (owner, _) = create_with(&manager, 0, "a", settings);
+    (0..10).for_each(|_| owner.append());
+    with_log(&*owner, |log| log.flush().expect("flush"));
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while with_log(&*owner, |log| log.log_start_offset()) < 20 {
+        assert!(Instant::now() < deadline, "{:?}", events.try_recv());
+        thread::sleep(Duration::from_millis(2));
+    }
+    manager.shutdown(1);
+}
+
+#[test]
+fn an_empty_checkpoint_holds_nothing() {
+    let dir = tempdir().expect("temporary directory");
+    fs::write(dir.path().join("cleaner-offset-checkpoint"), "").expect("write");
+    let (manager, events) = start(&[dir.path()]);
+    manager.shutdown(1);
+    drop(manager);
+    assert_eq!(events.iter().map(|event| format!("{event:?}")).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 #[test]

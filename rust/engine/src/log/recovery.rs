@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use klamm_records::header::Header;
 
+use super::checkpoint::LEADER_EPOCH;
 use super::config::LogConfig;
 use super::epochs::{EpochCache, EpochFile};
 use super::error::LogError;
@@ -28,6 +29,8 @@ pub struct OpenAt {
     pub log_start_offset: i64,
     /// The last shutdown was clean: nothing has to be checked.
     pub clean: bool,
+    /// The log was compacted, or may have been, whatever its policy is by now: offsets may be missing.
+    pub has_gaps: bool,
 }
 
 /// What opening a log found and did.
@@ -129,7 +132,7 @@ impl Log {
         let end = match (clean_end, self.segments.is_empty()) {
             (Some(end), _) => end,
             (None, true) => self.log_start_offset,
-            (None, false) => self.check_unflushed(at.recovery_point, now_ms, recovery)?,
+            (None, false) => self.check_unflushed(at, now_ms, recovery)?,
         };
         self.log_end_offset = end;
         if self.segments.is_empty() || end < self.log_start_offset {
@@ -165,7 +168,8 @@ impl Log {
     }
 
     /// Reads the segments from the recovery point on; gives the end of the log.
-    fn check_unflushed(&mut self, recovery_point: i64, now_ms: i64, recovery: &mut Recovery) -> Result<i64, LogError> {
+    fn check_unflushed(&mut self, open_at: OpenAt, now_ms: i64, recovery: &mut Recovery) -> Result<i64, LogError> {
+        let (recovery_point, has_gaps) = (open_at.recovery_point, open_at.has_gaps || self.config.compact);
         let first = self.floor_segment(recovery_point);
         let resumed = self.resume_segment(first, recovery_point)?;
         let from = resumed.map_or(self.segments[first].base_offset(), |_| recovery_point);
@@ -186,7 +190,7 @@ impl Log {
             at += 1;
             let Some(next_base) = self.segments.get(at).map(Segment::base_offset) else { break };
             // A segment whose last bytes were lost may end with a whole batch all the same. Only compaction leaves gaps.
-            let is_gap = next_base != end && !self.config.compact;
+            let is_gap = next_base != end && !has_gaps;
             if is_gap || checked.cut && !(checked.only_zeroes && next_base == end) {
                 recovery.warnings.push(format!(
                     "{}-{} ends at offset {end}: {} segments from offset {next_base} on are dropped",
@@ -385,6 +389,8 @@ fn in_order(header: &Header<'_>, next_offset: i64, base_offset: i64) -> bool {
 fn read_epochs(path: &Path, recovery: &mut Recovery) -> Option<EpochCache> {
     match EpochCache::read(path) {
         Ok(epochs) => Some(epochs),
+        // Apache Kafka makes the file before there is anything to write into it.
+        Err(_) if fs::metadata(path.join(LEADER_EPOCH)).is_ok_and(|file| file.len() == 0) => None,
         Err(error) => {
             recovery.warnings.push(format!("{error}; the epochs are read from the log instead"));
             None

@@ -252,7 +252,7 @@ impl Segment {
         }
         self.load(cache)?;
         let waited_ms = self.waited_ms(cache, check.now_ms, check.max_timestamp)?;
-        Ok(waited_ms > config.segment_ms - jitter_ms || self.offsets.is_full() || self.times.is_full())
+        Ok(waited_ms > config.segment_ms_max() - jitter_ms || self.offsets.is_full() || self.times.is_full())
     }
 
     /// How long the segment has been the active one, by its records' time if they have one.

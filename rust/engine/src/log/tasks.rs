@@ -6,8 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::log_dir::Key;
 use super::manager::{Event, LogManager};
 use super::owner::with_log;
+use super::partition_log::Log;
 
 /// How often, in ms.
 #[derive(Clone, Debug)]
@@ -92,7 +94,7 @@ fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
     let tasks: [(i64, i64, Task); 8] = [
         (initial_ms, intervals.recovery_point_checkpoint_ms, checkpoint_recovery_points),
         (initial_ms, intervals.log_start_checkpoint_ms, checkpoint_log_starts),
-        (initial_ms, intervals.retention_check_ms, delete_expired),
+        (initial_ms, intervals.retention_check_ms, delete_expired_uncompacted),
         (initial_ms, intervals.flush_check_ms, flush_overdue),
         (intervals.high_watermark_checkpoint_ms, intervals.high_watermark_checkpoint_ms, checkpoint_high_watermarks),
         (intervals.producer_expiration_check_ms, intervals.producer_expiration_check_ms, expire_producers),
@@ -140,11 +142,20 @@ fn checkpoint_high_watermarks(manager: &LogManager) {
     }
 }
 
-fn delete_expired(manager: &LogManager) {
+/// Compacted logs are the cleaner's while there is one.
+fn delete_expired_uncompacted(manager: &LogManager) {
+    let has_cleaner = manager.has_cleaner();
+    delete_expired(manager, |_, log| !(has_cleaner && log.config().compact));
+}
+
+/// Retention of the logs that are `wanted`.
+pub(super) fn delete_expired(manager: &LogManager, wanted: impl Fn(&Key, &Log) -> bool) {
     for (at, dir) in manager.online() {
         for (key, owner) in dir.owners() {
             let high_watermark = owner.high_watermark();
-            let expired = with_log(&*owner, |log| log.delete_expired(high_watermark, now_ms()));
+            let expired = with_log(&*owner, |log| {
+                if wanted(&key, log) { log.delete_expired(high_watermark, now_ms()).map(|_| ()) } else { Ok(()) }
+            });
             if let Err(error) = manager.judge_log(at, &*owner, expired) {
                 let warning = format!("retention of {}-{}: {error}", key.0, key.1);
                 (manager.on_event)(Event::Warning(warning));

@@ -158,7 +158,7 @@ fn old_message_formats_are_refused_by_name() {
     // CRC-32 of magic 1 and 63 zeroes.
     message[12..16].copy_from_slice(&0xfab84ea3u32.to_be_bytes());
     fs::write(path.join("00000000000000000000.log"), message).expect("write");
-    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false };
+    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false };
     let error = Log::open(&path, "t", 0, config().into(), &LogContext::new(64), at, 0).err().expect("refused");
     assert!(matches!(error, LogError::OldFormat { magic: 1, .. }), "{error}");
     assert!(error.to_string().contains("00000000000000000000.log"), "{error}");
@@ -435,6 +435,20 @@ fn a_planned_log_that_begins_elsewhere_is_made() {
     log.truncate_fully_and_start_at(40, 0).expect("begin at 40");
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (40, 40));
     assert!(path.join("00000000000000000040.log").exists());
+}
+
+#[test]
+fn a_bound_on_the_compaction_lag_ends_segments_of_compacted_logs() {
+    let dir = tempdir().expect("temporary directory");
+    let settings = LogConfig { max_compaction_lag_ms: 100, ..config() };
+    for (compact, segments) in [(false, 1), (true, 2)] {
+        let mut log = create(&dir.path().join(format!("t-{compact}")), LogConfig { compact, ..settings.clone() });
+        for timestamp in [1000, 1100, 1101] {
+            let bytes = &mut batch(&BatchSpec { timestamp, ..BatchSpec::default() });
+            log.append_as_leader(bytes, 0, timestamp, Origin::Client).expect("append");
+        }
+        assert_eq!(log.segment_count(), segments);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::log::files::FileCache;
 use crate::log::log_dir::{Key, LogDir};
 use crate::log::manager::{Event, LogManager};
 use crate::log::owner::{LogOwner, with_log};
-use crate::log::tasks::now_ms;
+use crate::log::tasks::{delete_expired, now_ms};
 
 /// How logs are cleaned.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,8 +156,16 @@ impl Shared {
                     Err(CleanError::Log(error)) if error.is_limit() => break,
                     Err(CleanError::Log(error)) => self.give_up(&manager, &chosen, error),
                 }
+                self.expire(&manager);
             }
+            self.expire(&manager);
         }
+    }
+
+    /// Retention of the compacted logs that no thread is cleaning: a round whose segments go meanwhile is for nothing.
+    fn expire(&self, manager: &LogManager) {
+        let cleaning = self.claims.lock().cleaning.clone();
+        delete_expired(manager, |key, log| log.config().compact && !cleaning.contains(key));
     }
 
     /// The dirtiest log that is due, for this thread alone.
@@ -189,6 +197,8 @@ impl Shared {
 /// The dirtiest log that is due and free.
 fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
     let mut best: Option<Chosen> = None;
+    // Whoever has the name of a deleted one is another.
+    claims.uncleanable.retain(|(topic, partition)| manager.place_of(topic, *partition).is_some());
     for (at, dir) in manager.online() {
         for (key, owner) in dir.owners() {
             if claims.uncleanable.contains(&key) || claims.cleaning.contains(&key) {
@@ -202,11 +212,14 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
                     return Ok(None);
                 }
                 let plan = log.clean_plan(checkpoint, high_watermark, now_ms())?;
-                if plan.reset_checkpoint {
-                    dir.set_cleaner_checkpoint(&manager.context.cache, &key, plan.first_dirty_offset)?;
-                }
                 let due = plan.overdue && plan.cleanable_bytes > 0 || plan.ratio() > config.min_cleanable_dirty_ratio;
-                Ok(due.then_some(plan))
+                Ok(Some((plan, due)))
+            });
+            let planned = planned.and_then(|planned| {
+                if let Some((plan, _)) = planned.filter(|(plan, _)| plan.reset_checkpoint) {
+                    dir.set_cleaner_checkpoint(&manager.context.cache, &key, &owner, plan.first_dirty_offset)?;
+                }
+                Ok(planned.and_then(|(plan, due)| due.then_some(plan)))
             });
             match planned {
                 Ok(Some(plan)) if best.as_ref().is_none_or(|best| plan.ratio() > best.plan.ratio()) => {
@@ -237,7 +250,12 @@ fn clean(
     let job = CleanJob { buffer_bytes: config.buffer_bytes(), ..job };
     let mut map = OffsetMap::new(config.map_bytes(), config.load_factor);
     let end_offset = job.map_keys(&mut map, pace)?;
+    let note = |offset| chosen.dir.set_cleaner_checkpoint(cache, &chosen.key, &chosen.owner, offset);
     let mut cleaning = job.cleaning(&map);
+    if chosen.dir.cleaner_checkpoint(&chosen.key).is_none() {
+        // The first gaps are about to come: a start after a crash has to know, whatever the policy is by then.
+        note(chosen.plan.first_dirty_offset)?;
+    }
     for group in job.groups(end_offset) {
         let cleaned = cleaning.clean(group, pace)?;
         if !with_log(&*chosen.owner, |log| log.replace_segments(cleaned, now_ms()))? {
@@ -246,6 +264,6 @@ fn clean(
     }
     let mut stats = cleaning.stats;
     stats.keys = map.len();
-    chosen.dir.set_cleaner_checkpoint(cache, &chosen.key, end_offset.max(chosen.plan.first_dirty_offset))?;
+    note(end_offset.max(chosen.plan.first_dirty_offset))?;
     Ok(stats)
 }

@@ -753,7 +753,7 @@ class Engine:
         """
     @property
     def event_fd(self) -> int:
-        """Readable while `drain` has something to give."""
+        """Readable while `drain` has something to give; -1 after `shutdown`, which closes it."""
     def drain(self, most: int) -> list[EngineEvent]: ...
     def listen(
         self, name: str, host: str, port: int, *, controller: bool, apis: Sequence[tuple[int, int, int]]

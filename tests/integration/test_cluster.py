@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from confluent_kafka import Consumer, Producer
 import klamm
 from klamm.node.cluster import ClusterClosedError
 from klamm.node.config import NodeConfigError
+from klamm.node.node import NodeFailedError
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
@@ -64,13 +68,18 @@ def test_a_temporary_folder_is_not_flushed_unless_asked(monkeypatch: pytest.Monk
 
 
 A_GUESTS_LIFE = """
-import os, socket, sys, time, klamm
+import gc, os, socket, sys, time, klamm
 
 def threads():
     return len(os.listdir("/proc/self/task"))
 
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+gc.disable()
 before = threads()
 for _ in range(2):
+    opened = descriptors()
     with klamm.Cluster() as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
         with socket.create_connection((host, int(port)), 30) as peer:
@@ -79,15 +88,18 @@ for _ in range(2):
 deadline = time.monotonic() + 30
 while threads() > before and time.monotonic() < deadline:  # a thread that was joined may be seen a moment longer
     time.sleep(0.01)
-print(threads() - before)
+print(threads() - before, descriptors() - opened)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
 def test_a_guest_says_nothing_and_ends_its_native_threads() -> None:
-    """Even what it warns of goes to `logging` alone, and the engine's threads are not Python's to count."""
+    """And its descriptors, without waiting for the collector; the engine's threads are not Python's to count.
+
+    Even what it warns of goes to `logging` alone.
+    """
     done = subprocess.run([sys.executable, "-c", A_GUESTS_LIFE], capture_output=True, text=True, check=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    assert (done.stdout, done.stderr) == ("0 0\n", "")
 
 
 def test_a_guest_opens_no_listener_without_its_protection() -> None:
@@ -158,6 +170,81 @@ def test_a_fork_is_told() -> None:
                     os._exit(7 if peer.recv(4) else 1)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_who_calls_while_it_is_closed_is_told_that_it_is_closed() -> None:
+    """Whatever the call was at: waiting for the node, reading in its own thread, or not begun."""
+    errors: list[BaseException] = []
+    cluster = klamm.Cluster()
+    cluster.create_topic("t")
+    under_way = threading.Barrier(4)
+
+    def call(work: Callable[[int], object]) -> None:
+        under_way.wait()
+        try:
+            for number in itertools.count():
+                work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    works = (
+        lambda number: cluster.create_topic(f"t{number}"),
+        lambda _: cluster.records("t"),
+        lambda _: cluster.topics(),
+    )
+    threads = [threading.Thread(target=call, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    under_way.wait()
+    cluster.close()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert [type(error) for error in errors] == [ClusterClosedError] * 3
+    assert {str(error) for error in errors} == {f"the cluster in {cluster.data} is closed"}
+
+
+def test_several_may_close_it() -> None:
+    cluster = klamm.Cluster()
+    errors: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            cluster.close()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=close) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert errors == []
+    assert not cluster.data.exists()
+
+
+def test_a_start_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threading.active_count()
+    monkeypatch.setattr(klamm.node.cluster, "START_TIMEOUT_S", 0)
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(folder.mkdir() or folder))
+    folder = Path(tempfile.gettempdir()) / f"klamm-{os.urandom(8).hex()}"
+    with pytest.raises(TimeoutError, match=f"the node in {folder} did not start within 0 s"):
+        klamm.Cluster()
+    assert threading.active_count() == before
+    assert not folder.exists()
+
+
+def test_a_node_that_stopped_by_itself_is_named_with_its_reason() -> None:
+    with klamm.Cluster() as cluster:
+        cluster._loop.call_soon_threadsafe(cluster._node._on_fault, OSError("the disk is gone"))
+
+        def ask_for_ever() -> None:
+            while True:
+                cluster.topics()
+
+        with pytest.raises(NodeFailedError, match="the disk is gone"):
+            ask_for_ever()
 
 
 def test_import_is_light() -> None:

@@ -44,7 +44,7 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._versions = self._ask_versions()
-        except BaseException:
+        except BaseException:  # also Ctrl-C, and the error goes on
             self.close()
             raise
 
@@ -111,7 +111,7 @@ class Connection:
         except OSError as error:
             self.close()
             raise ClientError(f"the connection to {self.address} broke: {_reason(error)}") from None
-        except BaseException:
+        except BaseException:  # also Ctrl-C: the rest of an answer may be on its way
             self.close()
             raise
         (correlation_id,) = struct.unpack_from(">i", answer)

@@ -121,7 +121,7 @@ class ControllerDriver:
         self._epoch, self._appended = epoch, next_offset - 1
         try:
             self._append(self._controller.activate(self._now_ms(), image, next_offset, bootstrap, kraft_version))
-        except Exception:
+        except Exception:  # a controller that could not begin must not lead
             self._fail("activation")
         self._arm()
 
@@ -201,7 +201,7 @@ class ControllerDriver:
             self._append(result)
             if self._epoch is not None:
                 await self._quorum.wait_committed(self._appended)
-        except Exception as error:
+        except Exception as error:  # every request gets an answer; a fault of ours ends the epoch as well
             from klamm.controller.refusals import refuse
 
             refusal: T = refuse(request, self._as_kafka_error(error, type(request).__name__))
@@ -252,7 +252,7 @@ class ControllerDriver:
                 self._append(result)
         except (NotLeaderError, RaftStoppedError):
             return  # on_not_leader follows, or the node stops
-        except Exception:
+        except Exception:  # as for a request, without anybody to answer
             self._fail("a periodic task")
             return
         self._arm()

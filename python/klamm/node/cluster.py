@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from klamm._engine import Image
 from klamm.node.config import NodeConfig
 from klamm.node.directories import is_blank
-from klamm.node.node import Node
+from klamm.node.node import Node, NodeFailedError
 from klamm.node.rules import check_supported, checked
 from klamm.node.sources import embedded_default
 from klamm.node.storage import format_blank
@@ -70,44 +71,54 @@ class Cluster:
         self._is_volatile = self._is_temporary and not durable
         given = embedded_default(self.data, 0, HOST) | {"klamm.flush.before.ack": "all" if durable else "none"}
         self._process_id = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._is_open = False
+        self._calls: set[Future[Any]] = set()
         try:
             node_config = checked(given | dict(config or {}))
             check_supported(node_config)
             self._start(node_config)
-        except BaseException:
+        except BaseException:  # also Ctrl-C while the node starts
             self._remove_folder()
             raise
 
     def _start(self, config: NodeConfig) -> None:
         if is_blank(config.all_dirs):
             format_blank(config, is_volatile=self._is_volatile)
-        started: threading.Event = threading.Event()
-        outcome: list[BaseException] = []
-        self._thread = threading.Thread(
-            target=self._run, args=(config, started, outcome), name="klamm-cluster", daemon=True
-        )
+        self._loop = asyncio.new_event_loop()
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(config, started), name="klamm-cluster", daemon=True)
         self._thread.start()
-        if not started.wait(START_TIMEOUT_S):
-            raise TimeoutError(f"the node in {self.data} did not start within {START_TIMEOUT_S:.0f} s")
-        if outcome:
-            self._thread.join()
-            raise outcome[0]
-
-    def _run(self, config: NodeConfig, started: threading.Event, outcome: list[BaseException]) -> None:
-        loop = asyncio.new_event_loop()
         try:
-            loop.run_until_complete(self._begin(config))
-            self._loop = loop
-            started.set()
+            started.result(START_TIMEOUT_S)
+        except BaseException as error:  # also Ctrl-C, after which nobody could close what goes on to start
+            is_late = not started.done()
+            if self._is_open:
+                self.close()
+            else:
+                self._end_loop()
+            if isinstance(error, TimeoutError) and is_late:
+                text = f"the node in {self.data} did not start within {START_TIMEOUT_S:.0f} s"
+                raise TimeoutError(text) from None
+            raise
+
+    def _run(self, config: NodeConfig, started: Future[None]) -> None:
+        """The thread: a node from its start to its end, which is when the loop is stopped."""
+        loop = self._loop
+        try:
+            self._start_task = loop.create_task(self._begin(config))
+            loop.run_until_complete(self._start_task)
+        except BaseException as error:  # whatever it is, whoever waits for the start is told
+            started.set_exception(error)
+        else:
+            self._is_open = True
+            started.set_result(None)
             loop.run_forever()
-        except BaseException as error:
-            outcome.append(error)
         finally:
-            self._loop = None
+            self._refuse_calls()
+            loop.run_until_complete(_end_tasks())
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
-            started.set()
 
     async def _begin(self, config: NodeConfig) -> None:
         self._node = Node(config, is_volatile=self._is_volatile)
@@ -167,7 +178,8 @@ class Cluster:
         if topic_id is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{topic}'")
         indexes = range(image.topic_partition_count(topic_id)) if partition is None else [partition]
-        return [record for index in indexes for record in self._records_of(topic_id, index)]
+        with self._until_closed():
+            return [record for index in indexes for record in self._records_of(topic_id, index)]
 
     def _records_of(self, topic_id: bytes, partition: int) -> Iterator[StoredRecord]:
         engine = self._node.engine
@@ -192,7 +204,7 @@ class Cluster:
 
     def counters(self) -> dict[str, int]:
         """What the node has done since its start, by name: records, bytes, flushes; see `klamm.node.counters`."""
-        self._running_loop()
+        self._check_open()
         return self._node.counters()
 
     async def _offsets_of(self, group: str) -> FetchedGroup:
@@ -204,24 +216,59 @@ class Cluster:
         return await fetched
 
     def _image(self) -> Image:
-        self._running_loop()
+        self._check_open()
         return self._node.image
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def _check_open(self) -> None:
+        """Raises ClusterClosedError, or NodeFailedError when the node has stopped by itself."""
         if os.getpid() != self._process_id:
             text = "this cluster was made in another process: a fork takes none of its threads along. Make one here"
             raise ClusterClosedError(text)
-        if self._loop is None:
-            raise ClusterClosedError(f"the cluster in {self.data} is closed")
-        return self._loop
+        if not self._is_open:
+            raise self._closed_error()
+        if self._node.failed.done():
+            self._node.failed.result()
+
+    def _closed_error(self) -> ClusterClosedError:
+        return ClusterClosedError(f"the cluster in {self.data} is closed")
+
+    @contextlib.contextmanager
+    def _until_closed(self) -> Iterator[None]:
+        """What fails because the cluster is closed meanwhile fails as that."""
+        try:
+            yield
+        except (KafkaError, NodeFailedError, CancelledError) as error:
+            if self._is_open:
+                raise
+            raise self._closed_error() from error
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         try:
-            loop = self._running_loop()
-        except ClusterClosedError:
+            future = self._submit(work)
+        except Exception:  # never begun, so it has to be ended; the error goes on
             work.close()
             raise
-        return asyncio.run_coroutine_threadsafe(work, loop).result(START_TIMEOUT_S)
+        with self._until_closed():
+            return future.result(START_TIMEOUT_S)
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        self._check_open()
+        # Under the lock, so that whoever closes the cluster sees every call that is under way.
+        with self._lock:
+            if not self._is_open:
+                raise self._closed_error()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
+
+    def _refuse_calls(self) -> None:
+        """Nobody answers any more: who waits is told so."""
+        with self._lock:
+            self._is_open = False
+            calls = list(self._calls)
+        for call in calls:
+            call.cancel()
 
     # End
 
@@ -229,13 +276,33 @@ class Cluster:
         """Stop the node, answering what is under way; a temporary folder is removed. Closing twice is no error."""
         if os.getpid() != self._process_id:
             return
-        loop = self._loop
-        if loop is not None:
-            with contextlib.suppress(RuntimeError):
-                asyncio.run_coroutine_threadsafe(self._node.stop(STOP_TIMEOUT_S), loop).result(STOP_TIMEOUT_S * 2)
-                loop.call_soon_threadsafe(loop.stop)
+        with self._lock:
+            is_first, self._is_open = self._is_open, False
+        try:
+            if is_first:
+                self._end()
+        finally:
             self._thread.join()
-        self._remove_folder()
+            self._remove_folder()
+
+    def _end(self) -> None:
+        try:
+            asyncio.run_coroutine_threadsafe(self._node.stop(STOP_TIMEOUT_S), self._loop).result(STOP_TIMEOUT_S * 2)
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        """The thread ends, whatever it is at."""
+
+        def end() -> None:
+            if self._start_task.done():
+                self._loop.stop()
+            else:
+                self._start_task.cancel()
+
+        with contextlib.suppress(RuntimeError):  # it has ended by itself, and closed the loop
+            self._loop.call_soon_threadsafe(end)
+        self._thread.join(STOP_TIMEOUT_S)
 
     def _remove_folder(self) -> None:
         if self._is_temporary:
@@ -256,3 +323,11 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.close)
+
+
+async def _end_tasks() -> None:
+    """Cancel what is left in this loop."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

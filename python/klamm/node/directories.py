@@ -39,7 +39,7 @@ class DirectoryLocks:
         try:
             for directory in directories:
                 self._lock(directory)
-        except BaseException:
+        except BaseException:  # however it ends, and the error goes on
             self.release()
             raise
 
@@ -104,7 +104,7 @@ def open_directories(config: NodeConfig) -> OpenedDirectories:
     locks = DirectoryLocks(directory for directory in ensemble.formatted if directory not in config.log_dirs)
     try:
         complete = _with_directory_ids(ensemble.formatted)
-    except BaseException:
+    except BaseException:  # however it ends, and the error goes on
         locks.release()
         raise
     cluster_id = complete[config.metadata_log_dir].cluster_id

@@ -65,7 +65,7 @@ class Dispatcher:
         answer: bytes | None = None
         try:
             answer = await handler(context, context.api_version, body)
-        except Exception as error:
+        except Exception as error:  # a fault of ours costs the connection that met it, never the node
             _tell(context, error)
         finally:
             # Not by a callback of the task: that would be one more turn of the loop for each request.

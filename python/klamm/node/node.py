@@ -59,6 +59,7 @@ class Node:
         self.failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
         self.cluster_id = ""
         self.listeners: dict[str, tuple[str, int]] = {}
+        self._stopping: asyncio.Task[None] | None = None
         self._image = Image()
         self._is_first_image = True
         self._told_kraft_version: int | None = None
@@ -90,7 +91,7 @@ class Node:
         )
         try:
             await self._start_parts(engine)
-        except BaseException:
+        except BaseException:  # also a start that is cancelled
             await self._abandon()
             raise
         log.info("serving after %d ms", (time.monotonic() - began) * 1000)
@@ -363,8 +364,12 @@ class Node:
     # Stop
 
     async def stop(self, timeout_s: float = SHUTDOWN_S) -> None:
-        """Controlled shutdown: hand over, answer what is under way, close cleanly."""
-        engine = self._running()
+        """Controlled shutdown: hand over, answer what is under way, close cleanly. A second call waits for it too."""
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(self._stop(self._running(), timeout_s))
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, engine: Engine, timeout_s: float) -> None:
         engine.stop_accepting()
         if self.config.boolean("controlled.shutdown.enable") and not self.failed.done():
             await self._registration.shut_down(timeout_s)

@@ -250,7 +250,7 @@ class RaftDriver:
                 self._tick()
             if self._held:
                 self._release_held()
-        except Exception as error:
+        except Exception as error:  # a replica in a state of which nobody knows must not go on
             self._fail(error)
             return
         finally:
@@ -414,7 +414,7 @@ class RaftDriver:
             logger.info("writing snapshot %s", name)
             await writing
             self._clean()
-        except Exception:
+        except Exception:  # without a snapshot the log only grows, and the next is due soon
             logger.exception("snapshot %s failed; the log keeps all that it has", name)
         finally:
             self._snapshot_task = None
@@ -422,7 +422,7 @@ class RaftDriver:
     def _clean(self) -> None:
         try:
             self._delete_what_is_over()
-        except Exception:
+        except Exception:  # what stays is too much and does no harm
             logger.exception("the metadata log could not be cleaned; it is tried again in %d s", CLEAN_INTERVAL_S)
         self._schedule_clean()
 

@@ -185,6 +185,7 @@ impl Engine {
         }
         self.server.close();
         self.replicas.shutdown(broker_epoch);
+        self.server.events().close();
     }
 }
 

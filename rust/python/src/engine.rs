@@ -113,7 +113,7 @@ impl Engine {
 
     #[getter]
     fn event_fd(&self) -> i32 {
-        self.engine.server().event_fd()
+        self.engine.server().event_fd().unwrap_or(-1)
     }
 
     fn drain<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {

@@ -99,12 +99,13 @@ impl Priority {
 /// The queue. Cheap to share; one side pushes from any thread, one side drains.
 pub struct EventQueue {
     inner: Mutex<Inner>,
-    wake_up: WakeUp,
     requests_max: usize,
 }
 
 #[derive(Default)]
 struct Inner {
+    /// `None` once nobody drains any more.
+    wake_up: Option<WakeUp>,
     high: VecDeque<Box<Request>>,
     normal: VecDeque<Box<Request>>,
     /// Events that must neither be lost nor wait behind requests; each is owed for something that was asked before.
@@ -125,12 +126,21 @@ const LOG_LINES_MAX: usize = 1_000;
 impl EventQueue {
     /// A queue that holds `requests_max` requests of each priority.
     pub fn new(requests_max: usize) -> io::Result<Self> {
-        Ok(Self { inner: Mutex::default(), wake_up: WakeUp::new()?, requests_max: requests_max.max(1) })
+        let inner = Inner { wake_up: Some(WakeUp::new()?), ..Inner::default() };
+        Ok(Self { inner: Mutex::new(inner), requests_max: requests_max.max(1) })
     }
 
-    /// Readable while there is something to drain; [`EventQueue::drain`] resets it.
-    pub fn fd(&self) -> RawFd {
-        self.wake_up.as_raw_fd()
+    /// Readable while there is something to drain; [`EventQueue::drain`] resets it. `None` after [`EventQueue::close`].
+    pub fn fd(&self) -> Option<RawFd> {
+        self.inner.lock().wake_up.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Nobody drains any more: gives the descriptor back, and forgets who waits.
+    pub fn close(&self) {
+        let mut inner = self.inner.lock();
+        let closed = (inner.wake_up.take(), std::mem::take(&mut inner.waiting));
+        drop(inner);
+        drop(closed);
     }
 
     /// Adds a request, or gives it back when its queue is full and wakes `waker` when there is room.
@@ -203,7 +213,7 @@ impl EventQueue {
     fn signal(&self, inner: &mut Inner) {
         if !inner.signalled {
             inner.signalled = true;
-            self.wake_up.raise();
+            inner.wake_up.iter().for_each(WakeUp::raise);
         }
     }
 
@@ -211,7 +221,7 @@ impl EventQueue {
     pub fn drain(&self, max: usize) -> Vec<Event> {
         let mut events = Vec::new();
         let mut inner = self.inner.lock();
-        self.wake_up.lower();
+        inner.wake_up.iter().for_each(WakeUp::lower);
         inner.signalled = false;
         while events.len() < max {
             match inner.pop() {

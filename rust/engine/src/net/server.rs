@@ -39,7 +39,8 @@ pub struct ListenerOptions {
 /// The network of one node. Dropping it closes everything.
 pub struct Server {
     core: Arc<Core>,
-    runtime: Handle,
+    /// Until the server is closed: a handle keeps the runtime's descriptors.
+    runtime: Mutex<Option<Handle>>,
     listeners: Mutex<Vec<Accepting>>,
 }
 
@@ -54,16 +55,18 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 impl Server {
     /// A server without listeners, whose tasks run on `runtime`.
     pub fn new(runtime: Handle, config: NetConfig, cluster_id: String, backend: Arc<dyn Backend>) -> io::Result<Self> {
-        Ok(Self { core: Arc::new(Core::new(config, cluster_id, backend)?), runtime, listeners: Mutex::default() })
+        let core = Arc::new(Core::new(config, cluster_id, backend)?);
+        Ok(Self { core, runtime: Mutex::new(Some(runtime)), listeners: Mutex::default() })
     }
 
     /// Binds and accepts; requests wait until [`Server::open`]. Returns where it listens.
     pub fn listen(&self, options: &ListenerOptions) -> io::Result<SocketAddr> {
-        let _in_runtime = self.runtime.enter();
+        let runtime = self.runtime.lock().clone().ok_or_else(|| io::Error::other("the server is closed"))?;
+        let _in_runtime = runtime.enter();
         let socket = bind(&self.core.config, &options.host, options.port)?;
         let address = socket.local_addr()?;
         let listener = Arc::new(Listener::new(&options.name, options.kind, &options.outside));
-        let task = self.runtime.spawn(accept(self.core.clone(), listener.clone(), socket));
+        let task = runtime.spawn(accept(self.core.clone(), listener.clone(), socket));
         self.listeners.lock().push(Accepting { listener, task });
         Ok(address)
     }
@@ -86,7 +89,7 @@ impl Server {
     }
 
     /// Readable while [`Server::drain`] has something to give.
-    pub fn event_fd(&self) -> RawFd {
+    pub fn event_fd(&self) -> Option<RawFd> {
         self.core.events.fd()
     }
 
@@ -134,10 +137,12 @@ impl Server {
         self.core.links().iter().for_each(|link| link.ask_to_finish());
     }
 
-    /// Accepts nothing more and closes every connection.
+    /// Accepts nothing more and closes every connection. The server cannot listen again.
     pub fn close(&self) {
         self.stop_accepting();
         self.core.links().iter().for_each(|link| link.ask_to_close());
+        self.listeners.lock().clear();
+        self.runtime.lock().take();
     }
 }
 

@@ -345,7 +345,7 @@ impl Fixture {
     }
 
     fn wait_readable(&self) {
-        let mut poll = libc::pollfd { fd: self.server.event_fd(), events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd { fd: self.server.event_fd().expect("open"), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd is passed.
         let ready = unsafe { libc::poll(&mut poll, 1, 10_000) };
         assert_eq!(ready, 1, "no event within ten seconds");

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tests.interop import apache_kafka
-from tests.support.node_process import NodeProcess, free_port
+from tests.support.node_process import VERSIONS, NodeProcess, free_port
 
 from benches import client
 
@@ -201,9 +201,9 @@ class KlammProcess(NodeProcess):
     def __init__(self, data: Path, overrides: Mapping[str, str]) -> None:
         super().__init__(data, overrides=overrides)
 
-    def start(self, timeout_s: float = 120, poll_s: float = 0.001) -> None:
+    def start(self, timeout_s: float = 120, poll_s: float = 0.001, request: bytes = VERSIONS) -> None:
         """Start, and wait until ApiVersions is answered."""
-        super().start(timeout_s, poll_s)
+        super().start(timeout_s, poll_s, request)
 
 
 class KafkaProcess(apache_kafka.KafkaNode):

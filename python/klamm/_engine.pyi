@@ -730,10 +730,11 @@ EngineEvent = tuple[str, Any]  # in the stub only
 # ("dir_failed", directory id)     ("log", ("info" | "warning" | "error", text))
 
 @final
-class Engine:
-    """One node's log directories, partitions and network. Partitions open when they are used.
+class Boot:
+    """The first half of a node's start, without any decision, on a thread of the engine.
 
-    Topics go by id. What concerns one partition raises klamm.protocol.errors.KafkaError.
+    It locks and reads the log directories, binds the listeners, checks the metadata log (made when absent), and where
+    that is known to be committed answers ApiVersions from it. All other requests wait for `Engine.open`.
     """
 
     def __new__(
@@ -743,25 +744,43 @@ class Engine:
         cluster_id: str,
         log_dirs: Sequence[str | PathLike[str]],
         settings: Mapping[str, str],
+        metadata_dir: str | PathLike[str],
+        segment_bytes: int,
+        segment_ms: int,
+        listeners: Sequence[tuple[str, str, int, bool, Sequence[tuple[int, int, int]]]],
+        features: Sequence[tuple[str, int, int]],
         is_volatile: bool = False,
         is_missing_dirs: bool = False,
     ) -> Self:
-        """Lock the directories and read what they hold. Raises StorageError, ConfigError.
+        """Begin. ConfigError, OSError. `segment_bytes` and `segment_ms` are the metadata log's.
 
-        Volatile: nothing is ever synced. With directories missing, of which the caller knows, a partition that has no
-        files may have them there, so it is not made anew.
+        A listener: name, host, port (0: a free one), whether it is for controllers, and key, lowest and highest version
+        of what Python answers. A feature: name, lowest and highest level known. Volatile: nothing is ever synced. With
+        directories missing, of which the caller knows, a partition that has no files may have them there, so it is not
+        made anew.
         """
+    def finish(
+        self,
+    ) -> tuple[Engine, MetadataLog, tuple[Image, int], tuple[Image, int] | None, list[tuple[str, int]]]:
+        """Wait for what was begun, once. StorageError, OSError: it failed, and nothing is left of it.
+
+        The images, each with the offset behind its last record: the newest snapshot's, and that of the whole log where
+        it is known to be committed. Then where each listener is bound.
+        """
+    def abandon(self) -> None:
+        """Wait for it, and close what was not asked for. StorageError."""
+
+@final
+class Engine:
+    """One node's log directories, partitions and network. Partitions open when they are used.
+
+    Topics go by id. What concerns one partition raises klamm.protocol.errors.KafkaError.
+    """
+
     @property
     def event_fd(self) -> int:
         """Readable while `drain` has something to give; -1 after `shutdown`, which closes it."""
     def drain(self, most: int) -> list[EngineEvent]: ...
-    def listen(
-        self, name: str, host: str, port: int, *, controller: bool, apis: Sequence[tuple[int, int, int]]
-    ) -> tuple[str, int]:
-        """Accept connections; their requests wait for `open`. `apis`: key and versions of what Python answers.
-
-        The address and port it listens on. OSError.
-        """
     def open(self, listener: str) -> bool:
         """Answer requests on that listener from now on."""
     def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...

@@ -21,6 +21,11 @@ def free_port() -> int:
         return port
 
 
+# Frames without client id: ApiVersions v0, which is answered early in a start, and Metadata v0 of no topics.
+VERSIONS = b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
+METADATA = b"\x00\x00\x00\x0e\x00\x03\x00\x00\x00\x00\x00\x01\xff\xff\x00\x00\x00\x00"
+
+
 class NodeProcess:
     """`klamm start` over a data folder; its output goes to a file beside the folder."""
 
@@ -55,15 +60,15 @@ class NodeProcess:
         overrides = [word for key, value in self.overrides.items() for word in ("--override", f"{key}={value}")]
         return [sys.executable, "-m", "klamm", "start", "--data", str(self.data), "--port", str(self.port), *overrides]
 
-    def start(self, timeout_s: float = 30, poll_s: float = 0.02) -> None:
-        """Start, and wait until the node answers ApiVersions: connections are accepted before it can serve."""
+    def start(self, timeout_s: float = 30, poll_s: float = 0.02, request: bytes = METADATA) -> None:
+        """Start, and wait until the node answers that request: connections are accepted before it can serve."""
         self.launch()
         assert self._process is not None
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise AssertionError(f"klamm ended with {self._process.returncode} at start:\n{self.log()}")
-            if self._answers():
+            if self._answers(request):
                 return
             time.sleep(poll_s)
         raise AssertionError(f"klamm did not answer within {timeout_s} s:\n{self.log()}")
@@ -79,12 +84,10 @@ class NodeProcess:
                 env=self.environment,
             )
 
-    def _answers(self) -> bool:
-        """Whether ApiVersions v0 is answered."""
-        frame = b"\x00\x00\x00\x0a" + b"\x00\x12" + b"\x00\x00" + b"\x00\x00\x00\x01" + b"\xff\xff"
+    def _answers(self, request: bytes) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as connection:
             connection.settimeout(5)
-            connection.sendall(frame)
+            connection.sendall(request)
             return len(connection.recv(4)) == 4
         return False
 

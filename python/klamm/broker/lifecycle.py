@@ -7,7 +7,6 @@ answer or the failure; time comes in as milliseconds of a monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -51,7 +50,6 @@ class Heartbeat(NamedTuple):
     want_shut_down: bool
 
 
-@dataclass(slots=True)
 class BrokerLifecycle:
     """Decides when the broker registers, beats, unfences and may stop.
 
@@ -59,19 +57,27 @@ class BrokerLifecycle:
     `NEXT_STATES`; at most one request is in flight.
     """
 
-    heartbeat_interval_ms: int
-    session_timeout_ms: int
-    registration_timeout_ms: int
-    draw: Callable[[], float]
-    state: BrokerState = BrokerState.NOT_RUNNING
-    broker_epoch: int = -1
-    fenced: bool = True
-    ready_to_unfence: bool = False
-    deadline_ms: int | None = None
-    registration_deadline_ms: int | None = None
-    _in_flight: bool = field(default=False)
-    _failures: int = field(default=0)
-    _shutdown_beats: int = field(default=0)
+    def __init__(
+        self,
+        heartbeat_interval_ms: int,
+        session_timeout_ms: int,
+        registration_timeout_ms: int,
+        draw: Callable[[], float],
+    ) -> None:
+        """`draw` gives numbers within [0, 1)."""
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.registration_timeout_ms = registration_timeout_ms
+        self.draw = draw
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self.fenced = True
+        self.ready_to_unfence = False
+        self.deadline_ms: int | None = None
+        self.registration_deadline_ms: int | None = None
+        self._in_flight = False
+        self._failures = 0
+        self._shutdown_beats = 0
 
     def on_start(self, now_ms: int) -> None:
         """Begin: the first registration is due at once."""

@@ -7,29 +7,24 @@ import sys
 import time
 from typing import Final
 
-from klamm.node.config import NodeConfig, NodeConfigError
+from klamm.cli.log_levels import LEVELS, log_levels
+from klamm.node.config import NodeConfig
 
-LEVELS: Final = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 _NAMES: Final = {number: name for name, number in LEVELS.items()} | {logging.CRITICAL: "FATAL"}
 
 
 def configure(config: NodeConfig) -> None:
     """Send klamm's log to stderr as the keys `klamm.log.*` say. Raises NodeConfigError."""
+    levels = log_levels(config)
     is_json = config.text("klamm.log.format") == "json"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if is_json else LineFormatter())
     root = logging.getLogger("klamm")
     root.handlers = [handler]
     root.propagate = False
-    root.setLevel(LEVELS[config.text("klamm.log.level").upper()])
-    for entry in config.entries("klamm.log.levels"):
-        name, equals, level = entry.partition("=")
-        if not equals or level.strip().upper() not in LEVELS:
-            raise NodeConfigError(
-                f"Invalid value {entry} for configuration klamm.log.levels: it must be name=LEVEL,... "
-                f"with a level of {', '.join(LEVELS)}"
-            )
-        logging.getLogger(name.strip()).setLevel(LEVELS[level.strip().upper()])
+    root.setLevel(levels.whole)
+    for name, level in levels.parts.items():
+        logging.getLogger(name).setLevel(level)
 
 
 class LineFormatter(logging.Formatter):

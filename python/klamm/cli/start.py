@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from klamm._engine import StorageError
-from klamm.cli import logs, process
+from klamm.cli import process
+from klamm.cli.log_levels import log_levels
 from klamm.node import rules, sources
+from klamm.node.boot import Booting
 from klamm.node.config import NodeConfig, NodeConfigError
 from klamm.node.directories import is_blank
 from klamm.node.listeners import check_ports
 from klamm.node.meta_properties import message_of
-
-log = logging.getLogger("klamm.start")
 
 
 class UsageError(ValueError):
     """A command line that says nothing that `start` understands."""
 
 
-@dataclass(slots=True)
-class StartOptions:
+class StartOptions(NamedTuple):
     """What `klamm start` was told."""
 
     file: Path | None = None
-    overrides: list[str] = field(default_factory=list)
+    overrides: Sequence[str] = ()
     data: Path | None = None
     port: int | None = None
 
@@ -45,20 +43,28 @@ def start(arguments: Sequence[str]) -> int:
 
 def start_with(options: StartOptions) -> int:
     """Run a node with these options. The exit code."""
+    signals = process.StopSignals()
     try:
         config = load(options)
-        logs.configure(config)
-        _say_what_was_read(config, set() if options.file else set(sources.embedded_default()))
-        return _run(config, may_format=options.file is None)
+        log_levels(config)
+        try:
+            booting = _begin(config, may_format=options.file is None)
+        finally:
+            # Whatever comes of it: a key that was ignored may be why.
+            _say_what_was_read(config, set() if options.file else set(sources.embedded_default()))
     except (NodeConfigError, StorageError) as error:
         return _complain(str(error), 1)
     except OSError as error:
         return _complain(message_of(error), 1)
+    else:
+        return _run(config, booting, signals)
+    finally:
+        signals.forget()
 
 
 def parse(arguments: Sequence[str]) -> StartOptions:
     """The options of `klamm start [FILE] [--override k=v]... [--data DIR] [--port N]`. Raises UsageError."""
-    options = StartOptions()
+    file, overrides, data, port = None, list[str](), None, None
     words = list(arguments)
     while words:
         word = words.pop(0)
@@ -66,14 +72,20 @@ def parse(arguments: Sequence[str]) -> StartOptions:
         if name in ("--override", "-o", "--data", "--port"):
             if not equals and not words:
                 raise UsageError(f"{name} needs a value")
-            _set(options, name, value if equals else words.pop(0))
+            value = value if equals else words.pop(0)
+            if name == "--data":
+                data = Path(value)
+            elif name == "--port":
+                port = _port(value)
+            else:
+                overrides.append(value)
         elif word.startswith("-"):
             raise UsageError(f"there is no option {word}")
-        elif options.file is None:
-            options.file = Path(word)
+        elif file is None:
+            file = Path(word)
         else:
-            raise UsageError(f"one file is enough, but there are {options.file} and {word}")
-    return options
+            raise UsageError(f"one file is enough, but there are {file} and {word}")
+    return StartOptions(file, tuple(overrides), data, port)
 
 
 def load(options: StartOptions) -> NodeConfig:
@@ -85,18 +97,31 @@ def load(options: StartOptions) -> NodeConfig:
     return config
 
 
-def _set(options: StartOptions, name: str, value: str) -> None:
-    if name == "--data":
-        options.data = Path(value)
-    elif name == "--port":
-        if not value.isdecimal() or int(value) > 65535:
-            raise UsageError(f"--port {value} is not within 0 and 65535")
-        options.port = int(value)
-    else:
-        options.overrides.append(value)
+def _port(value: str) -> int:
+    if not value.isdecimal() or int(value) > 65535:
+        raise UsageError(f"--port {value} is not within 0 and 65535")
+    return int(value)
+
+
+def _begin(config: NodeConfig, *, may_format: bool) -> Booting:
+    """The engine begins; what is imported from here on is imported beside it."""
+    if may_format and is_blank(config.all_dirs):
+        from klamm.node.storage import format_blank
+
+        check_ports(config.listeners)
+        format_blank(config)
+    _allow_open_files()
+    return Booting(config)
 
 
 def _say_what_was_read(config: NodeConfig, not_of_the_user: set[str]) -> None:
+    process.import_asyncio()
+    import logging
+
+    from klamm.cli import logs
+
+    logs.configure(config)
+    log = logging.getLogger("klamm.start")
     for warning in rules.warnings(config):
         log.warning(warning)
     names = set(rules.without_effect(config)) - not_of_the_user
@@ -104,16 +129,13 @@ def _say_what_was_read(config: NodeConfig, not_of_the_user: set[str]) -> None:
         log.info("known but without effect in klamm yet: %s", ", ".join(sorted(names)))
 
 
-def _run(config: NodeConfig, *, may_format: bool) -> int:
-    from klamm.node.start import run
+def _run(config: NodeConfig, booting: Booting, signals: process.StopSignals) -> int:
+    try:
+        from klamm.node.start import run
 
-    if may_format and is_blank(config.all_dirs):
-        from klamm.node.storage import format_blank
-
-        check_ports((*config.controller_listeners, *config.client_listeners))
-        format_blank(config)
-    _allow_open_files()
-    return run(config, process.settle)
+        return run(config, booting, signals, process.settle)
+    finally:
+        booting.abandon()
 
 
 def _allow_open_files() -> None:

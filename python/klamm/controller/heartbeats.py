@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klamm.protocol.registration import BrokerHeartbeatRequest
@@ -97,13 +96,15 @@ NO_OFFSET: Final = -1
 EVERYTHING_REPLAYED: Final = (1 << 63) - 1
 
 
-@dataclass(slots=True)
 class BrokerHeartbeatState:
     """One broker. `controlled_shutdown_offset` is -1 while it does not shut down."""
 
-    is_fenced: bool
-    metadata_offset: int = NO_OFFSET
-    controlled_shutdown_offset: int = NO_OFFSET
+    __slots__ = ("controlled_shutdown_offset", "is_fenced", "metadata_offset")
+
+    def __init__(self, is_fenced: bool) -> None:
+        self.is_fenced = is_fenced
+        self.metadata_offset = NO_OFFSET
+        self.controlled_shutdown_offset = NO_OFFSET
 
     @property
     def state(self) -> BrokerControlState:

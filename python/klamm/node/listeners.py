@@ -46,9 +46,9 @@ def check_ports(listeners: Iterable[Listener]) -> None:
 
 def _check_port(listener: Listener) -> None:
     try:
-        found = socket.getaddrinfo(
-            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        # As bytes, because Python would import a codec for names that are not ASCII.
+        host = listener.host.encode() if listener.host.isascii() else listener.host
+        found = socket.getaddrinfo(host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         # As the engine binds: IPv4 first, and the first address that can be bound will do.
         family, _, _, _, address = min(found, key=lambda entry: entry[0] is socket.AF_INET6)
         with socket.socket(family) as probe:

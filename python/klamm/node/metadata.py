@@ -6,14 +6,15 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 from klamm import _engine
 from klamm._engine import Image
 from klamm.controller.controller import Controller
 from klamm.controller.driver import ControllerDriver
 from klamm.controller.settings import ControllerSettings
+from klamm.node.boot import Booted
 from klamm.node.config import NodeConfig
+from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER
 from klamm.node.metadata_log import NativeMetadataLog, wall_clock_ms
 from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
@@ -26,9 +27,6 @@ from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 log = logging.getLogger("klamm.node.metadata")
 
-LOG_FOLDER: Final = "__cluster_metadata-0"
-BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
-
 Published = Callable[[Image, Image], None]
 """Told of every newly committed image, after the one before it."""
 
@@ -39,32 +37,22 @@ class Metadata:
     def __init__(
         self,
         config: NodeConfig,
-        cluster_id: str,
-        directory_id: bytes,
-        endpoints: Sequence[tuple[str, str, int]],
+        booted: Booted,
         *,
         incarnation_id: bytes,
         is_volatile: bool,
         on_published: Published,
         on_fault: Callable[[Exception], None],
     ) -> None:
-        """Opens the metadata log. Raises StorageError. `endpoints` are (listener, host, port) of this controller.
-
-        What is volatile is not synced: nobody wants it back after a power cut.
-        """
+        """Volatile: quorum-state is not synced, because nobody wants it back after a power cut."""
         self._config = config
         self._on_published = on_published
         self._on_fault = on_fault
-        directory = config.metadata_log_dir / LOG_FOLDER
+        directory, cluster_id = config.metadata_log_dir / METADATA_FOLDER, booted.cluster_id
         self._bootstrap_file = config.metadata_log_dir / BOOTSTRAP_FILE
-        self.log = NativeMetadataLog(
-            directory,
-            segment_bytes=config.integer("metadata.log.segment.bytes"),
-            segment_ms=config.integer("metadata.log.segment.ms"),
-            is_volatile=is_volatile,
-        )
-        key = ReplicaKey(config.node_id, directory_id)
-        own = tuple(Endpoint(*endpoint) for endpoint in endpoints)
+        self.log = NativeMetadataLog(booted.log)
+        key = ReplicaKey(config.node_id, booted.directory_ids[config.metadata_log_dir])
+        own = tuple(Endpoint(one.name, *booted.listeners[one.name]) for one in config.controller_listeners)
         static = VoterSet.of(
             Voter(ReplicaKey(voter), (Endpoint(config.controller_listener_names[0], *address),))
             for voter, address in config.voters.items()
@@ -74,7 +62,8 @@ class Metadata:
         self.voters = frozenset(voters.voters.ids)
         identity = Identity(key, cluster_id, own)
         node = RaftNode(identity, voters, _raft_config(config), self.log, seed=int.from_bytes(os.urandom(8), "big"))
-        self.image, self._applied = self._start_image()
+        self.image, self._applied = booted.snapshot
+        self._whole = booted.whole
         self.raft = RaftDriver(
             node,
             self.log,
@@ -87,13 +76,6 @@ class Metadata:
         )
         self.controller = ControllerDriver(Controller(settings), self.raft)
         self.is_active = asyncio.Event()
-
-    def _start_image(self) -> tuple[Image, int]:
-        snapshot = self.log.latest_snapshot_id
-        if snapshot is None or snapshot.offset == 0:
-            return Image(), self.log.start_offset
-        path = self.log.native.snapshot_path(snapshot.offset, snapshot.epoch)
-        return _engine.load_snapshot(path, snapshot.offset, snapshot.epoch), snapshot.offset
 
     def start(self) -> None:
         """Take part in the quorum. Raises what stops the replica at once."""
@@ -111,7 +93,11 @@ class Metadata:
         if high_watermark <= self._applied:
             return
         before = self.image.stable
-        self.image = self.log.native.replay(self.image, self._applied, high_watermark)
+        image, applied = (
+            self._whole if self._whole and self._whole[1] <= high_watermark else (self.image, self._applied)
+        )
+        self._whole = None
+        self.image = self.log.native.replay(image, applied, high_watermark)
         self._applied = high_watermark
         self.kraft_version = self.raft.kraft_version_below(high_watermark, self.kraft_version)
         self._on_published(before, self.image.stable)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from klamm import _engine
 from klamm.raft.log import ControlRecord, MetadataLogError, OffsetAndEpoch, SnapshotInfo
@@ -27,15 +26,8 @@ def _writing() -> Iterator[None]:
 class NativeMetadataLog:
     """Implements `klamm.raft.log.MetadataLog` over `_engine.MetadataLog`."""
 
-    def __init__(self, directory: Path, *, segment_bytes: int, segment_ms: int, is_volatile: bool = False) -> None:
-        """Open and check the log. Raises `_engine.StorageError`, which names the file."""
-        self.native = _engine.MetadataLog(
-            directory,
-            segment_bytes=segment_bytes,
-            segment_ms=segment_ms,
-            now_ms=wall_clock_ms(),
-            is_volatile=is_volatile,
-        )
+    def __init__(self, native: _engine.MetadataLog) -> None:
+        self.native = native
 
     @property
     def start_offset(self) -> int:

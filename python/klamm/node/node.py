@@ -6,20 +6,18 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm._engine import Engine, Image, find_config_key
+from klamm._engine import Engine, Image
 from klamm.broker.producer_ids import Block, ProducerIds
 from klamm.broker.request import RequestContext, monotonic_ms
-from klamm.node import apis
 from klamm.node.assignments import Assignments
+from klamm.node.boot import Booted, Booting, known, supported_features
 from klamm.node.config import NodeConfig
-from klamm.node.directories import open_directories
 from klamm.node.dispatch import Dispatcher
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
-from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
-from klamm.node.listeners import Listener, check_ports
+from klamm.node.handlers import Handlers
 from klamm.node.metadata import Metadata
 from klamm.node.registration import Registration, lifecycle
 from klamm.protocol import registration as messages
@@ -50,15 +48,16 @@ class NodeFailedError(Exception):
 class Node:
     """A broker and controller in one process. To be made, started and stopped on one loop's thread."""
 
-    def __init__(self, config: NodeConfig, *, is_volatile: bool = False) -> None:
-        """Volatile: nobody wants the node's files back after a power cut, and nothing is synced."""
+    def __init__(self, config: NodeConfig, booting: Booting | None = None, *, is_volatile: bool = False) -> None:
+        """With a boot that was begun, if there is one. Volatile: nobody wants the files back after a power cut."""
         self.config = config
+        self._booting = booting
         self._is_volatile = is_volatile
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Said in the log where it happens; nobody has to ask for it.
         self.failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
         self.cluster_id = ""
-        self.listeners: dict[str, tuple[str, int]] = {}
+        self.listeners: Mapping[str, tuple[str, int]] = {}
         self._stopping: asyncio.Task[None] | None = None
         self._image = Image()
         self._is_first_image = True
@@ -74,38 +73,23 @@ class Node:
     async def start(self) -> None:
         """Start, and return when the broker serves clients. Raises StorageError, OSError, NodeFailedError."""
         began = time.monotonic()
-        config = self.config
-        check_ports((*config.controller_listeners, *config.client_listeners))
-        opened = open_directories(config)
-        self.cluster_id = opened.cluster_id
-        self._directory_ids = opened.directory_ids
-        self._locks = opened.locks
-        log_dirs = [path for path in config.log_dirs if path in opened.directory_ids]
-        self._engine = engine = Engine(
-            node_id=config.node_id,
-            cluster_id=self.cluster_id,
-            log_dirs=log_dirs,
-            settings=_known(config.given),
-            is_volatile=self._is_volatile,
-            is_missing_dirs=len(log_dirs) < len(config.log_dirs),
-        )
+        booting, self._booting = self._booting or Booting(self.config, is_volatile=self._is_volatile), None
+        booted = booting.finish()
+        self.cluster_id, self._directory_ids = booted.cluster_id, booted.directory_ids
+        self._locks, self._engine, self.listeners = booted.locks, booted.engine, booted.listeners
         try:
-            await self._start_parts(engine)
+            await self._start_parts(booted)
         except BaseException:  # also a start that is cancelled
-            await self._abandon()
+            await self._abandon(booted)
             raise
         log.info("serving after %d ms", (time.monotonic() - began) * 1000)
 
-    async def _start_parts(self, engine: Engine) -> None:
-        config = self.config
+    async def _start_parts(self, booted: Booted) -> None:
+        config, engine = self.config, booted.engine
         self._groups = NodeGroups(config, engine, lambda: self._image)
-        bound = self._listen_on(config.controller_listeners, CONTROLLER_FAMILIES)
-        controller_endpoints = [(name, host, port) for name, (host, port) in bound.items()]
         self.metadata = Metadata(
             config,
-            self.cluster_id,
-            self._directory_ids[config.metadata_log_dir],
-            controller_endpoints,
+            booted,
             incarnation_id=self._incarnation_id,
             is_volatile=self._is_volatile,
             on_published=self._on_published,
@@ -115,7 +99,6 @@ class Node:
         self._producer_ids = ProducerIds(self._allocate_producer_ids)
         self._dispatcher = Dispatcher(engine, self._handlers(engine))
         asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
-        self._listen_on(config.client_listeners, BROKER_FAMILIES)
         self._registration = Registration(
             lifecycle(
                 config.integer("broker.heartbeat.interval.ms"),
@@ -153,8 +136,7 @@ class Node:
         kraft_version = self.metadata.kraft_version
         if kraft_version != self._told_kraft_version:
             self._told_kraft_version = kraft_version
-            ranges = [(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()]
-            engine.set_supported_features(ranges, kraft_version)
+            engine.set_supported_features(supported_features(), kraft_version)
 
     def _warn_of_features(self) -> None:
         """A directory that Kafka formatted may have features on whose APIs klamm does not have yet."""
@@ -169,18 +151,6 @@ class Node:
         if self.failed.done():
             task.cancel()
             self.failed.result()
-
-    def _listen_on(self, listeners: tuple[Listener, ...], api_keys: Iterable[int]) -> dict[str, tuple[str, int]]:
-        """Bind; gives what peers are told: the bound port where the configuration says 0."""
-        engine = self._running()
-        bound = {}
-        served = apis.ranges(api_keys)
-        for listener in listeners:
-            controller = listener.name in self._controller_listeners
-            host, port = engine.listen(listener.name, listener.host, listener.port, controller=controller, apis=served)
-            bound[listener.name] = (listener.host or host, port)
-        self.listeners |= bound
-        return bound
 
     def _handlers(self, engine: Engine) -> Handlers:
         return Handlers(
@@ -282,7 +252,7 @@ class Node:
         merged = dict(self.config.given)
         for place in self._own_config_places:
             merged |= image.configs(*place)
-        self._running().set_settings(_known(merged))
+        self._running().set_settings(known(merged))
 
     def _on_fault(self, error: Exception) -> None:
         if not self.failed.done():
@@ -392,23 +362,18 @@ class Node:
         finally:
             self._locks.release()
 
-    async def _abandon(self) -> None:
+    async def _abandon(self, booted: Booted) -> None:
         """A start that failed leaves nothing behind."""
         self._locks.release()
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(engine.event_fd)
-            if hasattr(self, "_registration"):
-                self._registration.stop()
-            if hasattr(self, "_assignments"):
-                self._assignments.close()
-            if hasattr(self, "metadata"):
-                await self.metadata.close()
-            # What was found clean is left so.
-            engine.shutdown(engine.previous_broker_epoch)
-
-
-def _known(given: Mapping[str, str]) -> dict[str, str]:
-    """The keys that the engine's table has."""
-    return {name: value for name, value in given.items() if find_config_key("node", name) is not None}
+        engine, self._engine = booted.engine, None
+        asyncio.get_running_loop().remove_reader(engine.event_fd)
+        if hasattr(self, "_registration"):
+            self._registration.stop()
+        if hasattr(self, "_assignments"):
+            self._assignments.close()
+        if hasattr(self, "metadata"):
+            await self.metadata.close()
+        else:
+            booted.log.close()
+        # What was found clean is left so.
+        engine.shutdown(engine.previous_broker_epoch)

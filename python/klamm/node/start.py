@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from klamm._engine import StorageError, __version__
+from klamm.node.boot import Booting
 from klamm.node.config import NodeConfig
 from klamm.node.meta_properties import message_of
 from klamm.node.node import Node, NodeFailedError
@@ -17,10 +18,22 @@ from klamm.node.node import Node, NodeFailedError
 log = logging.getLogger("klamm.start")
 
 
-def run(config: NodeConfig, on_serving: Callable[[], None] = lambda: None) -> int:
+class Signals(Protocol):
+    """What tells the process to stop."""
+
+    def on_stop(self, tell: Callable[[], object]) -> None:
+        """Call `tell` at the first signal, in the midst of whatever runs; at once if it has come."""
+        ...
+
+    def forget(self) -> None:
+        """Leave signals to the system."""
+        ...
+
+
+def run(config: NodeConfig, booting: Booting, signals: Signals, on_serving: Callable[[], None]) -> int:
     """Run until told to stop; the exit code. A first signal is a controlled shutdown, a second one ends at once."""
     try:
-        return asyncio.run(_run(config, on_serving))
+        return asyncio.run(_run(config, booting, signals, on_serving))
     except (StorageError, NodeFailedError) as error:
         print(f"klamm: {error}", file=sys.stderr)
     except OSError as error:
@@ -28,12 +41,11 @@ def run(config: NodeConfig, on_serving: Callable[[], None] = lambda: None) -> in
     return 1
 
 
-async def _run(config: NodeConfig, on_serving: Callable[[], None]) -> int:
+async def _run(config: NodeConfig, booting: Booting, signals: Signals, on_serving: Callable[[], None]) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    node = Node(config)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    signals.on_stop(partial(loop.call_soon_threadsafe, stop.set))
+    node = Node(config, booting)
     starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(stop.wait())
     begins: set[asyncio.Future[Any]] = {starting, stopping}
@@ -48,8 +60,7 @@ async def _run(config: NodeConfig, on_serving: Callable[[], None]) -> int:
     ends: set[asyncio.Future[Any]] = {stopping, node.failed}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     failed = node.failed.done()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.remove_signal_handler(number)
+    signals.forget()
     log.info("stopping")
     try:
         await node.stop()

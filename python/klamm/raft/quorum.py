@@ -1,7 +1,6 @@
 """Quorum arithmetic: majorities, the high watermark and the tally of an election. Pure, for any number of voters."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 
 UNKNOWN_OFFSET = -1
 
@@ -21,16 +20,18 @@ def replicated_offset(end_offsets: Collection[int]) -> int:
     return sorted(end_offsets, reverse=True)[len(end_offsets) // 2]
 
 
-@dataclass(slots=True)
 class Tally:
     """The votes of one election among the voters it began with.
 
     Invariants: 1. granted and rejected share no id; 2. both hold only voters. `record` keeps them.
     """
 
-    voters: frozenset[int]
-    granted: set[int] = field(default_factory=set)
-    rejected: set[int] = field(default_factory=set)
+    __slots__ = ("granted", "rejected", "voters")
+
+    def __init__(self, voters: frozenset[int], granted: Iterable[int] = ()) -> None:
+        self.voters = voters
+        self.granted: set[int] = set(granted)
+        self.rejected: set[int] = set()
 
     def record(self, voter_id: int, granted: bool) -> None:
         """Count a voter's answer; a later one replaces an earlier one. Ids that are no voters do not count."""

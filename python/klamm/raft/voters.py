@@ -1,8 +1,7 @@
 """Who is in the quorum: replica keys, endpoints and the set of voters (KIP-853, facts 2.9)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 
 class ReplicaKey(NamedTuple):
@@ -33,18 +32,27 @@ class Voter(NamedTuple):
     kraft_version_max: int = 1
 
 
-@dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters by ascending node id; no id twice."""
+    """The voters by ascending node id; no id twice. Never changed."""
 
-    voters: tuple[Voter, ...]
-    ids: tuple[int, ...] = field(init=False, compare=False)  # the voters' node ids, ascending
+    __slots__ = ("ids", "voters")
 
-    def __post_init__(self) -> None:
-        ids = tuple(voter.key.id for voter in self.voters)
+    def __init__(self, voters: tuple[Voter, ...]) -> None:
+        ids = tuple(voter.key.id for voter in voters)
         if list(ids) != sorted(set(ids)) or any(voter_id < 0 for voter_id in ids):
             raise ValueError(f"voter ids must be ascending, unique and not negative, but are {list(ids)}")
-        object.__setattr__(self, "ids", ids)
+        self.voters: Final = voters
+        self.ids: Final = ids
+        """The voters' node ids, ascending."""
+
+    def __eq__(self, other: object) -> bool:
+        return self.voters == other.voters if isinstance(other, VoterSet) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.voters)
+
+    def __repr__(self) -> str:
+        return f"VoterSet(voters={self.voters!r})"
 
     @classmethod
     def of(cls, voters: Iterable[Voter]) -> Self:

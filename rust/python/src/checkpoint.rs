@@ -16,7 +16,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_checkpoint, module)?)
 }
 
-fn python_error(error: CheckpointError) -> PyErr {
+/// Any error of a snapshot file.
+pub fn python_error(error: CheckpointError) -> PyErr {
     match error {
         CheckpointError::Storage(error) => storage_error(&error),
         CheckpointError::Unwritable(_) | CheckpointError::Record(_) => MetadataRecordError::new_err(error.to_string()),

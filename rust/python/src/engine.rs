@@ -5,23 +5,20 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use klamm_engine::engine::{Engine as NodeEngine, EngineError, EngineOptions, OwnBatch};
-use klamm_engine::net::{Event, ListenerOptions, LogLevel, Reply, Request, SupportedFeatures};
+use klamm_engine::engine::{Engine as NodeEngine, OwnBatch};
+use klamm_engine::net::{Event, LogLevel, Reply, Request, SupportedFeatures};
 use klamm_engine::settings::Settings;
 use klamm_engine::wire::Writer;
-use klamm_engine::wire::api::ListenerKind;
-use klamm_engine::wire::api_versions::ApiRange;
 use klamm_engine::wire::offset_commit::write_all_committed;
 use klamm_engine::{ErrorCode, Uuid};
 use klamm_records::control::control_kind;
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::config::ConfigError;
-use crate::errors::{StorageError, storage_error};
 use crate::image::{Id, Image};
 use crate::metadata_records::extract_uuid;
 use crate::runtime::SharedRuntime;
@@ -90,27 +87,6 @@ fn build(records: &CoordinatorRecords<'_>, timestamp_ms: i64, codec: Codec) -> R
 
 #[pymethods]
 impl Engine {
-    #[new]
-    #[pyo3(signature = (*, node_id, cluster_id, log_dirs, settings, is_volatile=false, is_missing_dirs=false))]
-    fn new(
-        py: Python<'_>,
-        node_id: i32,
-        cluster_id: String,
-        log_dirs: Vec<PathBuf>,
-        settings: HashMap<String, String>,
-        is_volatile: bool,
-        is_missing_dirs: bool,
-    ) -> PyResult<Self> {
-        let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
-        let runtime = SharedRuntime::get()?;
-        let options = EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs };
-        let engine = py.detach(|| NodeEngine::start(options, runtime.handle())).map_err(|error| match error {
-            EngineError::Log(error) => storage_error(&error),
-            EngineError::Net(_) => StorageError::new_err(error.to_string()),
-        })?;
-        Ok(Self { engine, runtime: Mutex::new(Some(runtime)) })
-    }
-
     #[getter]
     fn event_fd(&self) -> i32 {
         self.engine.server().event_fd().unwrap_or(-1)
@@ -120,25 +96,6 @@ impl Engine {
         let events = self.engine.server().drain(most);
         let rows: PyResult<Vec<_>> = events.into_iter().map(|it| event(py, it)).collect();
         PyList::new(py, rows?)
-    }
-
-    #[pyo3(signature = (name, host, port, *, controller, apis))]
-    fn listen(
-        &self,
-        name: String,
-        host: String,
-        port: u16,
-        controller: bool,
-        apis: Vec<(i16, i16, i16)>,
-    ) -> PyResult<(String, u16)> {
-        let outside =
-            apis.into_iter().map(|(key, version_min, version_max)| ApiRange { key, version_min, version_max });
-        let kind = if controller { ListenerKind::Controller } else { ListenerKind::Broker };
-        let options = ListenerOptions { name, kind, host, port, outside: outside.collect() };
-        let address = self.engine.server().listen(&options).map_err(|error| {
-            PyOSError::new_err((error.raw_os_error(), format!("cannot listen on {}:{port}: {error}", options.host)))
-        })?;
-        Ok((address.ip().to_string(), address.port()))
     }
 
     fn open(&self, listener: &str) -> bool {
@@ -303,6 +260,11 @@ impl Engine {
 }
 
 impl Engine {
+    /// The engine of a node whose tasks run on `runtime`.
+    pub fn new_from(engine: NodeEngine, runtime: SharedRuntime) -> Self {
+        Self { engine, runtime: Mutex::new(Some(runtime)) }
+    }
+
     fn partition(
         &self,
         py: Python<'_>,

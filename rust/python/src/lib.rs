@@ -1,5 +1,6 @@
 //! `klamm._engine`: the native seam. One file a class, no decisions here.
 
+mod boot;
 mod bootstrap;
 mod checkpoint;
 mod config;
@@ -21,6 +22,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     bootstrap::register(module)?;
     config::register(module)?;
+    module.add_class::<boot::Boot>()?;
     engine::register(module)?;
     module.add("StorageError", module.py().get_type::<errors::StorageError>())?;
     module.add_class::<message_schema::MessageSchema>()?;

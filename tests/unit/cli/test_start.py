@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from klamm.cli import logs, start
+from klamm.cli import logs, process, start
 from klamm.cli.main import run
 from klamm.node import sources
 from klamm.node.config import NodeConfigError
@@ -16,7 +17,7 @@ from klamm.node.config import NodeConfigError
 
 def test_options() -> None:
     options = start.parse(["conf", "--override", "a=1", "-o", "b=2", "--override=c=3", "--data=d", "--port", "0"])
-    assert options == start.StartOptions(Path("conf"), ["a=1", "b=2", "c=3"], Path("d"), 0)
+    assert options == start.StartOptions(Path("conf"), ("a=1", "b=2", "c=3"), Path("d"), 0)
     assert start.parse([]) == start.StartOptions()
 
 
@@ -125,14 +126,38 @@ import gc, sys
 from klamm.cli import process
 process.begin()
 assert not gc.isenabled()
+process.import_asyncio()
+import asyncio, inspect
+assert "ssl" not in sys.modules, "asyncio was imported without"
+assert "ast" not in sys.modules, "what nobody looks into is not loaded"
 process.settle()
 assert gc.isenabled()
-import ssl, asyncio
-assert asyncio.sslproto.ssl is None, "asyncio was imported without"
+assert inspect.getdoc(asyncio.run), "but there when somebody does"
+import ssl, textwrap
+assert "ast" in sys.modules
+assert asyncio.base_events.ssl is None
 assert ssl.OPENSSL_VERSION, "and others can have it"
+assert textwrap.shorten("a b c", 5) == "a b c"
 """
 
 
 def test_a_process_of_its_own_starts_without_collector_and_openssl() -> None:
     done = subprocess.run([sys.executable, "-c", OWN_PROCESS], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_signals_are_kept_for_a_node_that_cannot_take_them_yet() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    told: list[str] = []
+    signals = process.StopSignals()
+    signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before, "the second one is not ours"
+    signals.on_stop(lambda: told.append("early"))
+    assert told == ["early"]
+
+    signals = process.StopSignals()
+    signals.on_stop(lambda: told.append("late"))
+    assert told == ["early"]
+    signal.raise_signal(signal.SIGINT)
+    assert told == ["early", "late"]
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from klamm import _engine
-from klamm.node.metadata_log import NativeMetadataLog
+from klamm.node.metadata_log import NativeMetadataLog, wall_clock_ms
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.control_records import voters_in_log
 from klamm.raft.driver import QuorumStateFile, RaftDriver
@@ -22,7 +22,8 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.3.1"
 
 
 def open_log(directory: Path) -> NativeMetadataLog:
-    return NativeMetadataLog(directory, segment_bytes=8 << 20, segment_ms=604_800_000)
+    native = _engine.MetadataLog(directory, segment_bytes=8 << 20, segment_ms=604_800_000, now_ms=wall_clock_ms())
+    return NativeMetadataLog(native)
 
 
 def as_protocol(log: NativeMetadataLog) -> MetadataLog:

@@ -145,7 +145,7 @@ impl Connection {
 
     /// Takes the next frame if there is a whole one whose turn it is.
     fn take_frame(&mut self, waker: &Waker) -> Step {
-        if self.ending.is_some() || self.has_much_unsent() || !self.listener.is_open(waker) {
+        if self.ending.is_some() || self.has_much_unsent() {
             return Step::Blocked;
         }
         let frame = match self.input.frame(self.core.config.request_bytes_max) {
@@ -157,7 +157,7 @@ impl Connection {
             Ok(routed) => routed,
             Err(reason) => return self.refuse(reason),
         };
-        if !self.pending.admits(routed.route) {
+        if !self.listener.answers(routed.api_key(), waker) || !self.pending.admits(routed.route) {
             return Step::Blocked;
         }
         let len = frame.len();

@@ -1,7 +1,7 @@
-//! A listener: its name, what it serves, and whether it answers yet.
+//! A listener: its name, what it serves, and what it answers yet.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Waker;
 
 use parking_lot::Mutex;
@@ -22,12 +22,17 @@ const OWN_BROKER_APIS: [i16; 7] = [
 /// The same on a listener for controllers, whose fetches are raft's.
 const OWN_CONTROLLER_APIS: [i16; 1] = [api::API_VERSIONS];
 
+/// What is answered: each includes the one before.
+const NOTHING: u8 = 0;
+const VERSIONS: u8 = 1;
+const EVERYTHING: u8 = 2;
+
 pub struct Listener {
     pub name: Arc<str>,
     pub kind: ListenerKind,
     served: Vec<ApiRange>,
     advertised: Vec<ApiRange>,
-    open: AtomicBool,
+    answers: AtomicU8,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -36,7 +41,7 @@ impl Listener {
     pub fn new(name: &str, kind: ListenerKind, outside: &[ApiRange]) -> Self {
         let served = served(kind, outside);
         let advertised = served.iter().map(|range| advertised(kind, *range)).collect();
-        Self { name: name.into(), kind, served, advertised, open: AtomicBool::new(false), waiting: Mutex::default() }
+        Self { name: name.into(), kind, served, advertised, answers: AtomicU8::new(NOTHING), waiting: Mutex::default() }
     }
 
     /// Whether requests of this API and version are accepted.
@@ -55,20 +60,30 @@ impl Listener {
         own_apis(self.kind).contains(&key)
     }
 
-    /// Answers from now on; until then requests wait in their connections.
+    /// Answers everything from now on; until then requests wait in their connections.
     pub fn open(&self) {
-        self.open.store(true, Ordering::Release);
+        self.raise(EVERYTHING);
+    }
+
+    /// Answers at least ApiVersions from now on.
+    pub fn tell_versions(&self) {
+        self.raise(VERSIONS);
+    }
+
+    fn raise(&self, answers: u8) {
+        self.answers.fetch_max(answers, Ordering::AcqRel);
         std::mem::take(&mut *self.waiting.lock()).into_iter().for_each(Waker::wake);
     }
 
-    /// Whether requests are answered; if not, `waker` is woken when they are.
-    pub fn is_open(&self, waker: &Waker) -> bool {
-        if self.open.load(Ordering::Acquire) {
+    /// Whether requests of this API are answered; if not, `waker` is woken when that may have changed.
+    pub fn answers(&self, key: i16, waker: &Waker) -> bool {
+        let needed = if key == api::API_VERSIONS { VERSIONS } else { EVERYTHING };
+        if self.answers.load(Ordering::Acquire) >= needed {
             return true;
         }
         let mut waiting = self.waiting.lock();
         // Opened between the two looks: nobody would wake this one.
-        if self.open.load(Ordering::Acquire) {
+        if self.answers.load(Ordering::Acquire) >= needed {
             return true;
         }
         if !waiting.iter().any(|known| known.will_wake(waker)) {

@@ -59,7 +59,7 @@ impl Server {
         Ok(Self { core, runtime: Mutex::new(Some(runtime)), listeners: Mutex::default() })
     }
 
-    /// Binds and accepts; requests wait until [`Server::open`]. Returns where it listens.
+    /// Binds and accepts; requests wait until [`Server::open`], or [`Server::tell_versions`]. Returns where it listens.
     pub fn listen(&self, options: &ListenerOptions) -> io::Result<SocketAddr> {
         let runtime = self.runtime.lock().clone().ok_or_else(|| io::Error::other("the server is closed"))?;
         let _in_runtime = runtime.enter();
@@ -76,6 +76,11 @@ impl Server {
         let listeners = self.listeners.lock();
         let named = listeners.iter().filter(|accepting| &*accepting.listener.name == name);
         named.map(|accepting| accepting.listener.open()).count() > 0
+    }
+
+    /// Answers ApiVersions on every listener from now on, and nothing else on those that are not open.
+    pub fn tell_versions(&self) {
+        self.listeners.lock().iter().for_each(|accepting| accepting.listener.tell_versions());
     }
 
     /// What ApiVersions tells about features beside what the image says.

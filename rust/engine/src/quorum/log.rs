@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use klamm_records::{BatchBuilder, BatchFields, Compression, batches, records};
+use klamm_records::control::ControlRecord;
+use klamm_records::{BatchBuilder, BatchFields, Compression, RecordsError, batches, records};
 use parking_lot::Mutex;
 
 use super::flusher::{OnFlushed, QuorumFlusher};
@@ -40,6 +41,14 @@ pub struct ControlEntry {
     pub offset: i64,
     pub kind: i16,
     pub value: Vec<u8>,
+}
+
+impl ControlEntry {
+    /// What the record says.
+    pub fn parse(&self) -> Result<ControlRecord, RecordsError> {
+        let [high, low] = self.kind.to_be_bytes();
+        ControlRecord::parse(Some(&[0, 0, high, low]), Some(&self.value))
+    }
 }
 
 /// The log, its snapshots and its flusher.
@@ -126,7 +135,8 @@ impl QuorumLog {
         epoch.or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0)
     }
 
-    fn latest_snapshot(&self) -> Option<SnapshotId> {
+    /// The newest finished snapshot.
+    pub fn latest_snapshot(&self) -> Option<SnapshotId> {
         self.snapshots.lock().list().last().map(|info| info.id)
     }
 

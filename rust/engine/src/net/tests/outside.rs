@@ -121,3 +121,21 @@ fn before_it_opens_a_listener_only_accepts() {
     assert!(fixture.server.open("CLIENTS") && !fixture.server.open("OTHERS"));
     assert_eq!(client.receive().0, 5);
 }
+
+#[test]
+fn a_listener_that_is_not_open_may_tell_versions() {
+    let fixture = Fixture::closed(NetConfig::default());
+    let mut client = fixture.client();
+    client.send(18, 0, 5, b"");
+    fixture.server.tell_versions();
+    assert_eq!(client.receive().0, 5);
+    // What waits behind another request waits too.
+    client.send(3, 1, 6, b"\0\0\0\0");
+    client.send(18, 0, 7, b"");
+    assert_eq!(fixture.client().call(18, 0, b"")[..2], [0, 0]);
+    client.stream.set_nonblocking(true).expect("a socket option");
+    assert!(client.stream.peek(&mut [0]).is_err());
+    client.stream.set_nonblocking(false).expect("a socket option");
+    assert!(fixture.server.open("CLIENTS"));
+    assert_eq!([client.receive().0, client.receive().0], [6, 7]);
+}

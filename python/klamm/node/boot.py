@@ -1,0 +1,108 @@
+"""The first half of a start, which the engine does by itself: see `_engine.Boot` (ARCHITECTURE: a start).
+
+Imports little, so that `klamm start` imports the rest while the engine reads the directories and tells versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from klamm._engine import Boot, Engine, Image, MetadataLog, find_config_key
+from klamm.node import apis
+from klamm.node.config import NodeConfig
+from klamm.node.directories import METADATA_FOLDER, DirectoryLocks, open_directories
+from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES
+from klamm.node.listeners import Listener, check_ports
+from klamm.protocol.features import SUPPORTED_FEATURES
+
+ListenerRow = tuple[str, str, int, bool, list[tuple[int, int, int]]]
+
+
+class Booted(NamedTuple):
+    """A node of which nothing is decided yet. The images go with the offset behind the last record in them."""
+
+    cluster_id: str
+    directory_ids: Mapping[Path, bytes]
+    """The id of each directory that works."""
+    locks: DirectoryLocks
+    engine: Engine
+    log: MetadataLog
+    snapshot: tuple[Image, int]
+    """The newest snapshot, or nothing up to where the log begins."""
+    whole: tuple[Image, int] | None
+    """All that the log holds, where that is known to be committed."""
+    listeners: Mapping[str, tuple[str, int]]
+    """Where each listener is: the bound port where the configuration says 0."""
+
+
+class Booting:
+    """A node that boots. Nothing is changed on disk before the directories are known to be right."""
+
+    def __init__(self, config: NodeConfig, *, is_volatile: bool = False) -> None:
+        """Begin. Raises StorageError, OSError. Volatile: nobody wants the files back after a power cut."""
+        check_ports(config.listeners)
+        opened = open_directories(config)
+        self._config, self._opened, self._is_mine = config, opened, True
+        log_dirs = [path for path in config.log_dirs if path in opened.directory_ids]
+        try:
+            self._boot = Boot(
+                node_id=config.node_id,
+                cluster_id=opened.cluster_id,
+                log_dirs=log_dirs,
+                settings=known(config.given),
+                metadata_dir=config.metadata_log_dir / METADATA_FOLDER,
+                segment_bytes=config.integer("metadata.log.segment.bytes"),
+                segment_ms=config.integer("metadata.log.segment.ms"),
+                listeners=[_listener(config, listener) for listener in _in_order(config)],
+                features=supported_features(),
+                is_volatile=is_volatile,
+                is_missing_dirs=len(log_dirs) < len(config.log_dirs),
+            )
+        except BaseException:
+            opened.locks.release()
+            raise
+
+    def finish(self) -> Booted:
+        """Wait for it. Raises StorageError, OSError, and leaves nothing behind then."""
+        opened = self._opened
+        try:
+            engine, log, snapshot, whole, addresses = self._boot.finish()
+        except BaseException:
+            self.abandon()
+            raise
+        self._is_mine = False
+        listeners = {
+            listener.name: (listener.host or host, port)
+            for listener, (host, port) in zip(_in_order(self._config), addresses, strict=True)
+        }
+        return Booted(opened.cluster_id, opened.directory_ids, opened.locks, engine, log, snapshot, whole, listeners)
+
+    def abandon(self) -> None:
+        """Close what was begun and leave it as it was found. Nothing happens when it was finished."""
+        if self._is_mine:
+            try:
+                self._boot.abandon()
+            finally:
+                self._opened.locks.release()
+
+
+def known(given: Mapping[str, str]) -> dict[str, str]:
+    """The keys that the engine's table has."""
+    return {name: value for name, value in given.items() if find_config_key("node", name) is not None}
+
+
+def supported_features() -> list[tuple[str, int, int]]:
+    """Name, lowest and highest level of what this node knows."""
+    return [(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()]
+
+
+def _in_order(config: NodeConfig) -> tuple[Listener, ...]:
+    return (*config.controller_listeners, *config.client_listeners)
+
+
+def _listener(config: NodeConfig, listener: Listener) -> ListenerRow:
+    is_controller = listener.name in config.controller_listener_names
+    families = CONTROLLER_FAMILIES if is_controller else BROKER_FAMILIES
+    return listener.name, listener.host, listener.port, is_controller, apis.ranges(families)

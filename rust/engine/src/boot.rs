@@ -1,0 +1,145 @@
+//! The first half of a node's start, which needs no decision: directories are locked and read, listeners bound, the
+//! metadata log checked, and what it says about features told to whoever asks. All other requests wait for the second half.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use klamm_records::control::ControlRecord;
+use tokio::runtime::Handle;
+
+use crate::engine::{Engine, EngineError, EngineOptions, now_ms};
+use crate::log::{LogContext, LogError};
+use crate::metadata::MetadataImage;
+use crate::metadata::checkpoint::{CheckpointError, load_snapshot};
+use crate::net::{ListenerOptions, SupportedFeatures};
+use crate::quorum::{ControlEntry, QuorumLog, QuorumLogConfig};
+
+/// Files of the metadata log that may be open at a time.
+const OPEN_FILES_MAX: usize = 64;
+
+/// What a start begins with.
+pub struct BootOptions {
+    pub engine: EngineOptions,
+    /// The directory of `__cluster_metadata-0`.
+    pub metadata_dir: PathBuf,
+    pub metadata_log: QuorumLogConfig,
+    pub listeners: Vec<ListenerOptions>,
+    /// Name, lowest and highest level of each feature that this node supports.
+    pub features: Vec<(String, i16, i16)>,
+}
+
+/// An image and the offset behind the last record that it holds.
+#[derive(Clone)]
+pub struct ImageUpTo {
+    pub image: Arc<MetadataImage>,
+    pub end_offset: i64,
+}
+
+/// A node of which nothing is decided yet.
+pub struct Booted {
+    pub engine: Engine,
+    pub log: Arc<QuorumLog>,
+    /// The newest snapshot, or nothing up to where the log begins.
+    pub snapshot: ImageUpTo,
+    /// All that the log holds; `None` where it is not known to be committed, or cannot be replayed.
+    pub whole: Option<ImageUpTo>,
+    /// Where each of the listeners is bound.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Why a node could not begin to start.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("cannot listen on {host}:{port}: {error}")]
+    Listen { host: String, port: u16, error: std::io::Error },
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Snapshot(#[from] CheckpointError),
+}
+
+/// Does all that on a thread of its own; what fails leaves the directories as they were found.
+pub fn start(options: BootOptions, runtime: Handle) -> std::io::Result<JoinHandle<Result<Booted, BootError>>> {
+    thread::Builder::new().name("klamm-boot".to_owned()).spawn(|| boot(options, runtime))
+}
+
+impl Booted {
+    /// Closes everything: what was found clean is left so.
+    pub fn abandon(self) -> Result<(), LogError> {
+        self.engine.shutdown(self.engine.replicas().logs().previous_broker_epoch());
+        self.log.close()
+    }
+}
+
+fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
+    let BootOptions { engine, metadata_dir, metadata_log, listeners, features } = options;
+    let context = if engine.is_volatile { LogContext::volatile } else { LogContext::new }(OPEN_FILES_MAX);
+    let engine = Engine::start(engine, runtime)?;
+    let opened = (|| {
+        let addresses = listeners.iter().map(|listener| listen(&engine, listener)).collect::<Result<_, _>>()?;
+        let (log, _) = QuorumLog::open(&metadata_dir, &metadata_log, &context, now_ms())?;
+        let read = read_images(&log).inspect_err(|_| drop(log.close()))?;
+        Ok((addresses, Arc::new(log), read))
+    })();
+    match opened {
+        Ok((addresses, log, (snapshot, whole))) => {
+            if let Some((whole, kraft_version)) = &whole {
+                engine
+                    .server()
+                    .set_supported_features(SupportedFeatures { ranges: features, kraft_version: *kraft_version });
+                engine.publish(Arc::new(whole.image.stable().clone()));
+                engine.server().tell_versions();
+            }
+            Ok(Booted { engine, log, snapshot, whole: whole.map(|(whole, _)| whole), addresses })
+        }
+        Err(error) => {
+            // What was found clean is left so.
+            engine.shutdown(engine.replicas().logs().previous_broker_epoch());
+            Err(error)
+        }
+    }
+}
+
+fn listen(engine: &Engine, options: &ListenerOptions) -> Result<SocketAddr, BootError> {
+    let (host, port) = (options.host.clone(), options.port);
+    engine.server().listen(options).map_err(|error| BootError::Listen { host, port, error })
+}
+
+type Whole = (ImageUpTo, i16);
+
+/// The newest snapshot, and with the kraft.version all that the log holds.
+fn read_images(log: &QuorumLog) -> Result<(ImageUpTo, Option<Whole>), BootError> {
+    let snapshot = match log.latest_snapshot() {
+        Some(id) if id.end_offset > 0 => {
+            let image = load_snapshot(&log.snapshot_path(id), id.end_offset, id.epoch)?;
+            ImageUpTo { image: Arc::new(image), end_offset: id.end_offset }
+        }
+        _ => ImageUpTo { image: Arc::default(), end_offset: log.start_offset() },
+    };
+    // Whoever decides reads them again, and says what is wrong with them.
+    let Some(kraft_version) = kraft_version_if_alone(&log.control_entries()?) else { return Ok((snapshot, None)) };
+    let end_offset = log.end_offset();
+    let whole = log.replay(&snapshot.image, snapshot.end_offset, end_offset).ok();
+    // Before the first record of a cluster there is nothing true to tell.
+    let whole = whole.filter(|image| image.stable().metadata_version().is_some());
+    let whole = whole.map(|image| (ImageUpTo { image: Arc::new(image), end_offset }, kraft_version));
+    Ok((snapshot, whole))
+}
+
+/// The kraft.version of a quorum that never had a second voter, whose whole log is committed: nobody could cut it.
+fn kraft_version_if_alone(entries: &[ControlEntry]) -> Option<i16> {
+    let mut newest = 0;
+    for entry in entries {
+        match entry.parse() {
+            Ok(ControlRecord::KRaftVersion { kraft_version }) => newest = kraft_version,
+            Ok(ControlRecord::KRaftVoters { voters }) if voters.len() > 1 => return None,
+            Ok(_) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(newest)
+}

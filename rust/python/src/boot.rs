@@ -1,0 +1,118 @@
+//! `Boot`: the first half of a node's start, on a thread that needs no GIL.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+
+use klamm_engine::boot::{self, BootError, BootOptions, Booted, ImageUpTo};
+use klamm_engine::engine::{EngineError, EngineOptions};
+use klamm_engine::net::ListenerOptions;
+use klamm_engine::quorum::QuorumLogConfig;
+use klamm_engine::settings::Settings;
+use klamm_engine::wire::api::ListenerKind;
+use klamm_engine::wire::api_versions::ApiRange;
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+
+use crate::checkpoint::python_error;
+use crate::config::ConfigError;
+use crate::engine::Engine;
+use crate::errors::{StorageError, storage_error};
+use crate::image::Image;
+use crate::metadata_log::MetadataLog;
+use crate::runtime::SharedRuntime;
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine")]
+pub struct Boot {
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    thread: JoinHandle<Result<Booted, BootError>>,
+    runtime: SharedRuntime,
+}
+
+/// Name, host, port, whether it is a controller's, and key and versions of what Python answers on it.
+type ListenerRow = (String, String, u16, bool, Vec<(i16, i16, i16)>);
+type ImageRow = (Image, i64);
+type BootedRow = (Engine, MetadataLog, ImageRow, Option<ImageRow>, Vec<(String, u16)>);
+
+#[pymethods]
+impl Boot {
+    #[new]
+    #[pyo3(signature = (
+        *, node_id, cluster_id, log_dirs, settings, metadata_dir, segment_bytes, segment_ms, listeners, features,
+        is_volatile=false, is_missing_dirs=false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "a constructor's arguments are what Python gives it")]
+    fn new(
+        node_id: i32,
+        cluster_id: String,
+        log_dirs: Vec<PathBuf>,
+        settings: HashMap<String, String>,
+        metadata_dir: PathBuf,
+        segment_bytes: u32,
+        segment_ms: i64,
+        listeners: Vec<ListenerRow>,
+        features: Vec<(String, i16, i16)>,
+        is_volatile: bool,
+        is_missing_dirs: bool,
+    ) -> PyResult<Self> {
+        let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
+        let runtime = SharedRuntime::get()?;
+        let engine = EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs };
+        let metadata_log = QuorumLogConfig { segment_bytes, segment_ms };
+        let listeners = listeners.into_iter().map(listener).collect();
+        let options = BootOptions { engine, metadata_dir, metadata_log, listeners, features };
+        let thread = boot::start(options, runtime.handle())?;
+        Ok(Self { running: Mutex::new(Some(Running { thread, runtime })) })
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<BootedRow> {
+        let Some(Running { thread, runtime }) = self.take() else {
+            return Err(PyRuntimeError::new_err("finished or abandoned before"));
+        };
+        let booted = py.detach(|| thread.join()).expect("what a boot does never panics").map_err(boot_error)?;
+        let row = |up_to: ImageUpTo| (Image(up_to.image), up_to.end_offset);
+        let addresses = booted.addresses.iter().map(|address| (address.ip().to_string(), address.port())).collect();
+        let engine = Engine::new_from(booted.engine, runtime);
+        Ok((engine, MetadataLog { log: booted.log }, row(booted.snapshot), booted.whole.map(row), addresses))
+    }
+
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(Running { thread, runtime }) = self.take() else { return Ok(()) };
+        py.detach(|| {
+            let closed = match thread.join() {
+                Ok(Ok(booted)) => booted.abandon(),
+                // It left nothing behind, and whoever abandons it has another error to tell.
+                Ok(Err(_)) | Err(_) => Ok(()),
+            };
+            drop(runtime);
+            closed
+        })
+        .map_err(|error| storage_error(&error))
+    }
+}
+
+impl Boot {
+    fn take(&self) -> Option<Running> {
+        self.running.lock().expect("nothing panics with it").take()
+    }
+}
+
+fn listener((name, host, port, controller, apis): ListenerRow) -> ListenerOptions {
+    let outside = apis.into_iter().map(|(key, version_min, version_max)| ApiRange { key, version_min, version_max });
+    let kind = if controller { ListenerKind::Controller } else { ListenerKind::Broker };
+    ListenerOptions { name, kind, host, port, outside: outside.collect() }
+}
+
+fn boot_error(error: BootError) -> PyErr {
+    match error {
+        BootError::Engine(EngineError::Log(error)) | BootError::Log(error) => storage_error(&error),
+        BootError::Engine(EngineError::Net(_)) => StorageError::new_err(error.to_string()),
+        BootError::Listen { error: ref cause, .. } => PyOSError::new_err((cause.raw_os_error(), error.to_string())),
+        BootError::Snapshot(error) => python_error(error),
+    }
+}

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::Uuid;
 use crate::metadata::hash::hash_id;
+use crate::metadata::id_list::FEW;
 
 /// Numbers of the directories of one partition.
 pub type Numbers = SmallVec<[u32; 8]>;
@@ -16,12 +17,16 @@ pub type Numbers = SmallVec<[u32; 8]>;
 /// each of them, also in those that do not use it. Numbers of directories that nobody uses any more go when an image is
 /// loaded from a snapshot.
 #[derive(Clone, Debug)]
-pub struct DirectoryTable(Arc<RwLock<Table>>);
+pub struct DirectoryTable(Arc<RwLock<Arc<Table>>>);
+
+/// The directories that a table held at one time. What it says of them stays true.
+#[derive(Clone, Debug)]
+pub struct KnownDirectories(Arc<Table>);
 
 /// Ids, and where in `ids` each is.
 ///
 /// `places` is a hash table with linear probing; its length is a power of two, and at least half of it is [`EMPTY`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Table {
     ids: Vec<Uuid>,
     places: Vec<u32>,
@@ -76,7 +81,7 @@ impl Default for DirectoryTable {
         assert_eq!(table.number(Uuid::ZERO), DirectoryTable::MIGRATING);
         assert_eq!(table.number(Uuid::UNASSIGNED), DirectoryTable::UNASSIGNED);
         assert_eq!(table.number(Uuid::LOST), DirectoryTable::LOST);
-        Self(Arc::new(RwLock::new(table)))
+        Self(Arc::new(RwLock::new(Arc::new(table))))
     }
 }
 
@@ -108,7 +113,14 @@ impl DirectoryTable {
     #[cold]
     fn new_numbers(&self, ids: impl Iterator<Item = Uuid>) -> Numbers {
         let mut table = self.0.write();
+        let table = Arc::make_mut(&mut table);
         ids.map(|id| table.number(id)).collect()
+    }
+
+    /// The directories as they are, to look up many without a lock for each. Drop it before the table grows: else it is
+    /// copied.
+    pub fn known(&self) -> KnownDirectories {
+        KnownDirectories(Arc::clone(&self.0.read()))
     }
 
     /// The number of a directory seen before.
@@ -132,6 +144,18 @@ impl DirectoryTable {
     /// Whether a number means the same directory in both.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl KnownDirectories {
+    /// The numbers of a usual partition's directories, the rest zeroes; `None` when one is not known or too large.
+    #[inline]
+    pub fn few(&self, ids: &[[u8; 16]]) -> Option<[u16; FEW]> {
+        let mut numbers = [0; FEW];
+        for (number, id) in numbers.iter_mut().zip(ids) {
+            *number = u16::try_from(self.0.find(Uuid(*id))?).ok()?;
+        }
+        Some(numbers)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::metadata::records::{
 use crate::metadata::replay_error::ReplayError;
 use crate::metadata::security::{Acl, DelegationToken, QuotaEntity, Quotas, ScramCredential, ScramKey};
 use crate::metadata::topics::TopicsImage;
+use crate::metadata::usual_partition::UsualPartition;
 use crate::metadata::version::{ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION, MetadataVersion};
 
 /// Records that are looked at together before they are applied.
@@ -205,6 +206,9 @@ impl MetadataImage {
     #[inline]
     fn replay_hinted(&mut self, bytes: &[u8], hint: Option<u32>) -> Result<(), ReplayError> {
         // Nearly all records are one of these two: they need not pass through the large type that any record fits into.
+        if let Some(record) = UsualPartition::of(bytes) {
+            return self.topics.set_usual_partition(&record);
+        }
         let (id, version, mut reader) = read_frame(bytes)?;
         match id {
             PARTITION_RECORD => {

@@ -9,6 +9,7 @@ use crate::metadata::field::Array;
 use crate::metadata::id_list::{FEW, Ids, few};
 use crate::metadata::records::{NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord, PartitionRecord};
 use crate::metadata::replay_error::ReplayError;
+use crate::metadata::usual_partition::{self, UsualPartition};
 
 /// Whether a leader elected uncleanly still recovers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +221,23 @@ impl Partition {
             });
         }
         Ok(partition)
+    }
+
+    /// The state that a usual PartitionRecord says, its directories being those of the numbers.
+    #[inline]
+    pub(super) fn from_usual(record: &UsualPartition<'_>, directories: [u16; FEW]) -> Self {
+        let state = State {
+            replicas: usual_partition::ids(record.replicas),
+            isr: usual_partition::ids(record.isr),
+            leader: record.leader,
+            leader_epoch: record.leader_epoch,
+            partition_epoch: record.partition_epoch,
+            directories,
+            replica_count: record.replicas.len() as u8,
+            isr_count: record.isr.len() as u8,
+            leader_recovery_state: LeaderRecoveryState::Recovered,
+        };
+        Self { unusual: None, state }
     }
 
     /// Changes what the record names. A leader, even the present one, counts the leader epoch up; every record counts the

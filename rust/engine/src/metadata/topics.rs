@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::Uuid;
 use crate::metadata::counts::PartitionCounts;
-use crate::metadata::directories::DirectoryTable;
+use crate::metadata::directories::{DirectoryTable, KnownDirectories};
 use crate::metadata::hash::{hash_id, hash_name};
 use crate::metadata::hash_index::HashIndex;
 use crate::metadata::image::GROUP;
@@ -15,6 +15,7 @@ use crate::metadata::records::{PartitionChangeRecord, PartitionRecord, TopicReco
 use crate::metadata::replay_error::ReplayError;
 use crate::metadata::slots::Slots;
 use crate::metadata::topic::{GrowingTopic, Topic};
+use crate::metadata::usual_partition::UsualPartition;
 
 /// The topics of a cluster.
 ///
@@ -33,6 +34,8 @@ pub struct TopicsImage {
     /// How many partitions the topic before it got.
     grown: usize,
     directories: DirectoryTable,
+    /// Of `directories`, looked up within a batch; none between batches.
+    known: Option<KnownDirectories>,
     counts: Arc<PartitionCounts>,
     /// Not shared yet, so that a batch of many records looks only once for others who hold the counts.
     counting: Option<Box<PartitionCounts>>,
@@ -143,6 +146,7 @@ impl TopicsImage {
     /// Ends a batch.
     pub(super) fn finish_batch(&mut self) {
         self.settle();
+        self.known = None;
         if let Some(counts) = self.counting.take() {
             self.counts = Arc::new(*counts);
         }
@@ -177,6 +181,27 @@ impl TopicsImage {
             return Err(ReplayError::PartitionId { topic_id, partition_id });
         }
         let partition = Partition::from_record(record, &self.directories)?;
+        self.put_partition(topic_id, partition_id, partition)
+    }
+
+    /// The same as [`TopicsImage::set_partition`].
+    #[inline]
+    pub(super) fn set_usual_partition(&mut self, record: &UsualPartition<'_>) -> Result<(), ReplayError> {
+        let (topic_id, partition_id) = (record.topic_id, record.partition_id);
+        let known = self.known.get_or_insert_with(|| self.directories.known());
+        match known.few(record.directories) {
+            Some(directories) if partition_id >= 0 => {
+                self.put_partition(topic_id, partition_id, Partition::from_usual(record, directories))
+            }
+            _ => {
+                self.known = None;
+                record.with_record(|record| self.set_partition(record))
+            }
+        }
+    }
+
+    #[inline]
+    fn put_partition(&mut self, topic_id: Uuid, partition_id: i32, partition: Partition) -> Result<(), ReplayError> {
         self.grow(topic_id)?;
         let (_, topic) = self.growing.as_mut().expect("just made so");
         let counts = counting(&mut self.counting, &self.counts);

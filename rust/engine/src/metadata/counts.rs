@@ -59,32 +59,40 @@ impl PartitionCounts {
             self.add(after);
             return;
         }
-        if before.leader() != after.leader() {
-            self.tally_leader(before, u32::MAX);
-            self.tally_leader(after, 1);
+        self.subtract_roles(before);
+        self.add_roles(after);
+    }
+
+    /// Counts a partition in, of which only leader and ISR were counted out.
+    #[inline]
+    pub(super) fn add_roles(&mut self, partition: &Partition) {
+        self.tally_roles(partition, 1);
+    }
+
+    /// Counts the leader and the ISR of a partition out, since nothing else of it will change.
+    #[inline]
+    pub(super) fn subtract_roles(&mut self, partition: &Partition) {
+        self.tally_roles(partition, u32::MAX);
+    }
+
+    #[inline]
+    fn tally_roles(&mut self, partition: &Partition, step: u32) {
+        self.tally_leader(partition, step);
+        for &id in partition.isr() {
+            let broker = self.broker(id);
+            broker.in_sync = broker.in_sync.wrapping_add(step);
         }
-        before.isr().iter().for_each(|&id| self.broker(id).in_sync -= 1);
-        after.isr().iter().for_each(|&id| self.broker(id).in_sync += 1);
     }
 
     /// `step` is 1, or -1 in two's complement: what was counted in is counted out in the same way.
     fn tally(&mut self, partition: &Partition, step: u32) {
         let count = |counter: &mut u32| *counter = counter.wrapping_add(step);
         count(&mut self.partitions);
-        self.tally_leader(partition, step);
+        self.tally_roles(partition, step);
         if partition.is_reassigning() {
             count(&mut self.reassigning);
         }
-        if partition.replicas() == partition.isr() {
-            for &id in partition.replicas() {
-                let broker = self.broker(id);
-                count(&mut broker.replicas);
-                count(&mut broker.in_sync);
-            }
-        } else {
-            partition.replicas().iter().for_each(|&id| count(&mut self.broker(id).replicas));
-            partition.isr().iter().for_each(|&id| count(&mut self.broker(id).in_sync));
-        }
+        partition.replicas().iter().for_each(|&id| count(&mut self.broker(id).replicas));
         partition.elr().iter().for_each(|&id| count(&mut self.broker(id).eligible));
     }
 

@@ -33,6 +33,25 @@ pub struct HashIndex {
     used: u32,
 }
 
+/// Where a search begins, in a chunk.
+#[derive(Clone, Copy)]
+pub struct Start<'a>(&'a [Entry]);
+
+impl Start<'_> {
+    /// Reads the first entry; the result means nothing.
+    #[inline]
+    pub fn touch(self) -> u32 {
+        self.0.first().map_or(0, |entry| entry.hash)
+    }
+
+    /// The first slot with that hash, if it is in this chunk; another key may have the same hash.
+    #[inline]
+    pub fn probable(self, hash: u32) -> Option<u32> {
+        let entry = self.0.iter().find(|entry| entry.hash == hash || **entry == EMPTY)?;
+        (entry.slot < REMOVED.slot).then_some(entry.slot)
+    }
+}
+
 impl Default for HashIndex {
     fn default() -> Self {
         Self::with_bits(CHUNK_BITS)
@@ -66,11 +85,12 @@ impl HashIndex {
         self.position(hash, is_it).map(|(_, slot)| slot)
     }
 
-    /// Reads where a search for that hash begins; the result means nothing.
+    /// The entries that a search for that hash begins with.
     #[inline]
-    pub fn touch(&self, hash: u32) -> u32 {
+    pub fn start(&self, hash: u32) -> Start<'_> {
         let at = self.home(hash);
-        self.chunks.get(at >> CHUNK_BITS).map_or(0, |chunk| chunk[at as usize % CHUNK].hash)
+        let chunk = self.chunks.get(at >> CHUNK_BITS).expect("every chunk is there");
+        Start(&chunk[at as usize % CHUNK..])
     }
 
     fn position(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(u32, u32)> {

@@ -16,12 +16,10 @@ use crate::metadata::records::{
 };
 use crate::metadata::replay_error::ReplayError;
 use crate::metadata::security::{Acl, DelegationToken, QuotaEntity, Quotas, ScramCredential, ScramKey};
-use crate::metadata::topics::TopicsImage;
+use crate::metadata::topics::{RUN, TopicsImage};
+use crate::metadata::usual_change::UsualChange;
 use crate::metadata::usual_partition::UsualPartition;
 use crate::metadata::version::{ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION, MetadataVersion};
-
-/// Records that are looked at together before they are applied.
-pub(super) const GROUP: usize = 16;
 
 /// Up to where in the log an image has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,29 +167,39 @@ impl MetadataImage {
     /// The image with more records. Nothing is applied when one of them does not fit.
     pub fn apply<'r>(&self, records: impl IntoIterator<Item = &'r [u8]>) -> Result<Self, ApplyError> {
         let mut image = self.clone();
-        let mut records = records.into_iter().enumerate();
-        loop {
-            let group: SmallVec<[_; GROUP]> = records.by_ref().take(GROUP).collect();
-            if group.is_empty() {
-                break;
-            }
-            let hints = image.warm(group.iter().map(|&(_, bytes)| bytes));
-            for (at, (index, bytes)) in group.into_iter().enumerate() {
-                let hint = hints.get(at).copied().flatten();
-                image.replay_hinted(bytes, hint).map_err(|error| ApplyError { index, error })?;
-            }
-        }
+        image.replay_all(records.into_iter())?;
         image.finish_batch();
         Ok(image)
     }
 
-    /// The slots of the topics that a group of records changes; see [`TopicsImage::warm`].
-    fn warm<'r>(&self, group: impl Iterator<Item = &'r [u8]>) -> SmallVec<[Option<u32>; GROUP]> {
-        let changes: SmallVec<[Option<(Uuid, i32)>; GROUP]> = group.map(changed_partition).collect();
-        match changes.iter().flatten().count() {
-            0 | 1 => SmallVec::new(),
-            _ => self.topics.warm(&changes),
+    /// Applies records, usual changes of partitions as many together as come in a row.
+    pub(super) fn replay_all<'r>(&mut self, records: impl Iterator<Item = &'r [u8]>) -> Result<(), ApplyError> {
+        let mut run: SmallVec<[UsualChange<'r>; RUN]> = SmallVec::new();
+        let mut end = 0;
+        for (index, bytes) in records.enumerate() {
+            let change = UsualChange::of(bytes);
+            if change.is_none() || run.len() == RUN {
+                self.replay_run(&mut run, index)?;
+            }
+            match change {
+                Some(change) => run.push(change),
+                None => self.replay_bytes(bytes).map_err(|error| ApplyError { index, error })?,
+            }
+            end = index + 1;
         }
+        self.replay_run(&mut run, end)
+    }
+
+    /// Applies changes of which the last one lies before `end` in the batch.
+    #[inline]
+    fn replay_run(&mut self, run: &mut SmallVec<[UsualChange<'_>; RUN]>, end: usize) -> Result<(), ApplyError> {
+        if run.is_empty() {
+            return Ok(());
+        }
+        let start = end - run.len();
+        let applied = self.topics.change_usual_partitions(run);
+        run.clear();
+        applied.map_err(|(at, error)| ApplyError { index: start + at, error })
     }
 
     /// Ends what [`MetadataImage::replay_bytes`] began.
@@ -199,17 +207,13 @@ impl MetadataImage {
         self.topics.finish_batch();
     }
 
-    pub(super) fn replay_bytes(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
-        self.replay_hinted(bytes, None)
-    }
-
     #[inline]
-    fn replay_hinted(&mut self, bytes: &[u8], hint: Option<u32>) -> Result<(), ReplayError> {
-        // Nearly all records are one of these two: they need not pass through the large type that any record fits into.
+    pub(super) fn replay_bytes(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
         if let Some(record) = UsualPartition::of(bytes) {
             return self.topics.set_usual_partition(&record);
         }
         let (id, version, mut reader) = read_frame(bytes)?;
+        // Nearly all records are one of these two: they need not pass through the large type that any record fits into.
         match id {
             PARTITION_RECORD => {
                 let record = PartitionRecord::read(&mut reader, version).map_err(RecordError::Wire)?;
@@ -219,7 +223,7 @@ impl MetadataImage {
             PARTITION_CHANGE_RECORD => {
                 let record = PartitionChangeRecord::read(&mut reader, version).map_err(RecordError::Wire)?;
                 check_end(&reader, "PartitionChangeRecord")?;
-                self.topics.change_partition(&record, hint)
+                self.topics.change_partition(&record)
             }
             _ => self.replay(&Record::decode(bytes)?.0),
         }
@@ -227,7 +231,7 @@ impl MetadataImage {
 
     fn replay(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
         match record {
-            Record::PartitionChange(record) => self.topics.change_partition(record, None),
+            Record::PartitionChange(record) => self.topics.change_partition(record),
             Record::Partition(record) => self.topics.set_partition(record),
             Record::Topic(record) => self.topics.create_topic(record),
             Record::RemoveTopic(record) => self.remove_topic(record),
@@ -366,18 +370,6 @@ impl MetadataImage {
         let before = self.take_before_transaction()?;
         *self = Arc::unwrap_or_clone(before);
         Ok(())
-    }
-}
-
-/// Topic and number of a PartitionChangeRecord, unless it is framed unusually: to know it beforehand, not to trust it.
-fn changed_partition(bytes: &[u8]) -> Option<(Uuid, i32)> {
-    const CHANGE: u8 = PARTITION_CHANGE_RECORD as u8;
-    match bytes {
-        [_, CHANGE, _, fields @ ..] => {
-            let (number, fields) = fields.split_first_chunk()?;
-            fields.first_chunk().map(|id| (Uuid(*id), i32::from_be_bytes(*number)))
-        }
-        _ => None,
     }
 }
 

@@ -120,12 +120,7 @@ proptest! {
         let mut dice = Dice::new(seed);
         let mut image = MetadataImage::default();
         for record in &writer.records {
-            let mut damaged = record.clone();
-            for _ in 0..dice.below(3) {
-                let at = dice.below(damaged.len());
-                damaged[at] = dice.below(256) as u8;
-            }
-            damaged.truncate(damaged.len() - dice.below(damaged.len()) * usize::from(dice.chance(10)));
+            let damaged = dice.damaged(record);
             if let Ok(applied) = image.apply([damaged.as_slice()]) {
                 image = applied;
             }

@@ -1,8 +1,8 @@
 //! Applying what raft committed: batches of the metadata log.
-use klamm_records::{RecordsError, batches, records};
+use klamm_records::{Records, RecordsError, batches, records};
 
 use crate::metadata::MetadataImage;
-use crate::metadata::image::Provenance;
+use crate::metadata::image::{ApplyError, Provenance};
 use crate::metadata::replay_error::ReplayError;
 
 /// Bytes that the records of one batch take at most once decompressed.
@@ -35,10 +35,7 @@ impl MetadataImage {
                 continue;
             }
             if !header.is_control() {
-                for record in records(batch, &mut scratch, BATCH_BYTES_MAX).map_err(damaged)? {
-                    let record = record.map_err(damaged)?;
-                    image.apply_record(record.offset, record.value)?;
-                }
+                image.replay_records(records(batch, &mut scratch, BATCH_BYTES_MAX).map_err(damaged)?, damaged)?;
             }
             provenance = Provenance {
                 last_offset: header.last_offset(),
@@ -50,8 +47,26 @@ impl MetadataImage {
         Ok(image.with_provenance(provenance))
     }
 
-    fn apply_record(&mut self, offset: i64, value: Option<&[u8]>) -> Result<(), LoadError> {
-        let value = value.ok_or(LoadError::NoValue { offset })?;
-        self.replay_bytes(value).map_err(|error| LoadError::Record { offset, error })
+    fn replay_records(
+        &mut self,
+        records: Records<'_>,
+        damaged: impl Fn(RecordsError) -> LoadError,
+    ) -> Result<(), LoadError> {
+        let mut unread = None;
+        let values = records.clone().map_while(|record| match record {
+            Ok(record) => {
+                unread = record.value.is_none().then_some(LoadError::NoValue { offset: record.offset });
+                record.value
+            }
+            Err(error) => {
+                unread = Some(damaged(error));
+                None
+            }
+        });
+        self.replay_all(values).map_err(|ApplyError { index, error }| {
+            let record = records.flatten().nth(index).expect("it was read before");
+            LoadError::Record { offset: record.offset, error }
+        })?;
+        unread.map_or(Ok(()), Err)
     }
 }

@@ -34,6 +34,7 @@ mod slots;
 mod testing;
 pub mod topic;
 pub mod topics;
+mod usual_change;
 mod usual_partition;
 pub mod version;
 

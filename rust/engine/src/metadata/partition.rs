@@ -9,6 +9,7 @@ use crate::metadata::field::Array;
 use crate::metadata::id_list::{FEW, Ids, few};
 use crate::metadata::records::{NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord, PartitionRecord};
 use crate::metadata::replay_error::ReplayError;
+use crate::metadata::usual_change::UsualChange;
 use crate::metadata::usual_partition::{self, UsualPartition};
 
 /// Whether a leader elected uncleanly still recovers.
@@ -266,6 +267,26 @@ impl Partition {
         }
         self.merge_unusual(record);
         self.state.leader_recovery_state = recovery_state;
+        self.state.partition_epoch = partition_epoch;
+        Ok(())
+    }
+
+    /// The same for a usual record.
+    #[inline]
+    pub(super) fn merge_usual(&mut self, record: &UsualChange<'_>) -> Result<(), ReplayError> {
+        let overflow = || ReplayError::EpochOverflow { topic_id: record.topic_id, partition_id: record.partition_id };
+        let partition_epoch = self.state.partition_epoch.checked_add(1).ok_or_else(overflow)?;
+        if record.leader != NO_LEADER_CHANGE {
+            self.state.leader_epoch = self.state.leader_epoch.checked_add(1).ok_or_else(overflow)?;
+            self.state.leader = record.leader;
+        }
+        match record.isr {
+            Some(isr) if self.state.isr_count == ELSEWHERE => {
+                self.set_isr((&usual_partition::ids(isr)[..isr.len()]).into())
+            }
+            Some(isr) => (self.state.isr_count, self.state.isr) = (isr.len() as u8, usual_partition::ids(isr)),
+            None => {}
+        }
         self.state.partition_epoch = partition_epoch;
         Ok(())
     }

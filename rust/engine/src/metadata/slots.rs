@@ -127,6 +127,58 @@ impl<T> Node<T> {
     }
 }
 
+impl<T> Node<T> {
+    /// Replaces what is in filled slots of this node, which come by ascending index. A value that nobody else has is
+    /// replaced where it is.
+    fn replace(&mut self, height: u32, mut values: &mut [(u32, Option<T>)]) {
+        if let Node::Branch(children) = self {
+            let children = Arc::make_mut(children);
+            while let Some((first, _)) = values.first() {
+                let at = child_at(*first, height);
+                let end = values.iter().take_while(|(index, _)| child_at(*index, height) == at).count();
+                let (here, behind) = values.split_at_mut(end);
+                children[at].as_mut().expect("a filled slot").replace(height - 1, here);
+                values = behind;
+            }
+            return;
+        }
+        for (index, value) in values {
+            self.put(child_at(*index, 0), value.take().expect("a value"));
+        }
+    }
+
+    /// Replaces what is in a filled slot of a node without branches.
+    fn put(&mut self, at: usize, value: T) {
+        match self {
+            Node::Leaf(children) => match Arc::get_mut(children) {
+                Some(children) => store(&mut children[at], value),
+                None => {
+                    let mut values = [const { None }; PATCHES];
+                    values[0] = Some(Arc::new(value));
+                    let patched = Patched { leaf: Arc::clone(children), values, places: [at as u8; PATCHES] };
+                    *self = Node::Patched(Arc::new(patched));
+                }
+            },
+            Node::Patched(patched) => match patched.patch_of(at) {
+                PATCHES => *self.own_slot(at) = Some(Arc::new(value)),
+                patch => {
+                    let patched = Arc::make_mut(patched);
+                    patched.places[patch] = at as u8;
+                    store(&mut patched.values[patch], value);
+                }
+            },
+            Node::Branch(_) => unreachable!("values are in leaves"),
+        }
+    }
+}
+
+fn store<T>(place: &mut Option<Arc<T>>, value: T) {
+    match place.as_mut().and_then(Arc::get_mut) {
+        Some(place) => *place = value,
+        None => *place = Some(Arc::new(value)),
+    }
+}
+
 /// A vector of optional shared values.
 ///
 /// 1. `root` is a tree of height `height`: leaves at 0, so it has room for `16^(height + 1)` slots.
@@ -182,6 +234,11 @@ impl<T> Slots<T> {
             return None;
         }
         self.leaf_of(index).patched_slot(child_at(index, 0))
+    }
+
+    /// Replaces what is in filled slots, which come by ascending index. Takes every value.
+    pub fn replace(&mut self, values: &mut [(u32, Option<T>)]) {
+        self.root.replace(self.height, values);
     }
 
     /// Fills the slot at `index`, at most [`Slots::end`].
@@ -326,6 +383,8 @@ mod tests {
     enum Step {
         Push,
         Change(u32),
+        /// Several by ascending index.
+        Replace(Vec<u32>),
         Take(u32),
         Refill(u32),
         /// Everything so far stays shared from here on.
@@ -336,6 +395,7 @@ mod tests {
         prop_oneof![
             4 => Just(Step::Push),
             6 => (0..600u32).prop_map(Step::Change),
+            3 => prop::collection::vec(0..600u32, 0..20).prop_map(Step::Replace),
             1 => (0..600u32).prop_map(Step::Take),
             1 => (0..600u32).prop_map(Step::Refill),
             1 => Just(Step::Keep),
@@ -373,6 +433,18 @@ mod tests {
                         let found = slots.get_mut(near(index)).map(|slot| *Arc::make_mut(slot) = value);
                         prop_assert_eq!(found.is_some(), model.contains_key(&near(index)));
                         model.entry(near(index)).and_modify(|old| *old = value);
+                    }
+                    Step::Replace(indexes) => {
+                        let mut filled: Vec<u32> = indexes.into_iter().map(near).collect();
+                        filled.retain(|index| model.contains_key(index));
+                        filled.sort_unstable();
+                        filled.dedup();
+                        let new = |index: u32| value * 100_000 + u64::from(index);
+                        let mut values: Vec<_> =
+                            filled.iter().map(|&index| (index, Some(new(index)))).collect();
+                        slots.replace(&mut values);
+                        prop_assert!(values.iter().all(|(_, value)| value.is_none()));
+                        model.extend(filled.iter().map(|&index| (index, new(index))));
                     }
                     Step::Take(index) => {
                         let taken = slots.take(near(index)).map(|value| *value);

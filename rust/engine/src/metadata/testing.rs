@@ -31,6 +31,17 @@ impl Dice {
         if items.is_empty() { None } else { items.get(self.below(items.len())) }
     }
 
+    /// A record with up to two of its bytes changed, sometimes cut.
+    pub fn damaged(&mut self, record: &[u8]) -> Vec<u8> {
+        let mut damaged = record.to_vec();
+        for _ in 0..self.below(3) {
+            let at = self.below(damaged.len());
+            damaged[at] = self.below(256) as u8;
+        }
+        damaged.truncate(damaged.len() - self.below(damaged.len()) * usize::from(self.chance(10)));
+        damaged
+    }
+
     fn ids(&mut self) -> Vec<i32> {
         let count = 1 + self.below(5);
         let first = self.below(9);

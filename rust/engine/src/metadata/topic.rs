@@ -11,6 +11,8 @@ const CHUNK: u32 = 1 << CHUNK_BITS;
 
 /// Partitions that may stand beside a body; a body that has no more of them is copied instead.
 const PATCHES: usize = 4;
+/// A body with no more partitions is copied rather than that memory is taken for more patches.
+const SMALL: usize = 12;
 /// Patches that need no memory of their own.
 const PATCHES_INLINE: usize = 2;
 
@@ -132,8 +134,7 @@ impl Topic {
         if let Some(at) = self.patches.iter().position(|(patched, _)| *patched == index) {
             return Some(&mut self.patches[at].1);
         }
-        let is_small = self.body.first.partitions.len() <= PATCHES && self.body.others.is_empty();
-        if is_small || self.patches.len() == PATCHES || Arc::get_mut(&mut self.body).is_some() {
+        if self.patches.len() >= self.body.patches_max() || Arc::get_mut(&mut self.body).is_some() {
             return self.own_body().partition_mut(index);
         }
         let partition = self.body.partition(index)?.clone();
@@ -215,6 +216,17 @@ impl GrowingTopic {
 }
 
 impl Body {
+    /// How many partitions may stand beside it.
+    #[inline]
+    fn patches_max(&self) -> usize {
+        match self.first.partitions.len() {
+            _ if !self.others.is_empty() => PATCHES,
+            0..=PATCHES => 0,
+            0..=SMALL => PATCHES_INLINE,
+            _ => PATCHES,
+        }
+    }
+
     fn partition_count(&self) -> usize {
         self.chunks().map(|(_, chunk)| chunk.partitions.len()).sum()
     }

@@ -8,7 +8,7 @@ use crate::Uuid;
 use crate::metadata::id_list::FEW;
 use crate::metadata::records::{PARTITION_RECORD, PartitionRecord};
 
-const FRAME_VERSION: u8 = 1;
+pub(super) const FRAME_VERSION: u8 = 1;
 const ID: u8 = PARTITION_RECORD as u8;
 /// Version 1 brought the directories, 2 only tagged fields.
 const VERSION_MIN: u8 = 1;
@@ -80,7 +80,7 @@ impl<'r> UsualPartition<'r> {
 
 /// The array at the start of `bytes`, and what follows it.
 #[inline(always)]
-fn few<const N: usize>(bytes: &[u8]) -> Option<(Few<'_, N>, &[u8])> {
+pub(super) fn few<const N: usize>(bytes: &[u8]) -> Option<(Few<'_, N>, &[u8])> {
     let (&length, bytes) = bytes.split_first()?;
     let count = usize::from(length.checked_sub(1)?);
     if count > FEW {
@@ -92,7 +92,7 @@ fn few<const N: usize>(bytes: &[u8]) -> Option<(Few<'_, N>, &[u8])> {
 
 /// The ids of a list, the rest zeroes.
 #[inline(always)]
-pub fn ids(list: Few<'_, 4>) -> [i32; FEW] {
+pub(super) fn ids(list: Few<'_, 4>) -> [i32; FEW] {
     let mut ids = [0; FEW];
     ids.iter_mut().zip(list).for_each(|(id, bytes)| *id = i32::from_be_bytes(*bytes));
     ids
@@ -156,12 +156,7 @@ mod tests {
             let writer = Writer::random(seed, 60);
             let mut dice = Dice::new(seed);
             for record in &writer.records {
-                let mut damaged = record.clone();
-                for _ in 0..dice.below(3) {
-                    let at = dice.below(damaged.len());
-                    damaged[at] = dice.below(256) as u8;
-                }
-                damaged.truncate(damaged.len() - dice.below(damaged.len()) * usize::from(dice.chance(10)));
+                let damaged = dice.damaged(record);
                 UsualPartition::of(&damaged).iter().for_each(|usual| check(usual, &damaged));
             }
         }

@@ -12,7 +12,7 @@ use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
 use crate::counters::Named;
 use crate::log::{AppendError, Log, LogConfig, LogContext, LogError, OpenAt, Origin, Recovery};
 use crate::metadata::MetadataImage;
-use crate::metadata::image::ApplyError;
+use crate::metadata::log_batches::LoadError;
 
 /// The largest batch of the metadata log (facts 1.1).
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -32,7 +32,7 @@ pub enum ReplayFailed {
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
-    Apply(#[from] ApplyError),
+    Apply(#[from] LoadError),
 }
 
 /// A control record with its place; offset -1 when it comes from a snapshot.
@@ -253,25 +253,10 @@ impl QuorumLog {
     pub fn replay(&self, image: &MetadataImage, from: i64, to: i64) -> Result<MetadataImage, ReplayFailed> {
         let mut image = image.clone();
         self.for_each_batches(from, to, |bytes| {
-            let mut values = Vec::new();
-            let mut provenance = image.provenance();
-            for batch in batches(bytes) {
-                let batch = batch.map_err(|error| self.damaged(error.to_string()))?;
-                let header = batch.header();
-                (provenance.last_offset, provenance.last_epoch) = (header.last_offset(), header.leader_epoch());
-                provenance.last_timestamp_ms = header.max_timestamp();
-                if header.is_control() {
-                    continue;
-                }
-                // The metadata log is never compressed: records are read where they lie.
-                let mut unused = Vec::new();
-                let list = records(batch, &mut unused, BATCH_BYTES_MAX);
-                for record in list.map_err(|error| self.damaged(error.to_string()))? {
-                    let record = record.map_err(|error| self.damaged(error.to_string()))?;
-                    values.push(record.value.unwrap_or_default().to_vec());
-                }
-            }
-            image = image.apply(values.iter().map(Vec::as_slice))?.with_provenance(provenance);
+            image = image.apply_batches(bytes).map_err(|error| match error {
+                LoadError::Batch { .. } => ReplayFailed::Log(self.damaged(error.to_string())),
+                error => ReplayFailed::Apply(error),
+            })?;
             Ok::<(), ReplayFailed>(())
         })?;
         Ok(image)

@@ -219,11 +219,13 @@ impl Body {
     /// How many partitions may stand beside it.
     #[inline]
     fn patches_max(&self) -> usize {
-        match self.first.partitions.len() {
-            _ if !self.others.is_empty() => PATCHES,
-            0..=PATCHES => 0,
-            0..=SMALL => PATCHES_INLINE,
-            _ => PATCHES,
+        let count = self.first.partitions.len();
+        if !self.others.is_empty() || count > SMALL {
+            PATCHES
+        } else if count > PATCHES {
+            PATCHES_INLINE
+        } else {
+            0
         }
     }
 

@@ -19,7 +19,6 @@ from confluent_kafka import Consumer
 from klamm.cli import group_admin, topic_admin
 from klamm.cli.client import Client
 from klamm.cli.produce import Producer
-from klamm.records import NewRecord
 
 Name = Callable[[str], str]
 PARTITIONS = 4
@@ -78,7 +77,7 @@ def write(client: Client, topic: str, values: range) -> None:
     for partition in range(PARTITIONS):
         producer = Producer(client, topic, "none", partition)
         for value in values[partition::PARTITIONS]:
-            producer.add(NewRecord(str(value).encode()))
+            producer.add((-1, None, str(value).encode(), []))
         producer.flush()
 
 

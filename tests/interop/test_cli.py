@@ -50,13 +50,14 @@ def test_topics(klamm: Klamm) -> None:
     assert "TOPIC_ALREADY_EXISTS" in klamm("topics", "create", "orders", code=1)
     klamm("topics", "create", "orders", "--if-not-exists")
     assert klamm("topics", "create", "dry", "--dry-run", "--json") == {"created": []}
-    klamm("topics", "alter", "orders", "--partitions", "5")
+    altered = klamm("topics", "alter", "orders", "--partitions", "5", "--json")
+    assert altered == {"name": "orders", "partition_count": 5}
     (orders,) = klamm("topics", "describe", "orders", "--json")
     assert orders["configs"] == {"retention.ms": "60000"}
     assert [one["partition"] for one in orders["partitions"]] == [0, 1, 2, 3, 4]
     assert [one["name"] for one in klamm("topics", "list", "--json")] == ["orders", "payments"]
     assert "orders" in klamm("topics", "list")
-    klamm("topics", "delete", "orders", "payments", "--yes")
+    assert klamm("topics", "delete", "orders", "payments", "--yes", "--json") == {"deleted": ["orders", "payments"]}
     assert "UNKNOWN_TOPIC_OR_PARTITION" in klamm("topics", "describe", "orders", code=1)
 
 
@@ -92,7 +93,7 @@ def test_groups(klamm: Klamm) -> None:
     klamm("groups", "reset-offsets", "team", "--to", "1", "--topic", "work:0", "--execute")
     assert klamm("consume", "work", "--group", "team") == "two\nthree\n"
     assert "team" in [one["name"] for one in klamm("groups", "list", "--json")]
-    klamm("groups", "delete", "team", "--yes")
+    assert klamm("groups", "delete", "team", "--yes", "--json") == {"deleted": ["team"]}
     assert "there is no such group" in klamm("groups", "describe", "team", code=1)
 
 
@@ -102,8 +103,9 @@ def test_configs(klamm: Klamm) -> None:
     found = {one["key"]: one["value"] for one in klamm("configs", "describe", "topic", "settings", "--json")}
     assert (found["retention.ms"], found["cleanup.policy"]) == ("5000", "compact,delete")
     assert "Not a number" in klamm("configs", "set", "topic", "settings", "retention.ms=soon", code=1)
-    klamm("configs", "set", "topic", "settings", "retention.ms=1", "--dry-run")
-    klamm("configs", "unset", "topic", "settings", "retention.ms", "cleanup.policy")
+    assert klamm("configs", "set", "topic", "settings", "retention.ms=1", "--dry-run", "--json") == {"set": {}}
+    unset = klamm("configs", "unset", "topic", "settings", "retention.ms", "cleanup.policy", "--json")
+    assert unset == {"unset": ["retention.ms", "cleanup.policy"]}
     everything = klamm("configs", "describe", "topic", "settings", "--all", "--doc", "--json")
     assert {one["key"]: one["value"] for one in everything}["retention.ms"] == "604800000"
     klamm("configs", "set", "broker", "*", "log.cleaner.threads=2")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -26,14 +29,38 @@ app = typer.Typer(
 
 def run_app(arguments: list[str]) -> int:
     """Run a command line without the program's name. The exit code; errors are one line, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What the terminal's character set does not have is shown as an escape.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except ClientError as error:
+        return _fail(str(error))
+    except OSError as error:
+        _let_go_of_stdout()
+        return _fail(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     try:
         app(arguments, prog_name="klamm")
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 0
-    except ClientError as error:
-        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
-        return 1
     return 0
+
+
+def _fail(text: str) -> int:
+    errors.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+    return 1
+
+
+def _let_go_of_stdout() -> None:
+    """What could not be written is not tried again at the process's end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_version(wanted: bool) -> None:
@@ -76,8 +103,8 @@ def start(
 ) -> None:
     """Run a node until Ctrl-C or SIGTERM.
 
-    Without a file: one node for this machine alone, which formats its folder by itself. Variables named KAFKA_* are
-    read as in Apache Kafka's container image.
+    Without a file: one node for this machine alone, which formats its folder
+    by itself. Variables named KAFKA_* are read as in Apache Kafka's image.
 
     \b
     [bold]Examples[/bold]

@@ -61,8 +61,10 @@ def set_configs(
     kind: Kind,
     name: Name,
     pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set.")],
+    *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check, and change nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
 ) -> None:
     """Set configs; the others stay as they are.
 
@@ -75,7 +77,10 @@ def set_configs(
     changes = config_admin.parse_changes(pairs)
     with Client(bootstrap) as client:
         config_admin.alter(client, kind, _resource(kind, name), changes, validate_only=dry_run)
-    say(f"{'could be set' if dry_run else 'set'} on {kind} {name}: {', '.join(changes)}")
+    if as_json:
+        print_json({"set": {} if dry_run else changes})
+    else:
+        say(f"{'could be set' if dry_run else 'set'} on {kind} {name}: {', '.join(changes)}")
 
 
 @app.command()
@@ -84,6 +89,7 @@ def unset(
     name: Name,
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="What to give back to its default.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
 ) -> None:
     """Give configs back to their defaults.
 
@@ -93,7 +99,10 @@ def unset(
     """
     with Client(bootstrap) as client:
         config_admin.alter(client, kind, _resource(kind, name), dict.fromkeys(keys))
-    say(f"unset on {kind} {name}: {', '.join(keys)}")
+    if as_json:
+        print_json({"unset": keys})
+    else:
+        say(f"unset on {kind} {name}: {', '.join(keys)}")
 
 
 def _resource(kind: str, name: str) -> str:

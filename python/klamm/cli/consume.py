@@ -52,8 +52,9 @@ def consume(
 ) -> None:
     """Print the records of a topic: the values, or with --json everything, one record a line.
 
-    With --group it joins the group, reads the partitions that it is assigned from their committed offsets on, commits
-    every 5 seconds and at the end, and leaves. --from then counts where nothing is committed.
+    With --group it joins the group, reads what it is assigned from the
+    committed offsets on, commits every 5 seconds and at the end, and leaves.
+    --from then counts where nothing is committed.
 
     \b
     [bold]Examples[/bold]

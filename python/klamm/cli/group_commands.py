@@ -10,7 +10,17 @@ from klamm.cli import group_admin
 from klamm.cli.client import Client
 from klamm.cli.connection import ClientError
 from klamm.cli.group_admin import Group, TopicPartition
-from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, confirm, examples, print_json, print_table, say
+from klamm.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    confirm,
+    examples,
+    print_json,
+    print_table,
+    say,
+    tell_deleted,
+)
 from klamm.cli.positions import parse_position
 from klamm.cli.topic_admin import topics
 
@@ -72,6 +82,7 @@ def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups without members.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
 ) -> None:
     """Delete groups and their committed offsets.
 
@@ -83,7 +94,7 @@ def delete(
         confirm(f"Delete {', '.join(groups)} with all committed offsets?")
     with Client(bootstrap) as client:
         group_admin.delete(client, groups)
-    say(f"deleted: {', '.join(groups)}")
+    tell_deleted(groups, as_json=as_json)
 
 
 @app.command("reset-offsets")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
+
+INTERRUPTED: Final = 130
+"""The exit code of what Ctrl-C ended, as shells have it."""
 
 
 def main() -> None:
@@ -22,6 +26,9 @@ def run(arguments: list[str]) -> int:
             return start(arguments[1:])
         finally:
             process.settle()
-    from klamm.cli.app import run_app
+    try:
+        from klamm.cli.app import run_app
 
-    return run_app(arguments)
+        return run_app(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED

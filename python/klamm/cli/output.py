@@ -66,6 +66,14 @@ def examples(text: str, *lines: str) -> str:
     return "\n".join([text, "", "\b", "[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
 
 
+def tell_deleted(names: Sequence[str], *, as_json: bool) -> None:
+    """What a command has deleted."""
+    if as_json:
+        print_json({"deleted": list(names)})
+    else:
+        say(f"deleted: {', '.join(names)}")
+
+
 def say(text: str) -> None:
     """A line for a person, on stderr, so that stdout stays an answer."""
     errors.print(Text(text), soft_wrap=True)

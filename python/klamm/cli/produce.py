@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sys
-import time
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, TextIO
+from typing import Annotated, Final
 
 import typer
 
@@ -17,12 +15,14 @@ from klamm import records
 from klamm.cli.client import Client, check, retried
 from klamm.cli.connection import ClientError
 from klamm.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
+from klamm.cli.record_input import RecordInput, Row
 from klamm.cli.topic_admin import Topic, topics
 from klamm.protocol.errors import ErrorCode
-from klamm.records import NewRecord
 
 PRODUCE: Final = 0
 BATCH_BYTES: Final = 512 * 1024
+_RECORD_BYTES: Final = 64
+"""More or less what a record takes beside its key and value."""
 _TIMEOUT_MS: Final = 30_000
 
 
@@ -39,7 +39,7 @@ def produce(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read lines from a file.", exists=True)] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read lines from a file.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help='Lines are JSON: {"value": ..., "key": ..., "headers": {...}}.')
     ] = False,
@@ -59,15 +59,22 @@ def produce(
     """
     if compression not in records.CODECS:
         raise typer.BadParameter(f"{compression} is not one of {', '.join(records.CODECS)}")
-    headers = [_pair(text) for text in header or []]
+    given = RecordInput(key=key, separator=separator, headers=header or [], as_json=as_json)
     with Client(bootstrap) as client, progress(f"writing to {topic}") as counted:
         producer = Producer(client, topic, compression, partition)
-        for record in _read(values, file, separator, as_json):
-            own = record if record.key is not None or key is None else replace(record, key=key.encode())
-            producer.add(replace(own, headers=[*headers, *own.headers]))
-            counted(producer.count)
-        producer.flush()
-    say(f"{producer.count} record{'' if producer.count == 1 else 's'} written to {topic}")
+        try:
+            for row in _read(given, values, file):
+                if producer.add(row):
+                    counted(producer.count)
+            producer.flush()
+        except (ClientError, KeyboardInterrupt):
+            # What came before a line that cannot be read, or before Ctrl-C, is not lost.
+            with contextlib.suppress(ClientError):
+                producer.flush()
+            if producer.count:
+                producer.tell()
+            raise
+    producer.tell()
 
 
 class Producer:
@@ -83,22 +90,29 @@ class Producer:
             raise ClientError(f"{topic} has the partitions 0 to {len(self._topic.partitions) - 1}")
         self._partition = partition
         self._next = 0
-        self._waiting: dict[int, list[NewRecord]] = {}
+        self._waiting: dict[int, list[Row]] = {}
         self._bytes: dict[int, int] = {}
 
-    def add(self, record: NewRecord) -> None:
-        """Add a record, and send its partition's batch when it is full."""
-        partition = self._choose(record.key)
-        self._waiting.setdefault(partition, []).append(record)
-        size = len(record.key or b"") + len(record.value or b"") + 64
-        self._bytes[partition] = self._bytes.get(partition, 0) + size
-        if self._bytes[partition] >= BATCH_BYTES:
-            self._send(partition)
+    def add(self, row: Row) -> bool:
+        """Add a record, and send its partition's batch when it is full; whether it was."""
+        _, key, value, _ = row
+        partition = self._choose(key)
+        self._waiting.setdefault(partition, []).append(row)
+        size = self._bytes.get(partition, 0) + len(key or b"") + len(value or b"") + _RECORD_BYTES
+        self._bytes[partition] = size
+        if size < BATCH_BYTES:
+            return False
+        self._send(partition)
+        return True
 
     def flush(self) -> None:
         """Send everything."""
         for partition in sorted(self._waiting):
             self._send(partition)
+
+    def tell(self) -> None:
+        """How many records were acknowledged."""
+        say(f"{self.count} record{'' if self.count == 1 else 's'} written to {self._topic.name}")
 
     def _choose(self, key: bytes | None) -> int:
         """By the key's hash, as librdkafka does by default; keyless records fill one batch after the other."""
@@ -144,59 +158,11 @@ def _found(client: Client, name: str) -> Topic:
     return found
 
 
-def _read(values: list[str] | None, file: Path | None, separator: str | None, as_json: bool) -> Iterator[NewRecord]:
+def _read(given: RecordInput, values: list[str] | None, file: Path | None) -> Iterator[Row]:
     if values:
-        yield from _parsed(values, separator, as_json)
-    elif file is not None:
-        with file.open(encoding="utf-8") as lines:
-            yield from _parsed(_lines(lines), separator, as_json)
-    else:
-        if sys.stdin.isatty():
-            say("reading lines from the terminal; Ctrl-D ends")
-        yield from _parsed(_lines(sys.stdin), separator, as_json)
-
-
-def _lines(lines: TextIO) -> Iterator[str]:
-    return (line.removesuffix("\n") for line in lines)
-
-
-def _parsed(texts: Iterable[str], separator: str | None, as_json: bool) -> Iterator[NewRecord]:
-    for number, text in enumerate(texts, start=1):
-        now_ms = time.time_ns() // 1_000_000
-        if as_json:
-            yield _of_json(text, number, now_ms)
-        elif separator is None:
-            yield NewRecord(text.encode(), timestamp_ms=now_ms)
-        else:
-            key, found, value = text.partition(separator)
-            if not found:
-                raise ClientError(f"line {number} has no '{separator}'")
-            yield NewRecord(value.encode(), key.encode(), now_ms)
-
-
-def _of_json(text: str, number: int, now_ms: int) -> NewRecord:
-    try:
-        fields = json.loads(text)
-    except ValueError as error:
-        raise ClientError(f"line {number} is not JSON: {error}") from None
-    if not isinstance(fields, dict) or "value" not in fields:
-        raise ClientError(f'line {number} is not {{"value": ..., "key": ..., "headers": {{...}}}}')
-    headers = [(str(name), _bytes(value)) for name, value in (fields.get("headers") or {}).items()]
-    timestamp_ms = fields.get("timestamp_ms", now_ms)
-    if not isinstance(timestamp_ms, int):
-        raise ClientError(f"line {number}: timestamp_ms is not a number")
-    return NewRecord(_bytes(fields["value"]), _bytes(fields.get("key")), timestamp_ms, headers)
-
-
-def _bytes(value: Any) -> bytes | None:
-    """Texts as they are, other JSON as JSON, null as null."""
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()
-
-
-def _pair(text: str) -> tuple[str, bytes]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ClientError(f"--header {text} is not name=value")
-    return name, value.encode()
+        return given.of_words(values)
+    if file is not None:
+        return given.of_file(file)
+    if sys.stdin.isatty():
+        say("reading lines from the terminal; Ctrl-D ends")
+    return given.of_lines(sys.stdin.buffer)

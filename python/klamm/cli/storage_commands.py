@@ -123,8 +123,9 @@ def version_mapping(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the feature levels that Apache Kafka sets for a release. `klamm storage format` leaves those at 0 whose APIs
-    klamm does not have yet.
+    """Show the feature levels that Apache Kafka sets for a release.
+
+    `klamm storage format` leaves those at 0 whose APIs are not there yet.
 
     \b
     [bold]Examples[/bold]

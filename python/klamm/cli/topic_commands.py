@@ -9,7 +9,17 @@ import typer
 from klamm.cli import config_admin, topic_admin
 from klamm.cli.client import Client
 from klamm.cli.connection import ClientError
-from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, confirm, examples, print_json, print_table, say
+from klamm.cli.output import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    confirm,
+    examples,
+    print_json,
+    print_table,
+    say,
+    tell_deleted,
+)
 from klamm.cli.topic_admin import Topic
 
 app = typer.Typer(
@@ -120,6 +130,7 @@ def alter(
     name: Annotated[str, typer.Argument(help="The topic.")],
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number, never a smaller one.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
 ) -> None:
     """Give a topic more partitions. Configs are changed by [bold]klamm configs set[/bold].
 
@@ -129,7 +140,10 @@ def alter(
     """
     with Client(bootstrap) as client:
         topic_admin.add_partitions(client, name, partitions)
-    say(f"{name} has {partitions} partitions")
+    if as_json:
+        print_json({"name": name, "partition_count": partitions})
+    else:
+        say(f"{name} has {partitions} partitions")
 
 
 @app.command()
@@ -137,6 +151,7 @@ def delete(
     names: Names,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
 ) -> None:
     """Delete topics and their records.
 
@@ -149,7 +164,7 @@ def delete(
         confirm(f"Delete {', '.join(names)} with all records?")
     with Client(bootstrap) as client:
         topic_admin.delete(client, names)
-    say(f"deleted: {', '.join(names)}")
+    tell_deleted(names, as_json=as_json)
 
 
 def _values(pairs: list[str]) -> dict[str, str]:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli import produce
 from klamm.cli.connection import ClientError
 from klamm.cli.consume import _json_value, _text
 from klamm.cli.main import run
 from klamm.cli.output import print_table
 from klamm.cli.positions import Position, parse_position
+from klamm.cli.record_input import RecordInput
 from klamm.node.meta_properties import parse_uuid
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -204,14 +204,15 @@ class TestPositions:
 
 class TestRecords:
     def read(
-        self, *lines: str, separator: str | None = None, as_json: bool = False
+        self, *words: str, key: str | None = None, separator: str | None = None, as_json: bool = False
     ) -> list[tuple[object, object, object]]:
-        found = produce._parsed(lines, separator, as_json)
-        return [(one.key, one.value, list(one.headers)) for one in found]
+        given = RecordInput(key=key, separator=separator, headers=[], as_json=as_json)
+        return [(key, value, list(headers)) for _, key, value, headers in given.of_words(words)]
 
     def test_lines(self) -> None:
         assert self.read("a", "") == [(None, b"a", []), (None, b"", [])]
         assert self.read("k:v:w", separator=":") == [(b"k", b"v:w", [])]
+        assert self.read("a", key="k") == [(b"k", b"a", [])]
         with pytest.raises(ClientError, match="line 2 has no ':'"):
             self.read("k:v", "kv", separator=":")
 
@@ -224,6 +225,25 @@ class TestRecords:
         for wrong in ("{", "[]", '{"key": 1}', '{"value": 1, "timestamp_ms": "x"}'):
             with pytest.raises(ClientError, match="line 1"):
                 self.read(wrong, as_json=True)
+
+    def test_any_bytes_will_do(self, tmp_path: Path) -> None:
+        file = tmp_path / "lines"
+        file.write_bytes(b"a\xff:\xfe\r\nb:\x00\n\nlast:line")
+        given = RecordInput(key=None, separator=":", headers=["h=\udcff"], as_json=False)
+        rows = given.of_file(file)
+        assert [next(rows)[1:], next(rows)[1:]] == [
+            (b"a\xff", b"\xfe", [("h", b"\xff")]),
+            (b"b", b"\x00", [("h", b"\xff")]),
+        ]
+        with pytest.raises(ClientError, match="line 3 has no ':'"):
+            next(rows)
+        for missing in (tmp_path, tmp_path / "none"):
+            with pytest.raises(ClientError, match=f"cannot read {missing}"):
+                next(given.of_file(missing))
+        assert self.read('{"value": "\\ud800"}', as_json=True) == [(None, b"\xed\xa0\x80", [])]
+        for wrong in (b'{"value": "\xff"}', b'{"value": 1, "headers": [1]}'):
+            with pytest.raises(ClientError, match="line 1"):
+                list(RecordInput(key=None, separator=None, headers=[], as_json=True).of_lines([wrong]))
 
     def test_what_is_no_text_is_shown_all_the_same(self) -> None:
         assert _text(b"a\xff") == "a\\xff"

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from klamm.cli.client import Client
 from klamm.cli.produce import Producer
-from klamm.records import NewRecord
 
 if TYPE_CHECKING:
     from klamm import Cluster
@@ -14,7 +13,7 @@ def test_a_test_that_asks_gets_a_node(klamm_cluster: Cluster) -> None:
     klamm_cluster.create_topic("greetings")
     with Client(klamm_cluster.bootstrap_servers) as client:
         producer = Producer(client, "greetings", "none", None)
-        producer.add(NewRecord(b"hello"))
+        producer.add((-1, None, b"hello", []))
         producer.flush()
     assert [record.value for record in klamm_cluster.records("greetings")] == [b"hello"]
 

@@ -1,0 +1,127 @@
+"""The commands as processes: what a shell does to them, and a broker that goes away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from klamm.cli.client import Client
+from klamm.cli.group_admin import LATEST, committed_offsets, list_offsets
+from klamm.cli.produce import Producer
+from klamm.cli.topic_admin import create
+from tests.support.node_process import NodeProcess
+
+Name = Callable[[str], str]
+Started = subprocess.Popen[bytes]
+LINE = b"x" * 99
+
+
+def write(client: Client, topic: str, values: Iterable[bytes]) -> None:
+    create(client, [topic])
+    producer = Producer(client, topic, "none", None)
+    for value in values:
+        producer.add((-1, None, value, []))
+    producer.flush()
+
+
+def end_of(client: Client, topic: str) -> int:
+    (end,) = list_offsets(client, {(topic, 0): LATEST}).values()
+    return end
+
+
+@contextlib.contextmanager
+def started(bootstrap: str, *arguments: str, stdout: int = subprocess.PIPE) -> Iterator[Started]:
+    command = [sys.executable, "-m", "klamm", *arguments]
+    environment = os.environ | {"KLAMM_BOOTSTRAP": bootstrap, "NO_COLOR": "1"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended(process: Started, stdin: bytes | None = None) -> tuple[int, bytes]:
+    """Its exit code and what it said, when it came to its end."""
+    _, said = process.communicate(stdin, timeout=60)
+    return process.returncode, said
+
+
+def first_line(process: Started) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.fixture
+def client(bootstrap: str) -> Iterator[Client]:
+    with Client(bootstrap) as client:
+        yield client
+
+
+def test_what_came_before_a_line_that_cannot_be_read_is_written(bootstrap: str, client: Client, name: Name) -> None:
+    topic = name("lines")
+    create(client, [topic])
+    with started(bootstrap, "produce", topic, "--key-separator", ":") as process:
+        told = f"1 record written to {topic}\nerror: line 2 has no ':'\n"
+        assert ended(process, b"k\xff:v\xff\r\nwithout\nk:w\n") == (1, told.encode())
+    assert end_of(client, topic) == 1
+
+
+def test_a_reader_that_goes_away_gets_no_traceback_and_nothing_is_committed_for_it(
+    bootstrap: str, client: Client, name: Name
+) -> None:
+    topic, group = name("many"), name("team")
+    write(client, topic, [LINE] * 20_000)
+    with started(bootstrap, "consume", topic, "--group", group) as process:
+        assert first_line(process) == LINE + b"\n"
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert committed_offsets(client, group) == {}
+
+
+def test_a_full_disk_is_said_in_a_line(bootstrap: str, client: Client, name: Name) -> None:
+    create(client, [name("t")])
+    with Path("/dev/full").open("wb") as full, started(bootstrap, "topics", "list", stdout=full.fileno()) as process:
+        assert ended(process) == (1, b"error: No space left on device\n")
+
+
+def test_a_broker_that_goes_away_is_said_in_a_line(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data", overrides={"group.initial.rebalance.delay.ms": "0"}) as node:
+        with Client(node.bootstrap) as client:
+            write(client, "t", [LINE])
+        reads = ("consume", "t", "--follow")
+        with started(node.bootstrap, *reads) as alone, started(node.bootstrap, *reads, "--group", "g") as member:
+            assert [first_line(alone), first_line(member)] == [LINE + b"\n"] * 2
+            node.kill()
+            for process in (alone, member):
+                code, said = ended(process)
+                assert (code, said.count(b"\n")) == (1, 1)
+                assert said.startswith(b"error: ")
+
+
+def test_ctrl_c_ends_what_waits_for_lines_and_writes_those_that_came(
+    bootstrap: str, client: Client, name: Name
+) -> None:
+    topic = name("typed")
+    create(client, [topic])
+    with started(bootstrap, "produce", topic) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"typed\n" * 20_000)
+        process.stdin.flush()
+        # A batch that was full is sent, the rest waits for more lines.
+        while end_of(client, topic) == 0:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        code, said = ended(process)
+    assert (code, said.count(b"Traceback")) == (130, 0)
+    assert int(said.split()[0]) == end_of(client, topic)

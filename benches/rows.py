@@ -133,6 +133,13 @@ def _fresh_topics(quick: bool) -> list[Row]:
             ),
         ),
         Row(
+            12,
+            "create topics from many clients",
+            topics.creates(1 if quick else 5),
+            BESIDE_KAFKA,
+            (at_least("topics/s", 4_000),),
+        ),
+        Row(
             5,
             f"{'1 GB' if quick else '10 GB'} in and out, durable (K: page cache)",
             data.through(1_000_000_000 if quick else 10_000_000_000),

@@ -61,6 +61,22 @@ def _bulk(server: Server, topics: int, partitions: int) -> float:
         return time.perf_counter() - began
 
 
+def creates(seconds: int) -> Cell:
+    """50 clients make topics, one a request and one request in the air each."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with bench.fresh(kind) as server:
+            client.create(server.address, [client.fresh_name("first")])
+            settle(bench)
+            found = load(server, "create", topic=client.fresh_name("many"), connections=50, seconds=seconds)
+            return {
+                "topics/s": found["topics"] / found["seconds"],
+                "CPU us a topic": found["server_cpu_seconds"] / found["topics"] * 1e6,
+            }
+
+    return cell
+
+
 def commits(seconds: int) -> Cell:
     """50 classic groups commit one offset after the other, five in the air each."""
 

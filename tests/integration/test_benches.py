@@ -29,10 +29,15 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     (data.through(MB), KLAMM_DURABLE, {"produce GB/s", "fetch GB/s", "resident MB"}),
     (topics.create_one(2, 10), KLAMM_DURABLE, {"p50 ms", "p50 at 10 topics ms"}),
     (topics.create_many(10, 10), KLAMM_DURABLE, {"10 topics, topics/s", "5 topics of 10, partitions/s"}),
+    (topics.creates(1), KLAMM_DURABLE, {"topics/s", "CPU us a topic"}),
     (topics.commits(1), KLAMM_DURABLE, {"commits/s", "CPU us a commit"}),
     (lives.start, KLAMM_DURABLE, {"first answer ms", "first acknowledged record ms", "resident MB, idle"}),
     (lives.embedded(1), KLAMM, {"Cluster() ms", "first acknowledged record ms", "close ms"}),
-    (lives.stalls(MB), KLAMM_DURABLE, {"stall p50 ms", "stall p99 ms", "longest stall ms"}),
+    (
+        lives.stalls(MB),
+        KLAMM_DURABLE,
+        {"stall p50 ms", "stall p99 ms", "longest stall ms", "longest of the loop's own ms"},
+    ),
     (lives.killed(3 * MB), KLAMM_DURABLE, {"first answer ms", "first acknowledged record ms"}),
 ]
 FIGURES_OF_LIVES = {

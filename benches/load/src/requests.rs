@@ -1,4 +1,4 @@
-//! The small requests: ApiVersions, OffsetCommit, and the error codes of what comes back.
+//! The small requests: ApiVersions, OffsetCommit, CreateTopics, and the error codes of what comes back.
 
 use std::io;
 
@@ -7,6 +7,8 @@ use crate::{finish, get_uvarint, header, put_name, put_uvarint};
 const OFFSET_COMMIT: i16 = 8;
 const OFFSET_COMMIT_VERSION: i16 = 8;
 const API_VERSIONS: i16 = 18;
+const CREATE_TOPICS: i16 = 19;
+const CREATE_TOPICS_VERSION: i16 = 5;
 
 /// A whole ApiVersions v0 frame.
 pub fn api_versions_frame(correlation: i32) -> Vec<u8> {
@@ -34,6 +36,20 @@ pub fn offset_commit_frame(correlation: i32, group: &str, topic: &str, partition
     finish(out)
 }
 
+/// A whole CreateTopics v5 frame: one topic of one partition with one replica.
+pub fn create_topic_frame(correlation: i32, topic: &str) -> Vec<u8> {
+    let mut out = header(CREATE_TOPICS, CREATE_TOPICS_VERSION, correlation);
+    put_uvarint(&mut out, 2);
+    put_name(&mut out, topic);
+    out.extend_from_slice(&1i32.to_be_bytes());
+    out.extend_from_slice(&1i16.to_be_bytes());
+    // Neither assignments nor configurations, and no tagged fields.
+    out.extend_from_slice(&[1, 1, 0]);
+    out.extend_from_slice(&30_000i32.to_be_bytes());
+    out.extend_from_slice(&[0, 0]);
+    finish(out)
+}
+
 /// Every partition's error code of a Produce v9 answer must be 0.
 pub fn check_produced(body: &[u8]) -> io::Result<()> {
     let mut at = 5;
@@ -57,6 +73,14 @@ pub fn check_committed(body: &[u8]) -> io::Result<()> {
     at += get_uvarint(body, &mut at) - 1;
     get_uvarint(body, &mut at);
     check_code("offset commit", body, at + 4)
+}
+
+/// The one topic's error code of a CreateTopics v5 answer must be 0.
+pub fn check_created(body: &[u8]) -> io::Result<()> {
+    let mut at = 5 + 4;
+    get_uvarint(body, &mut at);
+    at += get_uvarint(body, &mut at) - 1;
+    check_code("create topic", body, at)
 }
 
 fn check_code(what: &str, body: &[u8], at: usize) -> io::Result<()> {

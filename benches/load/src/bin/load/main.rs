@@ -9,6 +9,7 @@
 //! - `latency`: one record a request at `rate` a second for `seconds`, open loop; acknowledgement times;
 //! - `touch`: one record into each of `partitions`, twice, and all of them read back;
 //! - `commit`: `connections` groups commit offsets for `seconds`, `inflight` requests each in the air;
+//! - `create`: `connections` clients make topics of one partition for `seconds`, one a request;
 //! - `idle`: what `connections` connections cost that do nothing, beside the first hundred.
 
 use std::collections::HashMap;
@@ -20,6 +21,7 @@ use klamm_load::process::{cpu_seconds, raise_open_files};
 use crate::options::{Options, usage};
 
 mod commit;
+mod create;
 mod fetch;
 mod idle;
 mod keyed;
@@ -48,6 +50,7 @@ fn main() -> io::Result<()> {
         "latency" => latency::latency(&options)?,
         "touch" => touch::touch(&options)?,
         "commit" => commit::commit(&options)?,
+        "create" => create::create(&options)?,
         "idle" => idle::idle(&options)?,
         other => usage(other),
     };

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
+use crate::appender::{Appender, OwnBatch};
 use crate::counters::Named;
 use crate::log::{
-    CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogError, LogManager, ManagerConfig, Origin,
+    CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogError, LogManager, ManagerConfig,
 };
 use crate::metadata::MetadataImage;
 use crate::net::backend::{self, Backend};
@@ -38,15 +39,6 @@ pub struct EngineOptions {
     pub is_missing_dirs: bool,
 }
 
-/// A batch of a coordinator of this node.
-pub struct OwnBatch {
-    /// The partition that it is for.
-    pub index: i32,
-    pub batch: Vec<u8>,
-    /// What its end is told by.
-    pub token: u64,
-}
-
 /// Why an engine could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -60,6 +52,7 @@ pub enum EngineError {
 pub struct Engine {
     replicas: Arc<Replicas>,
     server: Arc<Server>,
+    appender: Appender,
 }
 
 /// Milliseconds since 1970.
@@ -89,7 +82,8 @@ impl Engine {
         let replicas = Arc::new(Replicas::new(replicas));
         let server = Arc::new(Server::new(runtime, net, cluster_id, replicas.clone())?);
         notices.connect(&server);
-        Ok(Self { replicas, server })
+        let appender = Appender::new(replicas.clone(), server.clone());
+        Ok(Self { replicas, server, appender })
     }
 
     pub fn server(&self) -> &Server {
@@ -137,33 +131,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Appends batches that this node's coordinators made, each to its partition of `topic`. Each token comes back as an
-    /// event when its batch is committed, or was refused, or can no longer be committed.
-    pub fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) {
-        let now_ms = now_ms();
-        let mut dirty = Vec::new();
-        for OwnBatch { index, mut batch, token } in batches {
-            let appended = self.replicas.get(topic, index).and_then(|partition| {
-                let appended = partition.append_unmarked(&mut batch, -1, Origin::Coordinator, now_ms);
-                Ok((appended.map_err(|refused| refused.code)?, partition))
-            });
-            match appended {
-                Ok(((appended, wants_flush), partition)) => {
-                    let server = self.server.clone();
-                    let tell = Box::new(move |code| server.events().push_acked(token, code));
-                    partition.when_acked(appended.end_offset, tell);
-                    if wants_flush {
-                        dirty.push(partition);
-                    }
-                }
-                Err(code) => self.server.events().push_acked(token, code),
-            }
-        }
-        self.replicas.mark_dirty(&dirty);
+    /// Appends batches that this node's coordinators made, soon. Each token comes back as an event.
+    pub fn append(&self, topic: Uuid, batches: Vec<OwnBatch>) -> std::io::Result<()> {
+        self.appender.append(topic, batches)
     }
 
-    /// Whole batches of a partition from `offset` on, up to the log's end, committed or not; empty at the end.
+    /// Whole batches of a partition from `offset` on, up to the log's end, committed or not; empty at the end. What was
+    /// given to [`Engine::append`] before is in the log.
     pub fn read(&self, topic: Uuid, index: i32, offset: i64, max_bytes: usize) -> Result<Vec<u8>, ErrorCode> {
+        self.appender.settle();
         let partition = self.replicas.get(topic, index)?;
         let read = partition.with(|log| {
             let (start, end) = (log.log_start_offset(), log.log_end_offset());
@@ -184,6 +160,7 @@ impl Engine {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.server.close();
+        self.appender.end();
         self.replicas.shutdown(broker_epoch);
         self.server.events().close();
     }

@@ -1,5 +1,6 @@
 //! klamm's engine: what grows with bytes, records or partitions. No Python in here.
 
+pub mod appender;
 pub mod boot;
 pub mod config;
 pub mod counters;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use klamm_engine::engine::{Engine as NodeEngine, OwnBatch};
+use klamm_engine::appender::OwnBatch;
+use klamm_engine::engine::Engine as NodeEngine;
 use klamm_engine::net::{Event, LogLevel, Reply, Request, SupportedFeatures};
 use klamm_engine::settings::Settings;
 use klamm_engine::wire::Writer;
@@ -156,8 +157,7 @@ impl Engine {
                 Err(error) => self.engine.server().events().push_acked(token, ErrorCode(error.error_code())),
             }
         }
-        self.engine.append(topic, built);
-        Ok(())
+        Ok(self.engine.append(topic, built)?)
     }
 
     fn read_records<'py>(

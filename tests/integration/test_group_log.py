@@ -1,0 +1,59 @@
+"""The group coordinator over the engine's log: appends are under way while the loop does other things."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from klamm.coordinator.driver import into
+from klamm.node.node import Node
+from klamm.node.rules import checked
+from klamm.node.sources import embedded_default
+from klamm.node.storage import format_blank
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.group_messages import (
+    ZERO_ID,
+    CommitPartition,
+    FetchedGroup,
+    FetchGroup,
+    OffsetCommitRequest,
+)
+from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
+
+GROUPS = [f"g{at}" for at in range(10)]
+
+
+async def fetch(node: Node, group: str) -> int:
+    fetched: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
+    node.groups.offset_fetch(FetchGroup(group, None), into(fetched), require_stable=False)
+    return (await fetched).topics[0].partitions[0].committed_offset
+
+
+def commit(node: Node, group: str, offset: int) -> asyncio.Future[int | list[int]]:
+    committed: asyncio.Future[int | list[int]] = asyncio.get_running_loop().create_future()
+    node.groups.offset_commit(
+        9, OffsetCommitRequest(group), [("t", ZERO_ID, [CommitPartition(0, offset)])], into(committed)
+    )
+    return committed
+
+
+async def test_a_load_finds_what_was_being_appended(tmp_path: Path) -> None:
+    config = checked(embedded_default(tmp_path / "data", 0, "127.0.0.1"))
+    format_blank(config)
+    node = Node(config, is_volatile=True)
+    await node.start()
+    topic = CreatableTopic("__consumer_offsets", 1, 1)
+    await node.metadata.controller.create_topics(CreateTopicsRequest((topic,), 30_000))
+    async with asyncio.timeout(30):
+        await node.groups.loaded()
+        assert await commit(node, GROUPS[0], 0) == ErrorCode.NONE
+        for number in range(1, 11):
+            committed = [commit(node, group, number) for group in GROUPS]
+            # The turn after the next one has given them to the engine, and no answer of it was looked at yet.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            node.groups.on_elected(0, number)
+            assert set(await asyncio.gather(*committed)) <= {ErrorCode.NONE, ErrorCode.NOT_COORDINATOR}
+            await node.groups.loaded()
+            assert [await fetch(node, group) for group in GROUPS] == [number] * len(GROUPS)
+    await node.stop()

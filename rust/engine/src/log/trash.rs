@@ -61,6 +61,8 @@ impl Trash {
                 Item::Files(files) => errors.extend(files.iter().filter_map(|file| file.remove(cache).err())),
                 Item::Path(path) => errors.extend(cache.remove(&path).err()),
                 Item::Dir(path) => match fs::remove_dir_all(&path) {
+                    // Somebody who had begun, as the cleaner, made a file there: the next time.
+                    Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => self.push_dir(now_ms, path),
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         errors.push(LogError::io("cannot remove", &path)(error));
                     }

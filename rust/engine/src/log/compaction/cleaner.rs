@@ -186,11 +186,9 @@ impl Shared {
     }
 
     fn give_up(&self, manager: &LogManager, chosen: &Chosen, error: LogError) {
-        let (topic, partition) = &chosen.key;
-        let warning = format!("{topic}-{partition} is not cleaned any more: {error}");
-        let _ = manager.judge_log(chosen.at, &*chosen.owner, Err::<(), _>(error));
-        (manager.on_event)(Event::Warning(warning));
-        self.claims.lock().uncleanable.insert(chosen.key.clone());
+        if has_failed(manager, chosen.at, &chosen.key, &*chosen.owner, error) {
+            self.claims.lock().uncleanable.insert(chosen.key.clone());
+        }
     }
 }
 
@@ -228,15 +226,25 @@ fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
                 Ok(_) => {}
                 Err(error) if error.is_limit() => {}
                 Err(error) => {
-                    let warning = format!("{}-{} is not cleaned any more: {error}", key.0, key.1);
-                    let _ = manager.judge_log(at, &*owner, Err::<(), _>(error));
-                    (manager.on_event)(Event::Warning(warning));
-                    claims.uncleanable.insert(key);
+                    if has_failed(manager, at, &key, &*owner, error) {
+                        claims.uncleanable.insert(key);
+                    }
                 }
             }
         }
     }
     best
+}
+
+/// Judges an error of cleaning; `false` when the log was put away meanwhile, which is no failure.
+fn has_failed(manager: &LogManager, at: usize, key: &Key, owner: &dyn LogOwner, error: LogError) -> bool {
+    if with_log(owner, |log| log.is_away()) {
+        return false;
+    }
+    let warning = format!("{}-{} is not cleaned any more: {error}", key.0, key.1);
+    let _ = manager.judge_log(at, owner, Err::<(), _>(error));
+    (manager.on_event)(Event::Warning(warning));
+    true
 }
 
 /// One round over one log.
@@ -257,6 +265,9 @@ fn clean(
         note(chosen.plan.first_dirty_offset)?;
     }
     for group in job.groups(end_offset) {
+        if with_log(&*chosen.owner, |log| log.is_away()) {
+            return Ok(cleaning.stats);
+        }
         let cleaned = cleaning.clean(group, pace)?;
         if !with_log(&*chosen.owner, |log| log.replace_segments(cleaned, now_ms()))? {
             return Ok(cleaning.stats);

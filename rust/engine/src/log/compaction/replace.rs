@@ -60,7 +60,8 @@ impl Log {
         let Cleaned { segment, sources } = cleaned;
         let first = self.floor_segment(sources[0].base_offset);
         let range = first..first + sources.len();
-        let unchanged = range.end < self.segments.len()
+        let unchanged = !self.is_away()
+            && range.end < self.segments.len()
             && self.segments[range.clone()].iter().zip(&sources).all(|(segment, source)| {
                 Arc::ptr_eq(segment.log_file(), &source.file) && segment.size() == source.size
             });

@@ -246,6 +246,24 @@ fn a_log_that_was_cut_meanwhile_keeps_what_it_has() {
     assert!(!names(&path).iter().any(|name| name.ends_with(".cleaned") || name.ends_with(".swap")));
 }
 
+#[test]
+fn a_log_that_was_put_away_meanwhile_is_left_alone() {
+    let dir = tempdir().expect("temporary directory");
+    let mut log = create(&dir.path().join("t-0"), settings());
+    for _ in 0..50 {
+        put(&mut log, "a", Some("some value"));
+    }
+    let plan = log.clean_plan(None, 50, 0).expect("plan");
+    let job = log.begin_clean(&plan, 0).expect("begin");
+    let mut map = OffsetMap::new(1 << 20, 0.9);
+    let end_offset = job.map_keys(&mut map, &mut |_| true).expect("map");
+    let away = dir.path().join("t-0.0-delete");
+    log.put_away(&away).expect("put away");
+    let cleaned = job.cleaning(&map).clean(job.groups(end_offset)[0].clone(), &mut |_| true).expect("clean");
+    assert!(!log.replace_segments(cleaned, 0).expect("replace"));
+    assert!(!names(&away).iter().any(|name| name.ends_with(".cleaned") || name.ends_with(".deleted")));
+}
+
 fn names(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).expect("list");
     entries.map(|entry| entry.expect("entry").file_name().into_string().expect("text")).collect()

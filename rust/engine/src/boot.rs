@@ -91,8 +91,7 @@ fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
                 engine
                     .server()
                     .set_supported_features(SupportedFeatures { ranges: features, kraft_version: *kraft_version });
-                engine.publish(Arc::new(whole.image.stable().clone()));
-                engine.server().tell_versions();
+                engine.server().tell_versions(Arc::new(whole.image.stable().clone()));
             }
             Ok(Booted { engine, log, snapshot, whole: whole.map(|(whole, _)| whole), addresses })
         }

@@ -7,24 +7,21 @@ use std::sync::Arc;
 
 use super::checkpoint::{
     CLEAN_SHUTDOWN, CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, read_clean_shutdown,
-    read_offsets, read_partition_metadata,
+    read_offsets,
 };
 use super::error::LogError;
 use super::files::FileCache;
 use super::names::{DirStage, parse_partition_dir};
 use super::recovery::OpenAt;
-use crate::Uuid;
 
 /// The topic of the metadata log, which is not a log of the log manager.
 pub const METADATA_TOPIC: &str = "__cluster_metadata";
 
-/// A partition's directory.
+/// A partition's directory. Whose it is, [`LogManager::topic_id`](super::LogManager::topic_id) tells when it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub topic: String,
     pub partition: i32,
-    /// `None` when `partition.metadata` is not there.
-    pub topic_id: Option<Uuid>,
     pub path: PathBuf,
     /// Number of the log directory.
     pub dir: usize,
@@ -89,16 +86,9 @@ impl Inventory {
         match parse_partition_dir(name) {
             Some((METADATA_TOPIC, _, _)) => {}
             Some((topic, partition, DirStage::Live)) => {
-                let topic_id = match read_partition_metadata(path) {
-                    Err(error @ LogError::Corrupt { .. }) => {
-                        self.warnings.push(format!("{error}; the directory is taken for the topic of its name"));
-                        None
-                    }
-                    result => result?,
-                };
                 let (topic, path) = (topic.to_owned(), path.to_owned());
                 let key = (topic.clone(), partition);
-                self.live.insert(key, Found { topic, partition, topic_id, path, dir });
+                self.live.insert(key, Found { topic, partition, path, dir });
             }
             Some((_, _, DirStage::Delete)) => self.deleted.push(path.to_owned()),
             Some((_, _, DirStage::Stray)) => {}

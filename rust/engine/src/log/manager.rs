@@ -13,7 +13,7 @@ use std::thread;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::checkpoint::write_clean_shutdown;
+use super::checkpoint::{read_partition_metadata, write_clean_shutdown};
 use super::compaction::{Cleaner, CleanerConfig};
 use super::config::LogConfig;
 use super::dirs::LockedDir;
@@ -193,6 +193,19 @@ impl LogManager {
             .iter()
             .flat_map(|dir| dir.with_inventory(|inventory| inventory.live.values().cloned().collect::<Vec<_>>()))
             .collect()
+    }
+
+    /// The topic whose partition it is; `None` when `partition.metadata` is not there, or does not tell.
+    pub fn topic_id(&self, found: &Found) -> Result<Option<Uuid>, LogError> {
+        self.dirs[found.dir].check_online()?;
+        match read_partition_metadata(&found.path) {
+            Err(error @ LogError::Corrupt { .. }) => {
+                let warning = format!("{error}; the directory is taken for the topic of its name");
+                (self.on_event)(Event::Warning(warning));
+                Ok(None)
+            }
+            result => self.judge(found.dir, result),
+        }
     }
 
     /// The high watermark that the last checkpoint has for a partition that is not open yet; 0 when there is none.

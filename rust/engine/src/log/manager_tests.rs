@@ -107,7 +107,7 @@ fn a_clean_shutdown_leaves_kafkas_checkpoints_and_needs_no_check() {
     assert!(!path.join(".kafka_cleanshutdown").exists());
     let found = manager.found();
     assert_eq!(found.iter().map(|f| (f.topic.as_str(), f.partition)).collect::<Vec<_>>(), [("a", 0), ("b", 0)]);
-    assert_eq!(found[0].topic_id, Some(Uuid([7; 16])));
+    assert_eq!(manager.topic_id(&found[0]).expect("readable"), Some(Uuid([7; 16])));
     assert_eq!(manager.checkpointed_high_watermark(&found[0]), 4);
     let opened = Mutex::new(Vec::new());
     manager.open_all(

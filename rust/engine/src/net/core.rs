@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 
 use super::backend::Backend;
@@ -16,6 +16,7 @@ use super::events::EventQueue;
 use super::limits::ConnectionLimits;
 use super::link::{Link, Reply};
 use super::sessions::Sessions;
+use crate::metadata::MetadataImage;
 use crate::metadata::version::KRAFT_VERSION;
 use crate::wire::api_versions::Features;
 
@@ -33,6 +34,8 @@ pub struct Core {
     pub cluster_id: String,
     pub backend: Arc<dyn Backend>,
     pub supported_features: ArcSwap<SupportedFeatures>,
+    /// What ApiVersions tells of before the backend has an image.
+    pub early_image: ArcSwapOption<MetadataImage>,
     pub events: EventQueue,
     pub sessions: Sessions,
     pub buffers: Buffers,
@@ -54,6 +57,7 @@ impl Core {
             cluster_id,
             backend,
             supported_features: ArcSwap::default(),
+            early_image: ArcSwapOption::empty(),
             events: EventQueue::new(config.queued_requests_max)?,
             sessions: Sessions::new(config.fetch_session_slots),
             buffers: Buffers::new(IDLE_BUFFER_BYTES, usize::try_from(config.queued_bytes_max).unwrap_or(usize::MAX)),
@@ -68,7 +72,7 @@ impl Core {
 
     /// The features as ApiVersions tells them.
     pub fn features(&self) -> Features {
-        let image = self.backend.image();
+        let image = self.early_image.load_full().unwrap_or_else(|| self.backend.image());
         let supported = self.supported_features.load();
         let mut finalized: Vec<_> = image.features().iter().map(|(name, level)| (name.clone(), *level)).collect();
         finalized.push((KRAFT_VERSION.to_owned(), supported.kraft_version));

@@ -20,6 +20,7 @@ use super::counters::Counters;
 use super::events::{Event, EventQueue, LogLevel};
 use super::link::{Link, Reply};
 use super::listener::Listener;
+use crate::metadata::MetadataImage;
 use crate::wire::api::ListenerKind;
 use crate::wire::api_versions::ApiRange;
 
@@ -73,13 +74,16 @@ impl Server {
 
     /// Answers requests on the listener of this name from now on; `false` when there is none.
     pub fn open(&self, name: &str) -> bool {
+        self.core.early_image.store(None);
         let listeners = self.listeners.lock();
         let named = listeners.iter().filter(|accepting| &*accepting.listener.name == name);
         named.map(|accepting| accepting.listener.open()).count() > 0
     }
 
-    /// Answers ApiVersions on every listener from now on, and nothing else on those that are not open.
-    pub fn tell_versions(&self) {
+    /// Answers ApiVersions on every listener from now on, and nothing else on those that are not open. Its features are
+    /// those of `image`, which nobody else sees, until the first listener opens.
+    pub fn tell_versions(&self, image: Arc<MetadataImage>) {
+        self.core.early_image.store(Some(image));
         self.listeners.lock().iter().for_each(|accepting| accepting.listener.tell_versions());
     }
 

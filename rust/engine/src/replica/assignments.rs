@@ -51,9 +51,10 @@ impl Replicas {
     fn dir_of(&self, key: Key, topic: &str, assigned: Option<usize>) -> Option<usize> {
         let open = self.open.read().get(&key).map(|partition| partition.dir());
         let on_disk = || {
-            let on_disk = self.on_disk.lock();
-            let found = on_disk.get(&(topic.to_owned(), key.1));
-            found.filter(|found| found.topic_id.is_none_or(|id| id == key.0)).map(|found| found.dir)
+            let found = self.on_disk.lock().get(&(topic.to_owned(), key.1)).cloned()?;
+            // Where both say the same, it does not matter whose files they are.
+            let is_known = Some(found.dir) == assigned;
+            (is_known || self.is_of(&found, key.0).unwrap_or(true)).then_some(found.dir)
         };
         if let Some(dir) = open.or_else(on_disk) {
             return Some(dir).filter(|&dir| self.logs().dirs()[dir].offline_cause().is_none());

@@ -175,15 +175,14 @@ impl Replicas {
         let now_ms = (self.clock)();
         let config = Arc::new(self.config_of(image, topic.name()));
         let name = topic.name().to_string();
-        let found = self.on_disk.lock().remove(&(name.clone(), index));
-        let found = match found {
-            Some(found) if found.topic_id.is_some_and(|id| id != topic.id()) => {
-                // Left by an earlier topic of that name: kept beside, as Apache Kafka does.
-                self.logs.set_aside(&name, index)?;
-                None
-            }
-            found => found,
-        };
+        let found = self.on_disk.lock().get(&(name.clone(), index)).cloned();
+        let is_ours = found.as_ref().map(|found| self.is_of(found, topic.id())).transpose()?;
+        self.on_disk.lock().remove(&(name.clone(), index));
+        if is_ours == Some(false) {
+            // Left by an earlier topic of that name: kept beside, as Apache Kafka does.
+            self.logs.set_aside(&name, index)?;
+        }
+        let found = found.filter(|_| is_ours == Some(true));
         let (log, dir, high_watermark) = match found {
             Some(found) => {
                 let (mut log, _) = self.logs.open(&found, config.log.clone(), now_ms)?;
@@ -206,6 +205,11 @@ impl Replicas {
         self.logs.adopt(dir, &name, index, partition.clone());
         self.planned.lock().remove(&(topic.id(), index));
         Ok(partition)
+    }
+
+    /// Whether the files on disk are of this topic, and not of another one that had its name.
+    pub(super) fn is_of(&self, found: &Found, topic_id: Uuid) -> Result<bool, LogError> {
+        Ok(self.logs.topic_id(found)?.is_none_or(|id| id == topic_id))
     }
 
     /// The directory that the image assigned, else the emptiest.
@@ -246,18 +250,22 @@ impl Replicas {
         let mut errors = Vec::new();
         for found in waiting {
             let image = self.image();
-            let topic = image.topics().by_name(&found.topic).filter(|topic| topic.partition(found.partition).is_some());
-            let ours = topic.filter(|topic| found.topic_id.is_none_or(|id| id == topic.id()));
-            match ours {
-                // A partition that this broker does not lead stays as it is, and an error was told to the directory.
-                Some(topic) => drop(self.get(topic.id(), found.partition)),
-                None => {
-                    if self.on_disk.lock().remove(&(found.topic.clone(), found.partition)).is_some()
-                        && let Err(error) = self.logs.set_aside(&found.topic, found.partition)
-                    {
-                        errors.push(error);
-                    }
+            let topic = image.topics().by_name(&found.topic);
+            let record = topic.and_then(|topic| Some((topic, topic.partition(found.partition)?)));
+            let is_ours = match record {
+                // Opening it looks whose it is; an error was told to the directory.
+                Some((topic, record)) if record.leader() == self.node_id => {
+                    drop(self.get(topic.id(), found.partition));
+                    continue;
                 }
+                Some((topic, _)) => self.is_of(&found, topic.id()).unwrap_or(true),
+                None => false,
+            };
+            if !is_ours
+                && self.on_disk.lock().remove(&(found.topic.clone(), found.partition)).is_some()
+                && let Err(error) = self.logs.set_aside(&found.topic, found.partition)
+            {
+                errors.push(error);
             }
         }
         errors

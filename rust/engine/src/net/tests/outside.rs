@@ -1,5 +1,7 @@
 //! Requests that are answered elsewhere.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::net::testing::{Fixture, frame};
@@ -127,7 +129,7 @@ fn a_listener_that_is_not_open_may_tell_versions() {
     let fixture = Fixture::closed(NetConfig::default());
     let mut client = fixture.client();
     client.send(18, 0, 5, b"");
-    fixture.server.tell_versions();
+    fixture.server.tell_versions(Arc::default());
     assert_eq!(client.receive().0, 5);
     // What waits behind another request waits too.
     client.send(3, 1, 6, b"\0\0\0\0");

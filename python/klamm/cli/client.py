@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self, TypeVar
 
 from klamm.cli.connection import ClientError, Connection, Entity, parse_bootstrap
 from klamm.protocol.errors import ErrorCode
+
+T = TypeVar("T")
 
 METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
@@ -125,9 +127,15 @@ _PASSING: Final = frozenset(
 )
 
 
+LEADER_MOVED: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+"""What a broker answers that does not lead a partition, or does not know yet that it does."""
+
+
 def retried(
-    ask: Callable[[], Any], *, attempts: int = 50, pause_s: float = 0.1, passing: ErrorCode | None = None
-) -> Any:
+    ask: Callable[[], T], *, attempts: int = 50, pause_s: float = 0.1, passing: Collection[ErrorCode] = ()
+) -> T:
     """What `ask` gives, asked again while the broker says that it is still getting ready, or answers `passing`."""
     import time
 
@@ -135,7 +143,7 @@ def retried(
         try:
             return ask()
         except RefusedError as error:
-            if error.code not in _PASSING and error.code != passing:
+            if error.code not in _PASSING and error.code not in passing:
                 raise
             time.sleep(pause_s)
     return ask()

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.cli.client import Client, check, retried
-from klamm.cli.connection import ClientError, Connection
+from klamm.cli.client import LEADER_MOVED, Client, check, retried
+from klamm.cli.connection import ClientError, Connection, Entity
+from klamm.protocol.errors import ErrorCode
 
 LIST_OFFSETS: Final = 2
 OFFSET_COMMIT: Final = 8
@@ -148,13 +149,18 @@ def commit(
 
 def list_offsets(client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The offset of each partition's timestamp in ms, or special timestamp. Past the last record: the log's end."""
+    offsets = retried(lambda: _list_of_leaders(client, wanted), attempts=10, passing=LEADER_MOVED)
+    past_end = {where: LATEST for where, offset in offsets.items() if offset < 0 and wanted[where] != LATEST}
+    return offsets | list_offsets(client, past_end) if past_end else offsets
+
+
+def _list_of_leaders(client: Client, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     leaders = _leaders(client, sorted({topic for topic, _ in wanted}))
     offsets: dict[TopicPartition, int] = {}
     for leader in sorted({leaders[where] for where in wanted}):
         theirs = {where: time for where, time in wanted.items() if leaders[where] == leader}
         offsets |= _list_offsets(client.broker(leader), theirs)
-    past_end = {where: LATEST for where, offset in offsets.items() if offset < 0 and wanted[where] != LATEST}
-    return offsets | list_offsets(client, past_end) if past_end else offsets
+    return offsets
 
 
 def _leaders(client: Client, topics: Sequence[str]) -> dict[TopicPartition, int]:
@@ -163,7 +169,7 @@ def _leaders(client: Client, topics: Sequence[str]) -> dict[TopicPartition, int]
         check(topic.error_code, f"topic {topic.name}")
         for one in topic.partitions:
             if one.leader_id < 0:
-                raise ClientError(f"{topic.name}-{one.partition_index} has no leader at the moment")
+                check(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic.name}-{one.partition_index}")
             leaders[topic.name, one.partition_index] = one.leader_id
     return leaders
 
@@ -188,15 +194,15 @@ def _list_offsets(connection: Connection, wanted: Mapping[TopicPartition, int]) 
     return offsets
 
 
-def _describe(coordinator: Connection, name: str) -> Sequence[object]:
+def _describe(coordinator: Connection, name: str) -> Sequence[Entity]:
     answer = coordinator.request(DESCRIBE_GROUPS, 5, groups=[name], include_authorized_operations=False)
     for group in answer.groups:
         check(group.error_code, f"group {name}")
-    described: Sequence[object] = answer.groups
+    described: Sequence[Entity] = answer.groups
     return described
 
 
-def _fetch_offsets(coordinator: Connection, name: str) -> object:
+def _fetch_offsets(coordinator: Connection, name: str) -> Entity:
     answer = coordinator.request(OFFSET_FETCH, 7, group_id=name, topics=None, require_stable=False)
     check(answer.error_code, f"offsets of group {name}")
     return answer

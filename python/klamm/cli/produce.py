@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from klamm import records
-from klamm.cli.client import Client, check, retried
+from klamm.cli.client import LEADER_MOVED, Client, check, retried
 from klamm.cli.connection import ClientError
 from klamm.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
 from klamm.cli.record_input import RecordInput, Row
@@ -127,7 +127,7 @@ class Producer:
         if not batch:
             return
         data = records.encode(batch, compression=self._compression)
-        retried(lambda: self._exchange(partition, data))
+        retried(lambda: self._exchange(partition, data), passing=LEADER_MOVED)
         self.count += len(batch)
         self._next += 1
 
@@ -139,6 +139,8 @@ class Producer:
         )
         for topic in answer.responses:
             for one in topic.partition_responses:
+                if one.error_code in LEADER_MOVED:
+                    self._topic = _found(self._client, self._topic.name)
                 check(one.error_code, f"{topic.name}-{one.index}", getattr(one, "error_message", None))
 
 
@@ -154,8 +156,7 @@ def _found(client: Client, name: str) -> Topic:
         return topic
 
     # A broker answers UNKNOWN_TOPIC_OR_PARTITION also for a topic that it has just begun to create.
-    found: Topic = retried(ask, attempts=20, passing=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return found
+    return retried(ask, attempts=20, passing=LEADER_MOVED)
 
 
 def _read(given: RecordInput, values: list[str] | None, file: Path | None) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from klamm import records
-from klamm.cli.client import Client, check
+from klamm.cli.client import LEADER_MOVED, Client, check
 from klamm.cli.connection import ClientError
 from klamm.cli.group_admin import LATEST, TopicPartition, list_offsets
 from klamm.cli.positions import Position
@@ -21,9 +21,6 @@ _ANSWER_BYTES: Final = 16 << 20
 _WAIT_MS: Final = 500
 _LEADER_PAUSE_S: Final = 0.1
 _LEADER_ATTEMPTS: Final = 50
-_LEADER_MOVED: Final = frozenset(
-    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-)
 
 
 class Reader:
@@ -100,7 +97,7 @@ class Reader:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions |= self._start.resolve(self._client, [where], {})
             return
-        if answer.error_code in _LEADER_MOVED:
+        if answer.error_code in LEADER_MOVED:
             self._find_leaders(where, answer.error_code)
             return
         check(answer.error_code, f"{where[0]}-{where[1]}")

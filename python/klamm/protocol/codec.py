@@ -62,10 +62,7 @@ encode_request = encode
 
 def read(request: type[T], version: int, body: bytes) -> T:
     """Our request type `request` (it names its API_KEY) from a body of `version`. Raises MalformedRequest."""
-    ours: Any = request
-    cls = request_class(ours.API_KEY, version)
-    found: T = _read(schema_of(cls, ours), cls, body)
-    return found
+    return _read_ours(request_class, request, version, body)
 
 
 def write(response: Any, version: int) -> bytes:
@@ -76,8 +73,12 @@ def write(response: Any, version: int) -> bytes:
 
 def read_response(response: type[T], version: int, body: bytes) -> T:
     """Our response type `response` (it names its API_KEY), for klamm as a client. Raises MalformedRequest."""
-    ours: Any = response
-    cls = response_class(ours.API_KEY, version)
+    return _read_ours(response_class, response, version, body)
+
+
+def _read_ours(class_of: Callable[[int, int], MessageClass], carrier: type[T], version: int, body: bytes) -> T:
+    ours: Any = carrier
+    cls = class_of(ours.API_KEY, version)
     found: T = _read(schema_of(cls, ours), cls, body)
     return found
 

@@ -8,6 +8,7 @@ from tests.unit.cli.fake_broker import FakeBroker
 
 from klamm.cli.client import Client, RefusedError, retried
 from klamm.cli.connection import ClientError, Connection, parse_bootstrap
+from klamm.cli.produce import Producer
 from klamm.protocol.errors import ErrorCode
 
 
@@ -106,3 +107,26 @@ def test_a_broker_that_gets_ready_is_asked_again() -> None:
     answers += [ErrorCode.NOT_COORDINATOR] * 3
     with pytest.raises(RefusedError, match="NOT_COORDINATOR"):
         retried(ask, attempts=3, pause_s=0)
+
+
+def test_a_leader_that_has_moved_is_looked_for_again() -> None:
+    answers = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
+
+    def metadata(request: object, version: int) -> dict[str, object]:
+        host, port = parse_bootstrap(broker.address)[0]
+        partition = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}
+        return {
+            "brokers": [{"node_id": 1, "host": host, "port": port}],
+            "topics": [{"error_code": 0, "name": "t", "partitions": [partition]}],
+        }
+
+    def produce(request: object, version: int) -> dict[str, object]:
+        partition = {"index": 0, "error_code": answers.pop(0), "base_offset": 0}
+        return {"responses": [{"name": "t", "partition_responses": [partition]}]}
+
+    with FakeBroker({3: (12, 12, metadata), 0: (9, 9, produce)}) as broker, Client(broker.address) as client:
+        producer = Producer(client, "t", "none", None)
+        producer.add((-1, None, b"x", []))
+        producer.flush()
+    assert producer.count == 1
+    assert answers == []

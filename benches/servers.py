@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -200,6 +200,11 @@ class KlammProcess(NodeProcess):
 
     def __init__(self, data: Path, overrides: Mapping[str, str]) -> None:
         super().__init__(data, overrides=overrides)
+
+    def command(self) -> Sequence[str]:
+        """What the script `klamm` does; `python -m` would import more."""
+        python, _, _, *words = super().command()
+        return [python, "-c", "from klamm.cli.main import main; main()", *words]
 
     def start(self, timeout_s: float = 120, poll_s: float = 0.001, request: bytes = VERSIONS) -> None:
         """Start, and wait until ApiVersions is answered."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -10,14 +11,16 @@ import pytest
 from klamm.protocol.value import Value
 
 
-def fresh() -> tuple[Any, Any]:
+def fresh(*, with_factory: bool = True) -> tuple[Any, Any]:
     """The same class twice: as a value that nobody has used, and as a dataclass."""
+
+    no_parts: Any = dataclasses.field(default_factory=list) if with_factory else ()
 
     class Found(Value):
         KEY: ClassVar[int] = 7
         name: str
         size: int = 1
-        parts: list[int] = dataclasses.field(default_factory=list)
+        parts: Sequence[int] = no_parts
 
         def double(self) -> int:
             return 2 * self.size
@@ -27,7 +30,7 @@ def fresh() -> tuple[Any, Any]:
         KEY: ClassVar[int] = 7
         name: str
         size: int = 1
-        parts: list[int] = dataclasses.field(default_factory=list)
+        parts: Sequence[int] = no_parts
 
         def double(self) -> int:
             return 2 * self.size
@@ -53,15 +56,17 @@ ASKED = {
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED.keys())
-def test_like_a_dataclass(ask: Any) -> None:
-    value, model = fresh()
+@pytest.mark.parametrize("with_factory", [True, False])
+def test_like_a_dataclass(ask: Any, with_factory: bool) -> None:
+    value, model = fresh(with_factory=with_factory)
     assert ask(value) == ask(model)
     assert ask(value) == ask(model), "the second time too"
 
 
 @pytest.mark.parametrize("arguments", [(), ("a", 1, [], 4)])
-def test_wrong_arguments(arguments: tuple[Any, ...]) -> None:
-    value, _ = fresh()
+@pytest.mark.parametrize("with_factory", [True, False])
+def test_wrong_arguments(arguments: tuple[Any, ...], with_factory: bool) -> None:
+    value, _ = fresh(with_factory=with_factory)
     for _ in range(2):
         with pytest.raises(TypeError, match="argument"):
             value(*arguments)

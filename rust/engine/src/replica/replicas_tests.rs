@@ -1,5 +1,6 @@
 //! A broker's partitions over images that take leadership away and give it back.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -142,5 +143,97 @@ fn who_waits_for_a_recovery_takes_no_worker_from_the_other_tasks() {
     assert!(!waiting.is_finished());
     drop(recovering);
     assert_eq!(runtime.block_on(waiting).expect("no panic"), Ok(()));
+    replicas.shutdown(1);
+}
+
+/// A partition's directory with a log, which says that it is of this topic.
+fn left_behind(dir: &Path, name: &str, topic_id: &str) {
+    let path = dir.join(name);
+    fs::create_dir(&path).expect("a new directory");
+    fs::write(path.join("partition.metadata"), format!("version: 0\ntopic_id: {topic_id}")).expect("written");
+    fs::write(path.join(format!("{:020}.log", 0)), "").expect("written");
+}
+
+/// Names in a directory, without what is unique in that of a stray.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("listed").map(|entry| entry.expect("listed").file_name());
+    let name = |name: std::ffi::OsString| {
+        let name = name.into_string().expect("UTF-8");
+        if name.ends_with("-stray") {
+            name[..name.find('.').expect("a unique part")].to_owned() + "-stray"
+        } else {
+            name
+        }
+    };
+    let mut names: Vec<_> =
+        entries.map(name).filter(|name| name.starts_with("t-") || name.starts_with("gone-")).collect();
+    names.sort();
+    names
+}
+
+const OWN_TEXT: &str = "BwcHBwcHBwcHBwcHBwcHBw";
+const OTHER_TEXT: &str = "CAgICAgICAgICAgICAgICA";
+
+#[test]
+fn files_of_an_earlier_topic_of_the_name_are_kept_beside() {
+    for in_background in [true, false] {
+        let dir = tempdir().expect("a folder");
+        left_behind(dir.path(), "t-0", OTHER_TEXT);
+        let replicas = leading(dir.path());
+        if in_background {
+            assert!(replicas.open_the_rest().is_empty());
+            assert_eq!(names(dir.path()), ["t-0-stray"]);
+        }
+        let partition = replicas.get(TOPIC, 0).expect("led");
+        assert_eq!(names(dir.path()), ["t-0-stray"]);
+        assert_eq!(append(&partition), Ok(0));
+        assert_eq!(names(dir.path()), ["t-0", "t-0-stray"]);
+        replicas.shutdown(1);
+    }
+}
+
+#[test]
+fn in_the_background_strays_are_set_aside_whoever_leads() {
+    let dir = tempdir().expect("a folder");
+    for (name, topic) in [("t-0", OTHER_TEXT), ("t-1", OWN_TEXT), ("gone-0", OTHER_TEXT)] {
+        left_behind(dir.path(), name, topic);
+    }
+    let replicas = leading(dir.path());
+    elect(&replicas, OTHER_NODE);
+    assert!(replicas.open_the_rest().is_empty());
+    assert_eq!(names(dir.path()), ["gone-0-stray", "t-0-stray", "t-1-stray"]);
+    assert!(replicas.opened().is_empty());
+    replicas.shutdown(1);
+}
+
+#[test]
+fn a_directory_that_does_not_tell_its_topic_is_of_the_topic_of_its_name() {
+    for damaged in [Some("version: 0\ntopic_id: ?"), None] {
+        let dir = tempdir().expect("a folder");
+        left_behind(dir.path(), "t-0", OTHER_TEXT);
+        let file = dir.path().join("t-0/partition.metadata");
+        match damaged {
+            Some(text) => fs::write(&file, text).expect("written"),
+            None => fs::remove_file(&file).expect("removed"),
+        }
+        let replicas = leading(dir.path());
+        assert!(replicas.open_the_rest().is_empty());
+        assert_eq!(names(dir.path()), ["t-0"]);
+        assert_eq!(replicas.opened().len(), 1);
+        replicas.shutdown(1);
+    }
+}
+
+#[test]
+fn a_directory_whose_topic_cannot_be_read_takes_its_log_directory_out_of_use() {
+    let dir = tempdir().expect("a folder");
+    left_behind(dir.path(), "t-0", OWN_TEXT);
+    let file = dir.path().join("t-0/partition.metadata");
+    fs::remove_file(&file).expect("removed");
+    fs::create_dir(&file).expect("what cannot be read as a file");
+    let replicas = leading(dir.path());
+    assert_eq!(replicas.get(TOPIC, 0).err(), Some(ErrorCode::KAFKA_STORAGE_ERROR));
+    assert!(replicas.logs().dirs()[0].offline_cause().is_some_and(|cause| cause.contains("partition.metadata")));
+    assert_eq!(names(dir.path()), ["t-0"]);
     replicas.shutdown(1);
 }

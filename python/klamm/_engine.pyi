@@ -781,6 +781,17 @@ class Engine:
     def event_fd(self) -> int:
         """Readable while `drain` has something to give; -1 after `shutdown`, which closes it."""
     def drain(self, most: int) -> list[EngineEvent]: ...
+    def listen(self, listener: tuple[str, str, int, bool, Sequence[tuple[int, int, int]]]) -> tuple[str, int]:
+        """Name, host, port, whether for controllers, served APIs as in `Boot`: where it listens. OSError."""
+    def close_listener(self, name: str) -> bool:
+        """Accept nothing more there, and close its connections. False: there is none."""
+    def set_listener_limits(
+        self, *, most: Mapping[str, int], creation_rate: Mapping[str, int], inter_broker: str | None
+    ) -> None:
+        """What listeners have of their own instead of max.connections and max.connection.creation.rate, by name.
+
+        The connections of the listener `inter_broker` are not kept out by the limit of all: others are closed for them.
+        """
     def open(self, listener: str) -> bool:
         """Answer requests on that listener from now on."""
     def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...

@@ -6,7 +6,7 @@ import logging
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.interop.group_peers import Peer
+from tests.support.node_process import free_port
 
 BROKER, LOGGER = ResourceType.BROKER, ResourceType.BROKER_LOGGER
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
@@ -160,3 +161,82 @@ def test_what_was_set_before_a_snapshot_is_obeyed_after_a_start(tmp_path: Path) 
         peer = Peer(cluster.bootstrap_servers)
         assert "klamm.node" in described(peer, "1")
         assert not is_served(cluster), "the connection that is held is the only one"
+
+
+@pytest.fixture
+def with_extra() -> Iterator[klamm.Cluster]:
+    """A node whose protocol map knows one more listener than it has."""
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT,SECRET:SSL"
+    with klamm.Cluster(config={"listener.security.protocol.map": protocols}) as cluster:
+        yield cluster
+
+
+def is_answered(port: int) -> bool:
+    """Whether ApiVersions is answered there."""
+    try:
+        with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as connection:
+            connection.sendall(API_VERSIONS)
+            return connection.recv(4) != b""
+    except OSError:
+        return False
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+
+
+def test_listeners_come_and_go(with_extra: klamm.Cluster) -> None:
+    peer = Peer(with_extra.bootstrap_servers)
+    port = free_port()
+    static = f"PLAINTEXT://{with_extra.bootstrap_servers},CONTROLLER://127.0.0.1:0"
+    for listeners, code in (
+        (f"EXTRA://127.0.0.1:{port},CONTROLLER://127.0.0.1:0", ErrorCode.INVALID_REQUEST),  # what is advertised is gone
+        (f"{static},SECRET://127.0.0.1:{port}", ErrorCode.INVALID_REQUEST),  # not there yet
+        (f"{static},UNKNOWN://127.0.0.1:{port}", ErrorCode.INVALID_REQUEST),
+        (f"{static},EXTRA://127.0.0.1", ErrorCode.INVALID_REQUEST),
+        (f"{static},EXTRA://127.0.0.1:{port}", ErrorCode.NONE),
+    ):
+        assert not is_answered(port)
+        assert alter(peer, BROKER, "1", ("listeners", listeners, SET)) is code, listeners
+    until(lambda: is_answered(port))
+    assert alter(peer, BROKER, "1", ("listeners", None, DELETE)) is ErrorCode.NONE
+    until(lambda: not is_answered(port))
+    assert alter(peer, BROKER, "1", ("num.io.threads", "16", SET)) is ErrorCode.NONE
+
+
+def test_a_listener_that_came_is_there_after_a_restart(tmp_path: Path) -> None:
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT"
+    port = free_port()
+    for _ in range(2):
+        with klamm.Cluster(tmp_path / "data", config={"listener.security.protocol.map": protocols}) as cluster:
+            if not is_answered(port):
+                peer = Peer(cluster.bootstrap_servers)
+                static = f"PLAINTEXT://{cluster.bootstrap_servers},CONTROLLER://127.0.0.1:0"
+                listeners = f"{static},EXTRA://127.0.0.1:{port}"
+                assert alter(peer, BROKER, "1", ("listeners", listeners, SET)) is ErrorCode.NONE
+                until(lambda: is_answered(port))
+        assert not is_answered(port)
+    with klamm.Cluster(tmp_path / "data", config={"listener.security.protocol.map": protocols}):
+        assert is_answered(port)
+
+
+def test_a_listeners_own_limit_follows(cluster: klamm.Cluster, peer: Peer) -> None:
+    host, port = cluster.bootstrap_servers.split(":")
+    key = "listener.name.plaintext.max.connections"
+    assert alter(peer, BROKER, "", (key, "1", SET)) is ErrorCode.NONE
+
+    def is_served_at_once() -> bool:
+        with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
+            connection.settimeout(0.2)
+            try:
+                connection.sendall(API_VERSIONS)
+                return connection.recv(4) != b""
+            except TimeoutError:
+                return False
+
+    until(lambda: not is_served_at_once())  # the peer has the only place
+    assert alter(peer, BROKER, "", (key, None, DELETE)) is ErrorCode.NONE
+    until(is_served_at_once)

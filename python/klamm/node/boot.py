@@ -55,7 +55,7 @@ class Booting:
                 metadata_dir=config.metadata_log_dir / METADATA_FOLDER,
                 segment_bytes=config.integer("metadata.log.segment.bytes"),
                 segment_ms=config.integer("metadata.log.segment.ms"),
-                listeners=[_listener(config, listener) for listener in _in_order(config)],
+                listeners=[listener_row(config, listener) for listener in _in_order(config)],
                 features=supported_features(),
                 is_volatile=is_volatile,
                 is_missing_dirs=len(log_dirs) < len(config.log_dirs),
@@ -102,7 +102,8 @@ def _in_order(config: NodeConfig) -> tuple[Listener, ...]:
     return (*config.controller_listeners, *config.client_listeners)
 
 
-def _listener(config: NodeConfig, listener: Listener) -> ListenerRow:
+def listener_row(config: NodeConfig, listener: Listener) -> ListenerRow:
+    """A listener as the engine takes it."""
     is_controller = listener.name in config.controller_listener_names
     families = CONTROLLER_FAMILIES if is_controller else BROKER_FAMILIES
     return listener.name, listener.host, listener.port, is_controller, apis.ranges(families)

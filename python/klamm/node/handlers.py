@@ -6,6 +6,7 @@ A node starts without any of them (ARCHITECTURE: A start imports what serving ne
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.request import Direct
@@ -158,6 +159,7 @@ class Handlers:
 
     def _config_changes(self) -> ConfigChangeHandlers:
         from klamm.broker.handlers.config_changes import ConfigChangeHandlers
+        from klamm.node.dynamic_listeners import check_listeners
 
         ask = self._controller
         return ConfigChangeHandlers(
@@ -166,6 +168,7 @@ class Handlers:
             self._image,
             ask.alter_configs,
             ask.incremental_alter_configs,
+            check_listeners=partial(check_listeners, self._config),
         )
 
     def _config_change_apis(self) -> dict[int, Handler | Direct]:

@@ -26,6 +26,7 @@ from klamm.protocol.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
     from klamm.coordinator.driver import GroupCoordinator
+    from klamm.node.dynamic_listeners import DynamicListeners
     from klamm.node.quorum_view import QuorumView
     from klamm.protocol.topics import CreatableTopic
 
@@ -61,6 +62,8 @@ class Node:
         self._stopping: asyncio.Task[None] | None = None
         self._image = Image()
         self._is_first_image = True
+        self._is_serving = False
+        self._dynamic_listeners: DynamicListeners | None = None
         self._told_kraft_version: int | None = None
         self._engine: Engine | None = None
         self._incarnation_id = os.urandom(16)
@@ -128,6 +131,9 @@ class Node:
         engine.open_the_rest()
         for listener in config.client_listeners:
             engine.open(listener.name)
+        self._is_serving = True
+        if self._dynamic_listeners is not None:
+            self._dynamic_listeners.serve()
         self._groups.start()
         self._warn_of_features()
 
@@ -253,6 +259,14 @@ class Node:
         for place in self._own_config_places:
             merged |= image.configs(*place)
         self._running().set_settings(known(merged))
+        if self._dynamic_listeners is None and not _has_plain_listeners(self.config, merged):
+            from klamm.node.dynamic_listeners import DynamicListeners
+
+            self._dynamic_listeners = DynamicListeners(self.config, self._running(), self.listeners)
+            if self._is_serving:
+                self._dynamic_listeners.serve()
+        if self._dynamic_listeners is not None:
+            self._dynamic_listeners.follow(merged)
 
     def _on_fault(self, error: Exception) -> None:
         if not self.failed.done():
@@ -377,3 +391,12 @@ class Node:
             booted.log.close()
         # What was found clean is left so.
         engine.shutdown(engine.previous_broker_epoch)
+
+
+def _has_plain_listeners(config: NodeConfig, values: Mapping[str, str]) -> bool:
+    """Whether the listeners are the file's, with nothing of their own: then there is nothing to follow."""
+    return (
+        values.get("listeners") == config.given.get("listeners")
+        and len(config.client_listeners) == 1
+        and not any(name.startswith("listener.name.") for name in values)
+    )

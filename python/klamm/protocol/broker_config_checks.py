@@ -54,7 +54,17 @@ _CLUSTER_WIDE_LISTENER_KEYS: Final = frozenset(
 )
 
 
-def check_dynamic_configs(layers: NodeLayers, configs: Mapping[str, str], *, is_per_broker: bool) -> None:
+CheckListeners = Callable[[Mapping[str, str]], None]
+"""Raises KafkaError unless a node could listen as these values say: its file's with the dynamic ones over them."""
+
+
+def check_dynamic_configs(
+    layers: NodeLayers,
+    configs: Mapping[str, str],
+    *,
+    is_per_broker: bool,
+    check_listeners: CheckListeners | None = None,
+) -> None:
     """Raises INVALID_REQUEST unless this node could run with `configs` as its dynamic ones.
 
     `configs` is all that will be set, for this node or, not `is_per_broker`, for the cluster. Names that no key has are
@@ -71,6 +81,8 @@ def check_dynamic_configs(layers: NodeLayers, configs: Mapping[str, str], *, is_
         per_broker = [name for name in configs if _is_per_broker(name)]
         _refuse(per_broker, "These configs belong to one broker: name its id")
     _check_reconfiguration(layers, configs, is_per_broker=is_per_broker)
+    if "listeners" in configs and check_listeners is not None:
+        check_listeners(node_values(NodeLayers(layers.static, layers.cluster, configs)))
 
 
 def _refuse(names: Iterable[str], why: str) -> None:
@@ -215,6 +227,7 @@ def preprocess(
     *,
     is_incremental: bool,
     alter_loggers: AlterLoggers | None = None,
+    check_listeners: CheckListeners | None = None,
 ) -> Preprocessed:
     """Check AlterConfigs or IncrementalAlterConfigs on the node that was asked, before the controller is.
 
@@ -234,7 +247,9 @@ def preprocess(
                     alter_loggers(resource)
                     settled.add(place)
                 else:
-                    _check_resource(resource, node_id, layers, is_incremental=is_incremental)
+                    _check_resource(
+                        resource, node_id, layers, is_incremental=is_incremental, check_listeners=check_listeners
+                    )
             except KafkaError as error:
                 errors[place] = error
     done = errors.keys() | settled
@@ -253,25 +268,40 @@ def _check_changes(resource: AlterConfigsResource) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"These configs have no value: {', '.join(without_value)}")
 
 
-def _check_resource(resource: AlterConfigsResource, node_id: int, layers: NodeLayers, *, is_incremental: bool) -> None:
+def _check_resource(
+    resource: AlterConfigsResource,
+    node_id: int,
+    layers: NodeLayers,
+    *,
+    is_incremental: bool,
+    check_listeners: CheckListeners | None,
+) -> None:
     match resource.resource_type:
         case ResourceType.TOPIC | ResourceType.CLIENT_METRICS | ResourceType.GROUP:
             return
         case ResourceType.BROKER:
-            _check_broker_resource(resource, node_id, layers, is_incremental=is_incremental)
+            _check_broker_resource(
+                resource, node_id, layers, is_incremental=is_incremental, check_listeners=check_listeners
+            )
         case other:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {other}")
 
 
 def _check_broker_resource(
-    resource: AlterConfigsResource, node_id: int, layers: NodeLayers, *, is_incremental: bool
+    resource: AlterConfigsResource,
+    node_id: int,
+    layers: NodeLayers,
+    *,
+    is_incremental: bool,
+    check_listeners: CheckListeners | None,
 ) -> None:
     name = resource.resource_name
     if name:
         check_is_this_node(name, node_id)
     stored = layers.node if name else layers.cluster
     base = dict(stored) if is_incremental else {}
-    check_dynamic_configs(layers, _altered(base, resource.configs), is_per_broker=bool(name))
+    proposed = _altered(base, resource.configs)
+    check_dynamic_configs(layers, proposed, is_per_broker=bool(name), check_listeners=check_listeners)
 
 
 def check_is_this_node(name: str, node_id: int) -> None:

@@ -35,7 +35,7 @@ struct Running {
 }
 
 /// Name, host, port, whether it is a controller's, and key and versions of what Python answers on it.
-type ListenerRow = (String, String, u16, bool, Vec<(i16, i16, i16)>);
+pub(crate) type ListenerRow = (String, String, u16, bool, Vec<(i16, i16, i16)>);
 type ImageRow = (Image, i64);
 type BootedRow = (Engine, MetadataLog, ImageRow, Option<ImageRow>, Vec<(String, u16)>);
 
@@ -102,7 +102,7 @@ impl Boot {
     }
 }
 
-fn listener((name, host, port, controller, apis): ListenerRow) -> ListenerOptions {
+pub(crate) fn listener((name, host, port, controller, apis): ListenerRow) -> ListenerOptions {
     let outside = apis.into_iter().map(|(key, version_min, version_max)| ApiRange { key, version_min, version_max });
     let kind = if controller { ListenerKind::Controller } else { ListenerKind::Broker };
     ListenerOptions { name, kind, host, port, outside: outside.collect() }

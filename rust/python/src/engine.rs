@@ -7,18 +7,19 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use klamm_engine::appender::OwnBatch;
 use klamm_engine::engine::Engine as NodeEngine;
-use klamm_engine::net::{Event, LogLevel, Reply, Request, SupportedFeatures};
+use klamm_engine::net::{Event, ListenerLimits, LogLevel, Reply, Request, SupportedFeatures};
 use klamm_engine::settings::Settings;
 use klamm_engine::wire::Writer;
 use klamm_engine::wire::offset_commit::write_all_committed;
 use klamm_engine::{ErrorCode, Uuid};
 use klamm_records::control::control_kind;
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::boot::{self, ListenerRow};
 use crate::config::ConfigError;
 use crate::image::{Id, Image};
 use crate::metadata_records::extract_uuid;
@@ -97,6 +98,29 @@ impl Engine {
         let events = self.engine.server().drain(most);
         let rows: PyResult<Vec<_>> = events.into_iter().map(|it| event(py, it)).collect();
         PyList::new(py, rows?)
+    }
+
+    fn listen(&self, listener: ListenerRow) -> PyResult<(String, u16)> {
+        let options = boot::listener(listener);
+        let address = self.engine.server().listen(&options).map_err(|error| {
+            let place = format!("cannot listen on {}:{}: {error}", options.host, options.port);
+            PyOSError::new_err((error.raw_os_error(), place))
+        })?;
+        Ok((address.ip().to_string(), address.port()))
+    }
+
+    fn close_listener(&self, name: &str) -> bool {
+        self.engine.server().close_listener(name)
+    }
+
+    #[pyo3(signature = (*, most, creation_rate, inter_broker))]
+    fn set_listener_limits(
+        &self,
+        most: HashMap<String, usize>,
+        creation_rate: HashMap<String, usize>,
+        inter_broker: Option<String>,
+    ) {
+        self.engine.server().set_listener_limits(ListenerLimits { most, creation_rate, inter_broker });
     }
 
     fn open(&self, listener: &str) -> bool {

@@ -13,7 +13,7 @@ from typing import Any
 from klamm._engine import Image
 from klamm.broker import loggers
 from klamm.broker.request import RequestContext
-from klamm.protocol.broker_config_checks import AlterLoggers, Preprocessed, preprocess
+from klamm.protocol.broker_config_checks import AlterLoggers, CheckListeners, Preprocessed, preprocess
 from klamm.protocol.codec import read, write
 from klamm.protocol.config_sources import NodeLayers
 from klamm.protocol.configs import (
@@ -31,7 +31,7 @@ Responses = tuple[AlterConfigsResourceResponse, ...]
 
 
 class ConfigChangeHandlers:
-    """Serves the APIs of this file; the last two arguments ask the active controller."""
+    """Serves the APIs of this file; the last two positional arguments ask the active controller."""
 
     def __init__(
         self,
@@ -40,7 +40,10 @@ class ConfigChangeHandlers:
         image: Callable[[], Image],
         alter: Callable[[AlterConfigsRequest], Awaitable[AlterConfigsResponse]],
         alter_incrementally: Callable[[IncrementalAlterConfigsRequest], Awaitable[IncrementalAlterConfigsResponse]],
+        *,
+        check_listeners: CheckListeners,
     ) -> None:
+        self._check_listeners = check_listeners
         self._node_id = node_id
         self._static = static
         self._image = image
@@ -63,7 +66,12 @@ class ConfigChangeHandlers:
         """One answer for each resource, in the request's order: ours where refused here, else the controller's."""
         alter_loggers = self._alter_loggers(request) if is_incremental else None
         first = preprocess(
-            request.resources, self._node_id, self._layers(), is_incremental=is_incremental, alter_loggers=alter_loggers
+            request.resources,
+            self._node_id,
+            self._layers(),
+            is_incremental=is_incremental,
+            alter_loggers=alter_loggers,
+            check_listeners=self._check_listeners,
         )
         answered: dict[tuple[int, str], AlterConfigsResourceResponse] = {}
         if first.forward:

@@ -59,9 +59,12 @@ impl AckWait {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::listener::Listener;
+    use crate::wire::api::ListenerKind;
 
     fn wait_for(count: usize) -> Arc<AckWait> {
-        AckWait::new(Arc::new(Link::new(1, ([127, 0, 0, 1], 1).into())), count)
+        let listener = Listener::new("L", ListenerKind::Broker, &[]);
+        AckWait::new(Arc::new(Link::new(1, ([127, 0, 0, 1], 1).into(), &listener)), count)
     }
 
     #[test]

@@ -85,6 +85,17 @@ pub struct ConnectionLimitsConfig {
     pub quota_window_ms: i64,
 }
 
+/// What single listeners have of their own, by their names: `listener.name.<listener>.<key>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerLimits {
+    /// `max.connections`
+    pub most: HashMap<String, usize>,
+    /// `max.connection.creation.rate`
+    pub creation_rate: HashMap<String, usize>,
+    /// The listener between brokers, whose connections the limit of all does not keep out.
+    pub inter_broker: Option<String>,
+}
+
 impl Default for ConnectionLimitsConfig {
     fn default() -> Self {
         let unlimited = i32::MAX as usize;

@@ -135,6 +135,7 @@ impl Connection {
     fn note_sent(&mut self, bytes: usize) {
         if bytes > 0 {
             self.active_at = Instant::now();
+            self.core.touch(&self.link, self.active_at);
             self.core.counters.sent_bytes.add(bytes as u64);
         }
     }
@@ -286,6 +287,7 @@ impl Connection {
             Poll::Ready(Ok(received)) => {
                 self.core.counters.received_bytes.add(received as u64);
                 self.active_at = Instant::now();
+                self.core.touch(&self.link, self.active_at);
                 true
             }
         }

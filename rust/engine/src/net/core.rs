@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use super::link::{Link, Reply};
 use super::sessions::Sessions;
 use crate::metadata::MetadataImage;
 use crate::metadata::version::KRAFT_VERSION;
+use crate::wire::api::ListenerKind;
 use crate::wire::api_versions::Features;
 
 /// What a node says about features that its image does not.
@@ -39,9 +40,12 @@ pub struct Core {
     pub events: EventQueue,
     pub sessions: Sessions,
     pub buffers: Buffers,
-    pub limits: Arc<ConnectionLimits>,
+    limits: Arc<ConnectionLimits>,
+    controller_limits: Arc<ConnectionLimits>,
     pub counters: Counters,
     links: Mutex<HashMap<u64, Arc<Link>>>,
+    /// What links' times count from.
+    begun: Instant,
     /// Which connection waits for the answer to which handle.
     handles: Mutex<HashMap<u64, Arc<Link>>>,
     next_id: AtomicU64,
@@ -62,12 +66,47 @@ impl Core {
             sessions: Sessions::new(config.fetch_session_slots),
             buffers: Buffers::new(IDLE_BUFFER_BYTES, usize::try_from(config.queued_bytes_max).unwrap_or(usize::MAX)),
             limits: ConnectionLimits::new(config.connections.clone()),
+            controller_limits: ConnectionLimits::new(config.connections.clone()),
+            begun: Instant::now(),
             counters: Counters::default(),
             links: Mutex::default(),
             handles: Mutex::default(),
             next_id: AtomicU64::new(1),
             config,
         })
+    }
+
+    /// The connections of all listeners of this kind.
+    pub fn limits(&self, kind: ListenerKind) -> &Arc<ConnectionLimits> {
+        match kind {
+            ListenerKind::Broker => &self.limits,
+            ListenerKind::Controller => &self.controller_limits,
+        }
+    }
+
+    /// Both.
+    pub fn all_limits(&self) -> [&Arc<ConnectionLimits>; 2] {
+        [&self.limits, &self.controller_limits]
+    }
+
+    /// Notes that a connection has just been used.
+    pub fn touch(&self, link: &Link, now: Instant) {
+        link.touch(u64::try_from((now - self.begun).as_millis()).unwrap_or(u64::MAX));
+    }
+
+    /// Closes as many connections as there are too many, those first that were not used for longest.
+    pub fn close_excess(&self, kind: ListenerKind) {
+        let limits = self.limits(kind);
+        let excess = limits.excess();
+        if excess == 0 {
+            return;
+        }
+        let links = self.links();
+        let (closing, mut open): (Vec<_>, Vec<_>) =
+            links.iter().filter(|link| link.kind == kind).partition(|link| link.is_asked_to_close());
+        open.retain(|link| !limits.is_protected(&link.listener));
+        open.sort_by_key(|link| (link.used_ms(), link.id));
+        open.into_iter().take(excess.saturating_sub(closing.len())).for_each(|link| link.ask_to_close());
     }
 
     /// The features as ApiVersions tells them.

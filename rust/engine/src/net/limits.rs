@@ -1,26 +1,29 @@
-//! How many connections there may be, in all and from one address, and how fast they may come.
+//! How many connections there may be, in all, by listener and from one address, and how fast they may come.
+//!
+//! Brokers' and controllers' listeners are counted apart, each with the whole of the limits. The listener between brokers
+//! is protected where there is another: the limit of all does not keep its connections out, others make room.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::config::ConnectionLimitsConfig;
+use super::config::{ConnectionLimitsConfig, ListenerLimits};
 use super::rate::Rate;
 
-/// The connections of a server, counted.
+/// The connections of a server's listeners of one kind, counted.
 pub struct ConnectionLimits {
     config: ArcSwap<ConnectionLimitsConfig>,
+    own: ArcSwap<ListenerLimits>,
     counts: Mutex<Counts>,
     /// Told when a connection ends, and when the limits change.
     freed: Notify,
     created: Mutex<Rate>,
-    /// What the rate's time counts from.
+    /// What the rates' time counts from.
     begun: Instant,
 }
 
@@ -28,11 +31,20 @@ pub struct ConnectionLimits {
 struct Counts {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
+    /// Every listener that there is.
+    by_listener: HashMap<Arc<str>, OfListener>,
+}
+
+#[derive(Default)]
+struct OfListener {
+    connections: usize,
+    created: Rate,
 }
 
 /// A connection's place; given back when dropped.
 pub struct Place {
     limits: Arc<ConnectionLimits>,
+    listener: Arc<str>,
     address: IpAddr,
 }
 
@@ -40,6 +52,7 @@ impl ConnectionLimits {
     pub fn new(config: ConnectionLimitsConfig) -> Arc<Self> {
         Arc::new(Self {
             config: ArcSwap::from_pointee(config),
+            own: ArcSwap::default(),
             counts: Mutex::default(),
             freed: Notify::new(),
             created: Mutex::default(),
@@ -47,9 +60,24 @@ impl ConnectionLimits {
         })
     }
 
-    /// Other limits from now on. Connections that there are stay, also when they are too many.
+    /// Other limits from now on. An address keeps the connections that it has, also when they are too many.
     pub fn set(&self, config: ConnectionLimitsConfig) {
         self.config.store(Arc::new(config));
+        self.freed.notify_waiters();
+    }
+
+    /// The same for what single listeners have of their own.
+    pub fn set_own(&self, own: Arc<ListenerLimits>) {
+        self.own.store(own);
+        self.freed.notify_waiters();
+    }
+
+    pub fn add_listener(&self, name: &Arc<str>) {
+        self.counts.lock().by_listener.insert(name.clone(), OfListener::default());
+    }
+
+    pub fn remove_listener(&self, name: &str) {
+        self.counts.lock().by_listener.remove(name);
         self.freed.notify_waiters();
     }
 
@@ -57,24 +85,50 @@ impl ConnectionLimits {
         self.counts.lock().all
     }
 
-    /// Waits until one more connection may be accepted. One task per server may wait, as the acceptors take turns.
-    pub async fn wait_for_room(&self) {
+    /// How many connections there are too many, by the limit of all; how many the listeners have does not count here.
+    pub fn excess(&self) -> usize {
+        self.count().saturating_sub(self.config.load().most)
+    }
+
+    /// Whether a listener's connections stay when there are too many in all.
+    pub fn is_protected(&self, listener: &str) -> bool {
+        self.own.load().inter_broker.as_deref() == Some(listener) && self.counts.lock().by_listener.len() > 1
+    }
+
+    /// Waits until a listener may accept one more connection. One task for each listener waits, as acceptors take turns.
+    pub async fn wait_for_room(&self, listener: &str) {
         loop {
             let freed = self.freed.notified();
-            if self.count() < self.config.load().most {
+            if self.has_room(listener) {
                 return;
             }
             freed.await;
         }
     }
 
+    fn has_room(&self, listener: &str) -> bool {
+        let config = self.config.load();
+        let most = self.own.load().most.get(listener).copied().unwrap_or(config.most);
+        let is_protected = self.is_protected(listener);
+        let counts = self.counts.lock();
+        let of_listener = counts.by_listener.get(listener).map_or(0, |counted| counted.connections);
+        of_listener < most && (is_protected || counts.all < config.most)
+    }
+
     /// Counts a connection that comes, and gives how long it has to wait for its turn.
-    pub fn wait_for_turn(&self) -> Duration {
+    pub fn wait_for_turn(&self, listener: &str) -> Duration {
         let now_ms = i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX);
         let config = self.config.load();
-        let (rate, count) = (config.creation_rate, config.quota_windows);
-        let wait_ms = self.created.lock().record(now_ms, rate, count, config.quota_window_ms);
-        Duration::from_millis(u64::try_from(wait_ms).unwrap_or(0))
+        let wait_ms =
+            |created: &mut Rate, rate| created.record(now_ms, rate, config.quota_windows, config.quota_window_ms);
+        let of_all = match self.is_protected(listener) {
+            true => 0,
+            false => wait_ms(&mut self.created.lock(), config.creation_rate),
+        };
+        let rate = self.own.load().creation_rate.get(listener).copied().unwrap_or(config.creation_rate);
+        let mut counts = self.counts.lock();
+        let own = counts.by_listener.get_mut(listener).map_or(0, |counted| wait_ms(&mut counted.created, rate));
+        Duration::from_millis(u64::try_from(of_all.max(own)).unwrap_or(0))
     }
 
     /// How many connections an address may have.
@@ -83,7 +137,7 @@ impl ConnectionLimits {
     }
 
     /// A place for a connection from `address`; `None` when that address has all it may have.
-    pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, listener: &Arc<str>, address: IpAddr) -> Option<Place> {
         let address = address.to_canonical();
         let mut counts = self.counts.lock();
         let of_address = counts.by_address.get(&address).copied().unwrap_or(0);
@@ -92,7 +146,10 @@ impl ConnectionLimits {
         }
         counts.by_address.insert(address, of_address + 1);
         counts.all += 1;
-        Some(Place { limits: self.clone(), address })
+        if let Some(counted) = counts.by_listener.get_mut(listener) {
+            counted.connections += 1;
+        }
+        Some(Place { limits: self.clone(), listener: listener.clone(), address })
     }
 }
 
@@ -100,6 +157,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut counts = self.limits.counts.lock();
         counts.all -= 1;
+        if let Some(counted) = counts.by_listener.get_mut(&self.listener) {
+            // A listener that was closed and opened again under its name has not counted those from before.
+            counted.connections = counted.connections.saturating_sub(1);
+        }
         if let Some(count) = counts.by_address.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -121,14 +182,63 @@ mod tests {
         let (usual, special): (IpAddr, IpAddr) = ([127, 0, 0, 1].into(), [10, 0, 0, 1].into());
         config.per_ip_overrides.insert(special, 0);
         let limits = ConnectionLimits::new(config);
-        let first = limits.take(usual).expect("room");
+        let listener: Arc<str> = "L".into();
+        let take = |address| limits.take(&listener, address);
+        let first = take(usual).expect("room");
         let mapped: IpAddr = "::ffff:127.0.0.1".parse().expect("an address");
-        let second = limits.take(mapped);
-        assert!(second.is_some() && limits.take(usual).is_none() && limits.take(special).is_none());
+        let second = take(mapped);
+        assert!(second.is_some() && take(usual).is_none() && take(special).is_none());
         drop(first);
         assert_eq!(limits.count(), 1);
-        assert!(limits.take(usual).is_some());
+        assert!(take(usual).is_some());
         drop(second);
         assert_eq!(limits.counts.lock().by_address.len(), 0);
+    }
+
+    fn limits(most: usize, names: &[&str], own: ListenerLimits) -> (Arc<ConnectionLimits>, Vec<Arc<str>>) {
+        let limits = ConnectionLimits::new(ConnectionLimitsConfig { most, ..ConnectionLimitsConfig::default() });
+        let names: Vec<Arc<str>> = names.iter().map(|&name| name.into()).collect();
+        names.iter().for_each(|name| limits.add_listener(name));
+        limits.set_own(Arc::new(own));
+        (limits, names)
+    }
+
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn a_listener_has_a_limit_of_its_own_beside_that_of_all() {
+        let own = ListenerLimits { most: HashMap::from([("A".to_owned(), 1)]), ..ListenerLimits::default() };
+        let (limits, names) = limits(3, &["A", "B"], own);
+        let first = limits.take(&names[0], ADDRESS);
+        assert!(!limits.has_room("A") && limits.has_room("B"));
+        let _others = [limits.take(&names[1], ADDRESS), limits.take(&names[1], ADDRESS)];
+        assert!(!limits.has_room("B"));
+        drop(first);
+        assert!(limits.has_room("A") && limits.has_room("B"));
+        limits.set_own(Arc::default());
+        let _last = limits.take(&names[0], ADDRESS);
+        assert!(!limits.has_room("A"));
+    }
+
+    #[test]
+    fn the_listener_between_brokers_is_not_kept_out_by_others() {
+        let own = ListenerLimits { inter_broker: Some("A".to_owned()), ..ListenerLimits::default() };
+        let (limits, names) = limits(1, &["A", "B"], own);
+        let _other = limits.take(&names[1], ADDRESS);
+        assert!(limits.has_room("A") && !limits.has_room("B"));
+        let _own = limits.take(&names[0], ADDRESS);
+        assert_eq!(limits.excess(), 1);
+        assert!(!limits.has_room("A"), "what all may have, it may have at most");
+        limits.remove_listener("B");
+        assert!(!limits.is_protected("A"), "alone it is as any");
+    }
+
+    #[test]
+    fn a_listener_has_a_rate_of_its_own_too() {
+        let own = ListenerLimits { creation_rate: HashMap::from([("A".to_owned(), 1)]), ..ListenerLimits::default() };
+        let (limits, _) = limits(100, &["A", "B"], own);
+        let waits = |name| (0..20).map(|_| limits.wait_for_turn(name)).max().expect("some");
+        assert!(waits("A") > Duration::ZERO);
+        assert_eq!(waits("B"), Duration::ZERO);
     }
 }

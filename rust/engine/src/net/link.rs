@@ -1,14 +1,16 @@
 //! What others hold of a connection: its number, a way to wake it, and the place for an answer from elsewhere.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use super::listener::Listener;
 use super::slice::FileSlice;
+use crate::wire::api::ListenerKind;
 
 /// An answer from elsewhere, without frame length and response header.
 #[derive(Clone, Debug)]
@@ -25,6 +27,11 @@ pub enum Reply {
 pub struct Link {
     pub id: u64,
     pub peer: SocketAddr,
+    /// The listener that it came in by.
+    pub listener: Arc<str>,
+    pub kind: ListenerKind,
+    /// When it was last used, in ms of the server's time.
+    used_ms: AtomicU64,
     waker: OnceLock<Waker>,
     close_asked: AtomicBool,
     finish_asked: AtomicBool,
@@ -34,16 +41,27 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn new(id: u64, peer: SocketAddr) -> Self {
+    pub fn new(id: u64, peer: SocketAddr, listener: &Listener) -> Self {
         Self {
             id,
             peer,
+            listener: listener.name.clone(),
+            kind: listener.kind,
+            used_ms: AtomicU64::new(0),
             waker: OnceLock::new(),
             close_asked: AtomicBool::new(false),
             finish_asked: AtomicBool::new(false),
             asked_outside: AtomicBool::new(false),
             reply: Mutex::new(None),
         }
+    }
+
+    pub fn touch(&self, now_ms: u64) {
+        self.used_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub fn used_ms(&self) -> u64 {
+        self.used_ms.load(Ordering::Relaxed)
     }
 
     /// Tells which task to wake. A spawned task keeps its waker for life, so the first one stays right.

@@ -39,7 +39,7 @@ mod tests;
 mod topic_name;
 mod waiter;
 
-pub use config::{ConnectionLimitsConfig, NetConfig};
+pub use config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
 pub use core::SupportedFeatures;
 pub use counters::Counters;
 pub use events::{Event, EventQueue, LogLevel, Priority, Request};

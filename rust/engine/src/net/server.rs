@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::backend::Backend;
-use super::config::{ConnectionLimitsConfig, NetConfig};
+use super::config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
 use super::connection::Connection;
 use super::core::{Core, SupportedFeatures};
 use super::counters::Counters;
@@ -67,9 +67,21 @@ impl Server {
         let socket = bind(&self.core.config, &options.host, options.port)?;
         let address = socket.local_addr()?;
         let listener = Arc::new(Listener::new(&options.name, options.kind, &options.outside));
+        self.core.limits(options.kind).add_listener(&listener.name);
         let task = runtime.spawn(accept(self.core.clone(), listener.clone(), socket));
         self.listeners.lock().push(Accepting { listener, task });
         Ok(address)
+    }
+
+    /// Accepts nothing more on the listener of this name and closes its connections; `false` when there is none.
+    pub fn close_listener(&self, name: &str) -> bool {
+        let mut listeners = self.listeners.lock();
+        let Some(at) = listeners.iter().position(|accepting| &*accepting.listener.name == name) else { return false };
+        let Accepting { listener, task } = listeners.swap_remove(at);
+        task.abort();
+        self.core.limits(listener.kind).remove_listener(name);
+        self.core.links().iter().filter(|link| &*link.listener == name).for_each(|link| link.ask_to_close());
+        true
     }
 
     /// Answers requests on the listener of this name from now on; `false` when there is none.
@@ -92,9 +104,18 @@ impl Server {
         self.core.supported_features.store(Arc::new(features));
     }
 
-    /// Other limits for connections that come from now on.
+    /// Other limits from now on: when there are too many connections by the limit of all, some are closed.
     pub fn set_limits(&self, limits: ConnectionLimitsConfig) {
-        self.core.limits.set(limits);
+        for kind in [ListenerKind::Broker, ListenerKind::Controller] {
+            self.core.limits(kind).set(limits.clone());
+            self.core.close_excess(kind);
+        }
+    }
+
+    /// Other limits of single listeners.
+    pub fn set_listener_limits(&self, own: ListenerLimits) {
+        let own = Arc::new(own);
+        self.core.all_limits().into_iter().for_each(|limits| limits.set_own(own.clone()));
     }
 
     /// Readable while [`Server::drain`] has something to give.
@@ -118,7 +139,7 @@ impl Server {
     }
 
     pub fn connection_count(&self) -> usize {
-        self.core.limits.count()
+        self.core.all_limits().into_iter().map(|limits| limits.count()).sum()
     }
 
     pub fn counters(&self) -> &Counters {
@@ -200,12 +221,13 @@ fn bind_to(config: &NetConfig, address: SocketAddr) -> io::Result<TcpListener> {
 
 async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {
     let mut has_failed = false;
+    let limits = core.limits(listener.kind);
     loop {
-        core.limits.wait_for_room().await;
+        limits.wait_for_room(&listener.name).await;
         match socket.accept().await {
             Ok((stream, peer)) => {
                 has_failed = false;
-                let wait = core.limits.wait_for_turn();
+                let wait = limits.wait_for_turn(&listener.name);
                 if !wait.is_zero() {
                     tokio::time::sleep(wait).await;
                 }
@@ -223,9 +245,10 @@ async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {
 }
 
 fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
-    let Some(place) = core.limits.take(peer.ip()) else {
+    let limits = core.limits(listener.kind);
+    let Some(place) = limits.take(&listener.name, peer.ip()) else {
         core.counters.refused.add(1);
-        let most = core.limits.max_of(peer.ip());
+        let most = limits.max_of(peer.ip());
         core.events.log(LogLevel::Info, format!("connection from {peer} closed: its address has {most} already"));
         return;
     };
@@ -234,8 +257,11 @@ fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: So
         return;
     }
     core.counters.accepted.add(1);
-    let link = Arc::new(Link::new(core.new_id(), peer));
+    let link = Arc::new(Link::new(core.new_id(), peer, listener));
+    core.touch(&link, Instant::now());
     core.add_link(&link);
+    // What is protected may be one too many.
+    core.close_excess(listener.kind);
     tokio::spawn(Connection::new(core.clone(), listener.clone(), link, stream, place).serve());
 }
 

@@ -1,12 +1,15 @@
 //! How many connections, how long, how much memory.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::ErrorCode;
-use crate::net::testing::{FetchSpec, Fixture, NAMED, batch, fetch, fetched, frame, produce, produced};
-use crate::net::{ConnectionLimitsConfig, NetConfig, Reply};
+use crate::net::testing::{Client, FetchSpec, Fixture, NAMED, batch, fetch, fetched, frame, produce, produced};
+use crate::net::{ConnectionLimitsConfig, ListenerLimits, ListenerOptions, NetConfig, Reply};
+use crate::wire::api::ListenerKind;
 
 #[test]
 fn an_idle_connection_is_closed_and_a_waiting_one_is_not() {
@@ -88,6 +91,56 @@ fn connections_that_come_too_fast_are_late_but_served() {
     for _ in 0..4 {
         fixture.client().call(3, 1, b"\0\0\0\0");
     }
+}
+
+/// A second listener beside the fixture's.
+fn listener_between_brokers(fixture: &Fixture) -> SocketAddr {
+    let options = ListenerOptions {
+        name: "BROKERS".to_owned(),
+        kind: ListenerKind::Broker,
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        outside: Vec::new(),
+    };
+    let address = fixture.server.listen(&options).expect("a free port");
+    assert!(fixture.server.open("BROKERS"));
+    fixture
+        .server
+        .set_listener_limits(ListenerLimits { inter_broker: Some("BROKERS".to_owned()), ..ListenerLimits::default() });
+    address
+}
+
+#[test]
+fn who_was_idle_longest_makes_room_for_brokers_and_for_a_lower_limit() {
+    let fixture = limited(ConnectionLimitsConfig { most: 2, ..ConnectionLimitsConfig::default() });
+    let brokers = listener_between_brokers(&fixture);
+    let (mut busy, mut idle) = (fixture.client(), fixture.client());
+    busy.call(3, 1, b"\0\0\0\0");
+    idle.call(3, 1, b"\0\0\0\0");
+    // So that their times differ.
+    std::thread::sleep(Duration::from_millis(5));
+    busy.call(3, 1, b"\0\0\0\0");
+    let mut broker = Client::connect(brokers);
+    broker.call(3, 1, b"\0\0\0\0");
+    assert!(idle.is_closed());
+    busy.call(3, 1, b"\0\0\0\0");
+    fixture.wait_until(|| fixture.server.connection_count() == 2);
+    fixture.server.set_limits(ConnectionLimitsConfig { most: 1, ..ConnectionLimitsConfig::default() });
+    assert!(busy.is_closed());
+    broker.call(3, 1, b"\0\0\0\0");
+}
+
+#[test]
+fn a_listener_is_closed_alone() {
+    let fixture = Fixture::new();
+    let address = listener_between_brokers(&fixture);
+    let (mut stays, mut goes) = (fixture.client(), Client::connect(address));
+    stays.call(3, 1, b"\0\0\0\0");
+    goes.call(3, 1, b"\0\0\0\0");
+    assert!(fixture.server.close_listener("BROKERS") && !fixture.server.close_listener("BROKERS"));
+    assert!(goes.is_closed());
+    fixture.wait_until(|| std::net::TcpStream::connect(address).is_err());
+    stays.call(3, 1, b"\0\0\0\0");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 use klamm_engine::metadata::delta;
 use pyo3::prelude::*;
 
-use crate::image::{EntityNames, Id, Image};
+use crate::id::Id;
+use crate::image::{EntityNames, Image};
 
 /// The differences from one image to a newer one.
 #[pyclass(frozen, module = "klamm._engine")]

@@ -10,7 +10,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::image::{Id, Image};
+use crate::id::Id;
+use crate::image::Image;
 
 create_exception!(klamm._engine, PlacementError, PyValueError);
 

@@ -21,7 +21,8 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::boot::{self, ListenerRow};
 use crate::config::ConfigError;
-use crate::image::{Id, Image};
+use crate::id::Id;
+use crate::image::Image;
 use crate::metadata_records::extract_uuid;
 use crate::runtime::SharedRuntime;
 

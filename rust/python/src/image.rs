@@ -2,21 +2,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use klamm_engine::Uuid;
 use klamm_engine::metadata::MetadataImage;
-use klamm_engine::metadata::cluster::{BrokerRegistration, ControllerRegistration, Endpoint, SupportedFeature};
 use klamm_engine::metadata::image::Provenance;
 use klamm_engine::metadata::partition::Partition;
-use klamm_engine::metadata::security::{Acl, DelegationToken, QuotaEntity, ScramCredential, ScramKey};
+use klamm_engine::metadata::security::{QuotaEntity, ScramKey};
 use klamm_engine::metadata::topics::TopicsImage;
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
 
 use crate::delta::Delta;
-use crate::metadata_records::extract_uuid;
+use crate::id::Id;
+use crate::registrations::{BrokerInfo, ControllerInfo};
+use crate::security::{AclInfo, DelegationTokenInfo, ScramInfo};
 
 create_exception!(klamm._engine, MetadataReplayError, PyValueError);
 
@@ -32,46 +31,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Image>()?;
     module.add_class::<Delta>()?;
     module.add_class::<PartitionInfo>()?;
-    module.add_class::<BrokerInfo>()?;
-    module.add_class::<ControllerInfo>()?;
-    module.add_class::<EndpointInfo>()?;
-    module.add_class::<SupportedFeatureInfo>()?;
-    module.add_class::<BrokerPartitionCounts>()?;
-    module.add_class::<AclInfo>()?;
-    module.add_class::<ScramInfo>()?;
-    module.add_class::<DelegationTokenInfo>()
-}
-
-/// Sixteen bytes that become Python bytes.
-#[derive(Clone, Copy)]
-pub struct Id(pub Uuid);
-
-impl<'py> IntoPyObject<'py> for Id {
-    type Target = PyBytes;
-    type Output = Bound<'py, PyBytes>;
-    type Error = std::convert::Infallible;
-
-    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
-        Ok(PyBytes::new(py, &self.0.0))
-    }
-}
-
-impl<'py> IntoPyObject<'py> for &Id {
-    type Target = PyBytes;
-    type Output = Bound<'py, PyBytes>;
-    type Error = std::convert::Infallible;
-
-    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
-        (*self).into_pyobject(py)
-    }
-}
-
-impl<'py> FromPyObject<'_, 'py> for Id {
-    type Error = PyErr;
-
-    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        extract_uuid(&value).map(Id)
-    }
+    module.add_class::<BrokerPartitionCounts>()
 }
 
 /// The metadata of a cluster up to an offset.
@@ -342,12 +302,6 @@ pub struct PartitionInfo {
     directories: Vec<Id>,
 }
 
-impl PartialEq for Id {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
 #[pymethods]
 impl PartitionInfo {
     fn __repr__(&self) -> String {
@@ -359,39 +313,6 @@ impl PartitionInfo {
     }
 }
 
-/// Where a node listens.
-#[pyclass(frozen, eq, get_all, module = "klamm._engine")]
-#[derive(PartialEq)]
-pub struct EndpointInfo {
-    name: String,
-    host: String,
-    port: u16,
-    security_protocol: i16,
-}
-
-impl From<&Endpoint> for EndpointInfo {
-    fn from(endpoint: &Endpoint) -> Self {
-        let Endpoint { name, host, port, security_protocol } = endpoint.clone();
-        Self { name, host, port, security_protocol }
-    }
-}
-
-/// The levels of a feature that a node supports.
-#[pyclass(frozen, eq, get_all, module = "klamm._engine")]
-#[derive(PartialEq)]
-pub struct SupportedFeatureInfo {
-    name: String,
-    level_min: i16,
-    level_max: i16,
-}
-
-impl From<&SupportedFeature> for SupportedFeatureInfo {
-    fn from(feature: &SupportedFeature) -> Self {
-        let SupportedFeature { name, level_min, level_max } = feature.clone();
-        Self { name, level_min, level_max }
-    }
-}
-
 /// How many partitions a broker has to do with.
 #[pyclass(frozen, eq, get_all, module = "klamm._engine")]
 #[derive(PartialEq)]
@@ -400,238 +321,4 @@ pub struct BrokerPartitionCounts {
     in_sync: u32,
     eligible: u32,
     replicas: u32,
-}
-
-/// A registered broker.
-#[pyclass(frozen, eq, module = "klamm._engine")]
-#[derive(PartialEq)]
-pub struct BrokerInfo(Arc<BrokerRegistration>);
-
-#[pymethods]
-impl BrokerInfo {
-    #[getter]
-    fn id(&self) -> i32 {
-        self.0.id
-    }
-
-    #[getter]
-    fn epoch(&self) -> i64 {
-        self.0.epoch
-    }
-
-    #[getter]
-    fn incarnation_id(&self) -> Id {
-        Id(self.0.incarnation_id)
-    }
-
-    #[getter]
-    fn endpoints(&self) -> Vec<EndpointInfo> {
-        self.0.endpoints.iter().map(EndpointInfo::from).collect()
-    }
-
-    #[getter]
-    fn features(&self) -> Vec<SupportedFeatureInfo> {
-        self.0.features.iter().map(SupportedFeatureInfo::from).collect()
-    }
-
-    #[getter]
-    fn rack(&self) -> Option<&str> {
-        self.0.rack.as_deref()
-    }
-
-    #[getter]
-    fn fenced(&self) -> bool {
-        self.0.fenced
-    }
-
-    #[getter]
-    fn in_controlled_shutdown(&self) -> bool {
-        self.0.in_controlled_shutdown
-    }
-
-    #[getter]
-    fn is_active(&self) -> bool {
-        self.0.is_active()
-    }
-
-    #[getter]
-    fn log_dirs(&self) -> Vec<Id> {
-        self.0.log_dirs.iter().copied().map(Id).collect()
-    }
-
-    #[getter]
-    fn cordoned_log_dirs(&self) -> Option<Vec<Id>> {
-        self.0.cordoned_log_dirs.as_ref().map(|dirs| dirs.iter().copied().map(Id).collect())
-    }
-
-    #[getter]
-    fn has_uncordoned_dir(&self) -> bool {
-        self.0.has_uncordoned_dir()
-    }
-
-    #[getter]
-    fn default_dir(&self) -> Id {
-        Id(self.0.default_dir())
-    }
-
-    fn has_online_dir(&self, directory_id: Id) -> bool {
-        self.0.has_online_dir(directory_id.0)
-    }
-
-    fn __repr__(&self) -> String {
-        let BrokerRegistration { id, epoch, fenced, in_controlled_shutdown, .. } = &*self.0;
-        format!("BrokerInfo(id={id}, epoch={epoch}, fenced={fenced}, in_controlled_shutdown={in_controlled_shutdown})")
-    }
-}
-
-/// A registered controller.
-#[pyclass(frozen, eq, module = "klamm._engine")]
-#[derive(PartialEq)]
-pub struct ControllerInfo(Arc<ControllerRegistration>);
-
-#[pymethods]
-impl ControllerInfo {
-    #[getter]
-    fn id(&self) -> i32 {
-        self.0.id
-    }
-
-    #[getter]
-    fn incarnation_id(&self) -> Id {
-        Id(self.0.incarnation_id)
-    }
-
-    #[getter]
-    fn zk_migration_ready(&self) -> bool {
-        self.0.zk_migration_ready
-    }
-
-    #[getter]
-    fn endpoints(&self) -> Vec<EndpointInfo> {
-        self.0.endpoints.iter().map(EndpointInfo::from).collect()
-    }
-
-    #[getter]
-    fn features(&self) -> Vec<SupportedFeatureInfo> {
-        self.0.features.iter().map(SupportedFeatureInfo::from).collect()
-    }
-}
-
-/// One ACL.
-#[pyclass(frozen, eq, module = "klamm._engine")]
-#[derive(PartialEq)]
-pub struct AclInfo(Uuid, Arc<Acl>);
-
-#[pymethods]
-impl AclInfo {
-    #[getter]
-    fn id(&self) -> Id {
-        Id(self.0)
-    }
-
-    #[getter]
-    fn resource_type(&self) -> i8 {
-        self.1.resource_type
-    }
-
-    #[getter]
-    fn resource_name(&self) -> &str {
-        &self.1.resource_name
-    }
-
-    #[getter]
-    fn pattern_type(&self) -> i8 {
-        self.1.pattern_type
-    }
-
-    #[getter]
-    fn principal(&self) -> &str {
-        &self.1.principal
-    }
-
-    #[getter]
-    fn host(&self) -> &str {
-        &self.1.host
-    }
-
-    #[getter]
-    fn operation(&self) -> i8 {
-        self.1.operation
-    }
-
-    #[getter]
-    fn permission_type(&self) -> i8 {
-        self.1.permission_type
-    }
-}
-
-/// A SCRAM credential.
-#[pyclass(frozen, eq, module = "klamm._engine")]
-#[derive(PartialEq)]
-pub struct ScramInfo(Arc<ScramCredential>);
-
-#[pymethods]
-impl ScramInfo {
-    #[getter]
-    fn salt(&self) -> &[u8] {
-        &self.0.salt
-    }
-
-    #[getter]
-    fn stored_key(&self) -> &[u8] {
-        &self.0.stored_key
-    }
-
-    #[getter]
-    fn server_key(&self) -> &[u8] {
-        &self.0.server_key
-    }
-
-    #[getter]
-    fn iterations(&self) -> i32 {
-        self.0.iterations
-    }
-}
-
-/// A delegation token.
-#[pyclass(frozen, eq, module = "klamm._engine")]
-#[derive(PartialEq)]
-pub struct DelegationTokenInfo(Arc<str>, Arc<DelegationToken>);
-
-#[pymethods]
-impl DelegationTokenInfo {
-    #[getter]
-    fn token_id(&self) -> &str {
-        &self.0
-    }
-
-    #[getter]
-    fn owner(&self) -> &str {
-        &self.1.owner
-    }
-
-    #[getter]
-    fn requester(&self) -> &str {
-        &self.1.requester
-    }
-
-    #[getter]
-    fn renewers(&self) -> Vec<String> {
-        self.1.renewers.clone()
-    }
-
-    #[getter]
-    fn issue_timestamp(&self) -> i64 {
-        self.1.issue_timestamp
-    }
-
-    #[getter]
-    fn max_timestamp(&self) -> i64 {
-        self.1.max_timestamp
-    }
-
-    #[getter]
-    fn expiration_timestamp(&self) -> i64 {
-        self.1.expiration_timestamp
-    }
 }

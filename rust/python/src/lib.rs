@@ -8,12 +8,16 @@ mod delta;
 mod elections;
 mod engine;
 mod errors;
+mod getters;
+mod id;
 mod image;
 mod message_schema;
 mod metadata_log;
 mod metadata_records;
 mod records;
+mod registrations;
 mod runtime;
+mod security;
 
 use pyo3::prelude::*;
 
@@ -27,6 +31,8 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("StorageError", module.py().get_type::<errors::StorageError>())?;
     module.add_class::<message_schema::MessageSchema>()?;
     image::register(module)?;
+    registrations::register(module)?;
+    security::register(module)?;
     elections::register(module)?;
     checkpoint::register(module)?;
     metadata_records::register(module)?;

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import klamm
 from klamm.node.cluster import ClusterClosedError
@@ -51,6 +52,19 @@ def test_a_guest_leaves_nothing_behind() -> None:
     with pytest.raises(ClusterClosedError, match="closed"):
         cluster.topics()
     cluster.close()
+
+
+def test_records_begin_where_the_log_begins() -> None:
+    """Deleted ones may still lie in the batch that holds the first that is there."""
+    with klamm.Cluster() as cluster:
+        cluster.create_topic("t")
+        produce(cluster, "t", *map(str, range(10)))
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        place = TopicPartition("t", 0, 4)
+        assert admin.delete_records([place])[place].result(20).low_watermark == 4
+        assert [record.offset for record in cluster.records("t")] == [4, 5, 6, 7, 8, 9]
+        with pytest.raises(KafkaError, match="topic 't' has no partition 1"):
+            cluster.records("t", 1)
 
 
 def test_a_temporary_folder_is_not_flushed_unless_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

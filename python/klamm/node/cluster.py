@@ -177,7 +177,11 @@ class Cluster:
         topic_id = image.topic_id(topic)
         if topic_id is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{topic}'")
-        indexes = range(image.topic_partition_count(topic_id)) if partition is None else [partition]
+        count = image.topic_partition_count(topic_id)
+        if partition is not None and not 0 <= partition < count:
+            text = f"topic '{topic}' has no partition {partition}: it has {count}, from 0 on"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        indexes = range(count) if partition is None else [partition]
         with self._until_closed():
             return [record for index in indexes for record in self._records_of(topic_id, index)]
 

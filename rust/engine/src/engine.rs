@@ -138,14 +138,14 @@ impl Engine {
 
     /// Whole batches of a partition from `offset` on, up to the log's end, committed or not; empty at the end. What was
     /// given to [`Engine::append`] before is in the log.
-    pub fn read(&self, topic: Uuid, index: i32, offset: i64, max_bytes: usize) -> Result<Vec<u8>, ErrorCode> {
+    pub fn read(&self, topic: Uuid, index: i32, offset: i64, max_bytes: usize) -> Result<(i64, Vec<u8>), ErrorCode> {
         self.appender.settle();
         let partition = self.replicas.get(topic, index)?;
         let read = partition.with(|log| {
-            let (start, end) = (log.log_start_offset(), log.log_end_offset());
-            log.read(offset.max(start), max_bytes, end, true)
+            let (from, end) = (offset.max(log.log_start_offset()), log.log_end_offset());
+            log.read(from, max_bytes, end, true).map(|slice| (from, slice))
         });
-        let bytes = read.and_then(|slice| slice.read());
+        let bytes = read.and_then(|(from, slice)| Ok((from, slice.read()?)));
         bytes.map_err(|error| {
             partition.report(&error);
             error.code()

@@ -195,7 +195,7 @@ impl Engine {
     ) -> PyResult<(i64, Bound<'py, PyList>)> {
         let topic = extract_uuid(topic_id)?;
         let bytes = py.detach(|| self.engine.read(topic, partition, offset, max_bytes));
-        let bytes = bytes.map_err(|code| refused(py, code, None))?;
+        let (from, bytes) = bytes.map_err(|code| refused(py, code, None))?;
         let (mut next, mut rows, mut buffer) = (offset, Vec::<RecordRow<'py>>::new(), Vec::new());
         for batch in batches(&bytes).map_while(Result::ok) {
             let header = batch.header();
@@ -206,7 +206,7 @@ impl Engine {
             };
             for record in records(batch, &mut buffer, DECOMPRESSED_BYTES_MAX).map_err(damaged)? {
                 let record = record.map_err(damaged)?;
-                if record.offset < offset {
+                if record.offset < from {
                     continue;
                 }
                 let key = match header.is_control() {

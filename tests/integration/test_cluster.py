@@ -67,6 +67,15 @@ def test_records_begin_where_the_log_begins() -> None:
             cluster.records("t", 1)
 
 
+def test_who_forgets_to_close_it_leaves_no_folder_behind(tmp_path: Path) -> None:
+    code = "import klamm; cluster = klamm.Cluster(); cluster.create_topic('t'); print(cluster.topics())"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['t']\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_temporary_folder_is_not_flushed_unless_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     synced: list[int] = []
     flush = os.fsync

@@ -5,6 +5,7 @@ nothing, and leaves no thread and no file behind when it is closed.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import os
@@ -78,6 +79,7 @@ class Cluster:
             node_config = checked(given | dict(config or {}))
             check_supported(node_config)
             self._start(node_config)
+            atexit.register(self._leave)
         except BaseException:  # also Ctrl-C while the node starts
             self._remove_folder()
             raise
@@ -280,6 +282,7 @@ class Cluster:
         """Stop the node, answering what is under way; a temporary folder is removed. Closing twice is no error."""
         if os.getpid() != self._process_id:
             return
+        atexit.unregister(self._leave)
         with self._lock:
             is_first, self._is_open = self._is_open, False
         try:
@@ -307,6 +310,11 @@ class Cluster:
         with contextlib.suppress(RuntimeError):  # it has ended by itself, and closed the loop
             self._loop.call_soon_threadsafe(end)
         self._thread.join(STOP_TIMEOUT_S)
+
+    def _leave(self) -> None:
+        """At the process's end, for whoever forgot to close it: a stop needs threads, and none can be begun then."""
+        if os.getpid() == self._process_id:
+            self._remove_folder()
 
     def _remove_folder(self) -> None:
         if self._is_temporary:

@@ -7,6 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::batch::whole_batches;
+use super::spares::{self, Element};
 use super::{DecodeOptions, damaged};
 
 /// What a buffer holds. The element type gives the alignment that readers of columns count on.
@@ -28,6 +29,16 @@ impl Buffer {
             Elements::Bytes(bytes) => (bytes.as_ptr().cast(), size_of_val(bytes.as_slice())),
             Elements::Int32(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
             Elements::Int64(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match &mut self.elements {
+            Elements::Bytes(bytes) => spares::give(std::mem::take(bytes)),
+            Elements::Int32(numbers) => spares::give(std::mem::take(numbers)),
+            Elements::Int64(numbers) => spares::give(std::mem::take(numbers)),
         }
     }
 }
@@ -105,6 +116,12 @@ impl GrowingBytes {
         self.offsets.len() - 1
     }
 
+    /// Makes room for so many values more, of so many bytes together.
+    fn reserve(&mut self, values: usize, bytes: usize) {
+        reserve(&mut self.offsets, values);
+        reserve(&mut self.data, bytes);
+    }
+
     #[inline(always)]
     fn push(&mut self, value: Option<&[u8]>) {
         if let Some(bytes) = value {
@@ -136,9 +153,23 @@ impl GrowingBytes {
     }
 }
 
+/// Makes room for so many elements more, in memory that is known to the system already if there is some.
+fn reserve<T: Element + Copy>(column: &mut Vec<T>, count: usize) {
+    let room = column.len() + count;
+    if room > column.capacity() {
+        // At least twice what was there, so that many batches do not copy what is there many times.
+        let mut wider = spares::take(room.max(2 * column.capacity()));
+        wider.extend_from_slice(column);
+        spares::give(std::mem::replace(column, wider));
+    }
+}
+
 fn buffer(py: Python<'_>, elements: Elements) -> PyResult<Py<Buffer>> {
     Py::new(py, Buffer { elements })
 }
+
+/// Bytes of a key that room is made for beforehand: most are ids.
+const KEY_BYTES_GUESS: usize = 12;
 
 /// All columns while they grow.
 struct GrowingColumns {
@@ -173,11 +204,10 @@ impl GrowingColumns {
                 return Err(RecordsError::TooLargeToBuild { what: "a column", size });
             }
         }
-        self.offsets.reserve(records);
-        self.timestamps.reserve(records);
-        self.keys.offsets.reserve(records);
-        self.values.offsets.reserve(records);
-        self.values.data.reserve(bytes);
+        reserve(&mut self.offsets, records);
+        reserve(&mut self.timestamps, records);
+        self.keys.reserve(records, bytes.min(records * KEY_BYTES_GUESS));
+        self.values.reserve(records, bytes);
         Ok(())
     }
 
@@ -207,7 +237,8 @@ impl GrowingColumns {
     fn finish(mut self, py: Python<'_>) -> PyResult<RecordColumns> {
         let count = self.offsets.len();
         if self.header_offsets.is_empty() {
-            self.header_offsets = vec![0; count + 1];
+            reserve(&mut self.header_offsets, count + 1);
+            self.header_offsets.resize(count + 1, 0);
         }
         Ok(RecordColumns {
             count,

@@ -4,6 +4,7 @@ mod batch;
 mod columns;
 mod encode;
 mod record;
+mod spares;
 
 use klamm_records::RecordsError;
 use pyo3::create_exception;

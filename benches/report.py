@@ -11,7 +11,7 @@ from typing import Any, Final
 from benches.cells import Figures
 from benches.goals import COLUMNS, Goal, Verdict
 from benches.rows import Row
-from benches.run import Measured
+from benches.run import Measured, is_left_out
 from benches.servers import ROOT
 
 RESULTS: Final = ROOT / "benches" / "results"
@@ -104,15 +104,26 @@ def write(results: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
 def readme_block(results: Mapping[str, Any]) -> str:
     """What stands between the README's markers: of which run, and the table."""
     run = results["run"]
-    kind = "a quick run (small cells)" if run["quick"] else "a full run"
     cells = f"{run['rounds']} rounds" if run["rounds"] > 1 else "one round"
     said = (
-        f"Of {kind} of `make bench` on {str(run['date'])[:10]}, {cells}, medians: {run['cpus']} cores of "
+        f"Of {_which(results)} of `make bench` on {str(run['date'])[:10]}, {cells}, medians: {run['cpus']} cores of "
         f"{run['cpu']}, "
         f"client on the same machine, Linux {run['kernel']}, Python {run['python']}. K is Apache Kafka with its stock "
         f"JVM flags, C the ceiling."
     )
     return f"{BEGIN}\n{said}\n\n{table(results)}\n{END}"
+
+
+def _which(results: Mapping[str, Any]) -> str:
+    """What of the bench was run: all rows, those that were named, or those that the time sufficed for."""
+    run, count = results["run"], len(results["rows"])
+    cells = " (small cells)" if run["quick"] else ""
+    late = sum(any(is_left_out(reason) for reason in row["failures"].values()) for row in results["rows"])
+    if run["words"]:
+        return f"the {count} rows{cells} named by {', '.join(run['words'])}"
+    if late:
+        return f"{count - late} of {count} rows{cells}, all that there was time for,"
+    return f"a quick run{cells}" if run["quick"] else "a full run"
 
 
 def put_into_readme(results: Mapping[str, Any], readme: Path = README) -> None:

@@ -20,6 +20,14 @@ ENOUGH: float = 0.7
 """From this share of the time on, no row gets a second round."""
 
 
+LEFT_OUT = "left out"
+
+
+def is_left_out(failure: str) -> bool:
+    """Whether a cell has nothing because the time was over, and not because it failed."""
+    return failure.startswith(LEFT_OUT)
+
+
 @dataclass
 class Measured:
     """One row: what each round gave in each column, and why a column has nothing."""
@@ -101,7 +109,7 @@ def _measure_row(bench: Bench, row: Row, kinds: Sequence[str], rounds: int, cloc
             if column in measured.failures:
                 continue
             if clock.is_over:
-                measured.failures[column] = f"left out: the {clock.minutes:g} minutes are over"
+                measured.failures[column] = f"{LEFT_OUT}: the {clock.minutes:g} minutes are over"
                 continue
             try:
                 measured.samples[column].append(row.cell(bench, kind))

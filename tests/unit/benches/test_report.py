@@ -75,6 +75,24 @@ def test_the_block_of_the_readme_is_replaced_and_nothing_else(tmp_path: Path) ->
         report.put_into_readme(found, readme)
 
 
+@pytest.mark.parametrize(
+    ("words", "quick", "failure", "said"),
+    [
+        ([], False, None, "Of a full run of `make bench`"),
+        ([], True, "CellError: no disk", "Of a quick run (small cells) of `make bench`"),
+        (["13", "codec"], False, None, "Of the 2 rows named by 13, codec of `make bench`"),
+        ([], False, "left out: the 40 minutes are over", "Of 1 of 2 rows, all that there was time for, of `make bench`"),
+    ],
+)
+def test_a_part_of_the_bench_is_not_called_a_full_run(
+    words: list[str], quick: bool, failure: str | None, said: str
+) -> None:
+    whole = Measured(Row(4, "produce", no_cell, ()), {KLAMM: [{"GB/s": 1.0}]})
+    other = Measured(Row(5, "durable", no_cell, ()), {KLAMM: []}, {KLAMM: failure} if failure else {})
+    found = report.as_json([whole, other], RUN | {"words": words, "quick": quick})
+    assert said in report.readme_block(found)
+
+
 def test_the_readme_has_the_block() -> None:
     text = report.README.read_text()
     assert text.count(report.BEGIN) == text.count(report.END) == 1

@@ -4,7 +4,7 @@ use klamm_records::header::{Header, compute_crc, set_position};
 
 use super::error::{AppendError, LogError};
 use super::partition_log::Log;
-use super::producers::{Origin, Update};
+use super::producers::{Batch, Origin, Update};
 use super::segment::{RollCheck, Segment};
 
 /// What became of an append.
@@ -42,8 +42,8 @@ impl Log {
     ) -> Result<Appended, AppendError> {
         let summary = assign(batches, self.log_end_offset, leader_epoch)?;
         self.check_size(batches.len())?;
-        let mut update = Update::default();
-        if let Some(batch) = self.producers.check(batches, origin, &mut update)? {
+        let (update, repeated) = self.check_producers(batches, origin)?;
+        if let Some(batch) = repeated {
             return Ok(Appended {
                 base_offset: batch.first_offset(),
                 last_offset: batch.last_offset,
@@ -58,6 +58,19 @@ impl Log {
         counters.bytes.add(batches.len() as u64);
         counters.records.add((summary.last_offset + 1 - summary.first_offset) as u64);
         Ok(appended)
+    }
+
+    /// What an append changes, or the batch that it repeats.
+    fn check_producers(&mut self, batches: &[u8], origin: Origin) -> Result<(Update, Option<Batch>), AppendError> {
+        let mut update = Update::default();
+        match self.producers.check(batches, origin, &mut update) {
+            Err(AppendError::OutOfOrderSequence { producer_id, .. }) if self.recall(producer_id)? => {
+                update = Update::default();
+                self.producers.check(batches, origin, &mut update)
+            }
+            checked => checked,
+        }
+        .map(|repeated| (update, repeated))
     }
 
     /// Appends what a leader sent, offsets and epochs as they are. An incomplete batch at the end is left out, and so is

@@ -25,6 +25,7 @@ mod partition_log;
 mod prepare;
 pub mod producers;
 mod read;
+mod recall;
 pub mod recorder;
 mod recovery;
 mod retention;

@@ -534,3 +534,40 @@ fn too_many_open_files_cut_all_or_nothing() {
     assert!(all.starts_with(&read_all(&mut log, 0)));
     assert_eq!(append(&mut log, &BatchSpec::default()).base_offset, 30);
 }
+
+#[test]
+fn a_batch_that_is_repeated_after_a_start_is_recognized_beyond_the_snapshot() {
+    for rolls in [false, true] {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("t-0");
+        let settings = LogConfig { segment_bytes: if rolls { 200 } else { 1 << 20 }, ..config() };
+        let mut log = create(&path, settings.clone());
+        let of =
+            |id: i64, sequence: i32| BatchSpec { records: 2, producer: Some((id, 0, sequence)), ..Default::default() };
+        let offsets: Vec<_> = (0..8)
+            .map(|at| {
+                append(&mut log, &of(8, 2 * at));
+                append(&mut log, &of(7, 2 * at)).base_offset
+            })
+            .collect();
+        assert_eq!(log.segment_count() > 4, rolls);
+        log.close().expect("close");
+        drop(log);
+
+        let (mut log, _) = open(&path, settings, true, 32);
+        let last_sequence = |log: &Log| log.producers.get(7).last_sequence();
+        assert_eq!(log.producers.get(7).batches().len(), 1, "all that a snapshot holds");
+        let repeat = |log: &mut Log, sequence| log.append_as_leader(&mut batch(&of(7, sequence)), 0, 0, Origin::Client);
+        for at in [3, 7, 5, 4] {
+            let appended = repeat(&mut log, 2 * at).expect("a duplicate");
+            assert!(appended.duplicate);
+            assert_eq!(appended.base_offset, offsets[at as usize]);
+        }
+        for sequence in [4, 18, 1] {
+            assert!(matches!(repeat(&mut log, sequence), Err(AppendError::OutOfOrderSequence { .. })), "{sequence}");
+        }
+        assert_eq!((log.log_end_offset(), last_sequence(&log)), (32, 15));
+        assert_eq!(repeat(&mut log, 16).expect("the next").base_offset, 32);
+        assert_eq!(log.producers.get(7).batches().len(), 5);
+    }
+}

@@ -286,7 +286,7 @@ impl Partition {
 
     /// Another broker leads, or none: who asks from now on is told so, and who waits too unless this broker is alone in
     /// the ISR. Then what was appended is kept, and a producer that was told otherwise would send it once more, at worst
-    /// to a log that was closed and opened since and remembers one batch of each producer (facts 3.5).
+    /// to a log that was closed and opened since and looks back only so far for what its snapshot lacks (`log/recall.rs`).
     pub fn resign(&self) {
         let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
         let news = {

@@ -120,6 +120,18 @@ impl Entry {
         self.count += 1;
     }
 
+    /// How many batches may still be remembered.
+    pub fn room(&self) -> usize {
+        BATCHES_MAX - usize::from(self.count)
+    }
+
+    /// Remembers batches from before the others, at most as many as there is room for.
+    pub fn push_older(&mut self, older: &[Batch]) {
+        let newer = *self;
+        self.count = 0;
+        older.iter().chain(newer.batches()).for_each(|batch| self.push(*batch));
+    }
+
     /// Takes over what an append added.
     pub fn merge(&mut self, added: &Entry) {
         self.set_epoch(added.producer_epoch);

@@ -7,7 +7,7 @@ mod check;
 mod entry;
 pub mod snapshot;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -30,6 +30,8 @@ pub struct Producers {
     ongoing: BTreeMap<i64, i64>,
     /// First offset of each transaction that ended -> its marker's offset, until the high watermark passes that.
     unreplicated: BTreeMap<i64, i64>,
+    /// Producers whose batches were looked up in the log.
+    recalled: HashSet<i64>,
     /// Offsets of the snapshot files.
     snapshots: BTreeSet<i64>,
     map_end_offset: i64,
@@ -43,6 +45,7 @@ impl Producers {
             entries: HashMap::new(),
             ongoing: BTreeMap::new(),
             unreplicated: BTreeMap::new(),
+            recalled: HashSet::new(),
             snapshots,
             map_end_offset: 0,
             snapshot_end_offset: 0,
@@ -64,6 +67,25 @@ impl Producers {
     /// What is known of a producer.
     pub fn get(&self, producer_id: i64) -> Entry {
         self.entries.get(&producer_id).copied().unwrap_or(Entry::UNKNOWN)
+    }
+
+    /// The producer, if the log may hold batches of it that a snapshot has not; once for each.
+    pub fn begin_recall(&mut self, producer_id: i64) -> Option<Entry> {
+        let entry = *self.entries.get(&producer_id)?;
+        let may_be_older =
+            entry.room() > 0 && entry.batches().first().is_some_and(|oldest| oldest.first_sequence() > 0);
+        (may_be_older && self.recalled.insert(producer_id)).then_some(entry)
+    }
+
+    /// Takes over batches that were found in the log, the oldest first; `false` when there are none.
+    pub fn recall(&mut self, producer_id: i64, older: &[Batch]) -> bool {
+        match self.entries.get_mut(&producer_id) {
+            Some(entry) if !older.is_empty() => {
+                entry.push_older(older);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The batch that `header` repeats.
@@ -133,6 +155,7 @@ impl Producers {
     /// Forgets producers that were silent for long.
     pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) {
         self.entries.retain(|_, entry| !entry.is_expired(now_ms, expiration_ms));
+        self.recalled.retain(|producer_id| self.entries.contains_key(producer_id));
     }
 
     /// The log begins at `offset` now.
@@ -146,6 +169,7 @@ impl Producers {
         self.entries.clear();
         self.ongoing.clear();
         self.unreplicated.clear();
+        self.recalled.clear();
     }
 
     // ---- snapshot files ----

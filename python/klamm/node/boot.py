@@ -14,7 +14,7 @@ from klamm.node import apis
 from klamm.node.config import NodeConfig
 from klamm.node.directories import METADATA_FOLDER, DirectoryLocks, open_directories
 from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES
-from klamm.node.listeners import Listener, check_ports
+from klamm.node.listeners import Listener
 from klamm.protocol.features import SUPPORTED_FEATURES
 
 ListenerRow = tuple[str, str, int, bool, list[tuple[int, int, int]]]
@@ -42,7 +42,6 @@ class Booting:
 
     def __init__(self, config: NodeConfig, *, is_volatile: bool = False) -> None:
         """Begin. Raises StorageError, OSError. Volatile: nobody wants the files back after a power cut."""
-        check_ports(config.listeners)
         opened = open_directories(config)
         self._config, self._opened, self._is_mine = config, opened, True
         log_dirs = [path for path in config.log_dirs if path in opened.directory_ids]

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Self
 from klamm._engine import StorageError
 from klamm.node import meta_properties
 from klamm.node.config import NodeConfig
+from klamm.node.listeners import check_ports
 from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, uuid_text
 
 LOCK_FILE: Final = ".lock"
@@ -101,6 +102,8 @@ def open_directories(config: NodeConfig) -> OpenedDirectories:
         _check_place_of_metadata(config, directory)
         _check_writable(directory)
     _check_metadata_files(config.metadata_log_dir)
+    if any(meta.directory_id is None for meta in ensemble.formatted.values()):
+        check_ports(config.listeners)
     locks = DirectoryLocks(directory for directory in ensemble.formatted if directory not in config.log_dirs)
     try:
         complete = _with_directory_ids(ensemble.formatted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import re
-import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -45,6 +44,8 @@ def check_ports(listeners: Iterable[Listener]) -> None:
 
 
 def _check_port(listener: Listener) -> None:
+    import socket  # Not at the top: a node tells versions without it.
+
     try:
         # As bytes, because Python would import a codec for names that are not ASCII.
         host = listener.host.encode() if listener.host.isascii() else listener.host

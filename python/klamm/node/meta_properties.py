@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm._engine import StorageError
 from klamm.node import properties
-from klamm.protocol.value import Value
 
 FILE_NAME: Final = "meta.properties"
 VERSION: Final = 1
@@ -34,12 +32,12 @@ class MetaProperties(NamedTuple):
         return properties.render(written, comments)
 
 
-class Ensemble(Value):
+class Ensemble(NamedTuple):
     """What the directories of a node hold, each in one of three: formatted, empty (no file), or failed, with why."""
 
-    formatted: Mapping[Path, MetaProperties] = field(default_factory=dict)
-    empty: Sequence[Path] = ()
-    failed: Mapping[Path, str] = field(default_factory=dict)
+    formatted: Mapping[Path, MetaProperties]
+    empty: Sequence[Path]
+    failed: Mapping[Path, str]
 
 
 def uuid_text(id_bytes: bytes) -> str:

@@ -50,7 +50,7 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
     """Lines with their continuations joined, each with the number of its first; no comments, none empty."""
     pending = ""
     first = 0
-    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+    for number, natural in enumerate(_natural_lines(text), start=1):
         line = natural.lstrip(_BLANKS)
         if not pending:
             first = number
@@ -64,6 +64,10 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
         yield first, line
     if pending:
         yield first, pending
+
+
+def _natural_lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _ends_in_escape(line: str) -> bool:

@@ -1,4 +1,4 @@
-//! The first half of a node's start, which needs no decision: directories are locked and read, listeners bound, the
+//! The first half of a node's start, which needs no decision: listeners are bound, directories locked and read, the
 //! metadata log checked, and what it says about features told to whoever asks. All other requests wait for the second half.
 
 use std::net::SocketAddr;
@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use klamm_records::control::ControlRecord;
+use socket2::Socket;
 use tokio::runtime::Handle;
 
-use crate::engine::{Engine, EngineError, EngineOptions, now_ms};
+use crate::engine::{Engine, EngineError, EngineOptions, net_config, now_ms};
 use crate::log::{LogContext, LogError};
 use crate::metadata::MetadataImage;
 use crate::metadata::checkpoint::{CheckpointError, load_snapshot};
-use crate::net::{ListenerOptions, SupportedFeatures};
+use crate::net::{ListenerOptions, NetConfig, SupportedFeatures, bind};
 use crate::quorum::{ControlEntry, QuorumLog, QuorumLogConfig};
 
 /// Files of the metadata log that may be open at a time.
@@ -54,8 +55,8 @@ pub struct Booted {
 pub enum BootError {
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error("cannot listen on {host}:{port}: {error}")]
-    Listen { host: String, port: u16, error: std::io::Error },
+    #[error("cannot listen on {host}:{port}: {reason}")]
+    Listen { host: String, port: u16, reason: String, number: Option<i32> },
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
@@ -78,9 +79,15 @@ impl Booted {
 fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
     let BootOptions { engine, metadata_dir, metadata_log, listeners, features } = options;
     let context = if engine.is_volatile { LogContext::volatile } else { LogContext::new }(OPEN_FILES_MAX);
+    // First, because a port that is taken is the likeliest failure, and nothing was changed then.
+    let net = net_config(&engine.settings);
+    let sockets: Vec<_> = listeners.iter().map(|options| bind_to(&net, options)).collect::<Result<_, _>>()?;
     let engine = Engine::start(engine, runtime)?;
     let opened = (|| {
-        let addresses = listeners.iter().map(|listener| listen(&engine, listener)).collect::<Result<_, _>>()?;
+        let accept = |(socket, options): (_, &ListenerOptions)| {
+            engine.server().accept_on(socket, options).map_err(|error| refused(options, &error))
+        };
+        let addresses = sockets.into_iter().zip(&listeners).map(accept).collect::<Result<_, _>>()?;
         let (log, _) = QuorumLog::open(&metadata_dir, &metadata_log, &context, now_ms())?;
         let read = read_images(&log).inspect_err(|_| drop(log.close()))?;
         Ok((addresses, Arc::new(log), read))
@@ -103,9 +110,15 @@ fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
     }
 }
 
-fn listen(engine: &Engine, options: &ListenerOptions) -> Result<SocketAddr, BootError> {
-    let (host, port) = (options.host.clone(), options.port);
-    engine.server().listen(options).map_err(|error| BootError::Listen { host, port, error })
+fn bind_to(net: &NetConfig, options: &ListenerOptions) -> Result<Socket, BootError> {
+    bind(net, options).map_err(|error| refused(options, &error))
+}
+
+fn refused(options: &ListenerOptions, error: &std::io::Error) -> BootError {
+    let text = error.to_string();
+    // The number goes beside the text.
+    let reason = text.split(" (os error").next().unwrap_or_default().to_owned();
+    BootError::Listen { host: options.host.clone(), port: options.port, reason, number: error.raw_os_error() }
 }
 
 type Whole = (ImageUpTo, i16);

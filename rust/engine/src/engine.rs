@@ -238,7 +238,8 @@ fn cleaner_config(settings: &Settings) -> CleanerConfig {
     }
 }
 
-fn net_config(settings: &Settings) -> NetConfig {
+/// What a node's settings say about its network.
+pub fn net_config(settings: &Settings) -> NetConfig {
     let count = |name: &str| settings.number(name) as usize;
     NetConfig {
         send_buffer_bytes: settings.number("socket.send.buffer.bytes") as i32,

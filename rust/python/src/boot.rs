@@ -112,7 +112,7 @@ fn boot_error(error: BootError) -> PyErr {
     match error {
         BootError::Engine(EngineError::Log(error)) | BootError::Log(error) => storage_error(&error),
         BootError::Engine(EngineError::Net(_)) => StorageError::new_err(error.to_string()),
-        BootError::Listen { error: ref cause, .. } => PyOSError::new_err((cause.raw_os_error(), error.to_string())),
+        BootError::Listen { number, .. } => PyOSError::new_err((number, error.to_string())),
         BootError::Snapshot(error) => python_error(error),
     }
 }

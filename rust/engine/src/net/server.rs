@@ -62,9 +62,14 @@ impl Server {
 
     /// Binds and accepts; requests wait until [`Server::open`], or [`Server::tell_versions`]. Returns where it listens.
     pub fn listen(&self, options: &ListenerOptions) -> io::Result<SocketAddr> {
+        self.accept_on(bind(&self.core.config, options)?, options)
+    }
+
+    /// The same on a socket that is bound.
+    pub fn accept_on(&self, socket: Socket, options: &ListenerOptions) -> io::Result<SocketAddr> {
         let runtime = self.runtime.lock().clone().ok_or_else(|| io::Error::other("the server is closed"))?;
         let _in_runtime = runtime.enter();
-        let socket = bind(&self.core.config, &options.host, options.port)?;
+        let socket = TcpListener::from_std(socket.into())?;
         let address = socket.local_addr()?;
         let listener = Arc::new(Listener::new(&options.name, options.kind, &options.outside));
         self.core.limits(options.kind).add_listener(&listener.name);
@@ -182,8 +187,10 @@ impl Drop for Server {
     }
 }
 
-fn bind(config: &NetConfig, host: &str, port: u16) -> io::Result<TcpListener> {
-    let addresses: Vec<SocketAddr> = match host {
+/// A socket that listens for a listener. Who connects waits until somebody accepts.
+pub fn bind(config: &NetConfig, options: &ListenerOptions) -> io::Result<Socket> {
+    let port = options.port;
+    let addresses: Vec<SocketAddr> = match options.host.as_str() {
         "" => vec![([0u16; 8], port).into(), ([0u8; 4], port).into()],
         host => {
             // IPv4 first, as Java does: a name like `localhost` has both, and clients try both.
@@ -202,7 +209,7 @@ fn bind(config: &NetConfig, host: &str, port: u16) -> io::Result<TcpListener> {
     Err(failure)
 }
 
-fn bind_to(config: &NetConfig, address: SocketAddr) -> io::Result<TcpListener> {
+fn bind_to(config: &NetConfig, address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         // The address that stands for all of a host's stands for its IPv4 ones too.
@@ -216,7 +223,7 @@ fn bind_to(config: &NetConfig, address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(config.listen_backlog)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket)
 }
 
 async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {

@@ -18,12 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.apache_kafka import KafkaNode, dump, java
 
 TARGET = Path(__file__).with_name("group-records.json.xz")
+BUSY = {one for one in ConsumerGroupState if one not in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)}
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
 
@@ -35,6 +36,14 @@ def wait_assigned(*consumers: Consumer) -> None:
         if all(consumer.assignment() for consumer in consumers):
             return
     raise AssertionError("no assignment")
+
+
+def wait_left(admin: AdminClient, groups: set[str]) -> None:
+    """Until none of the groups has members: a consumer that is closed does not wait for that."""
+    deadline = time.monotonic() + 30
+    while groups & {one.group_id for one in admin.list_consumer_groups(states=BUSY).result().valid}:
+        assert time.monotonic() < deadline, groups
+        time.sleep(0.05)
 
 
 def consumer(node: KafkaNode, group_id: str, **settings: Any) -> Consumer:
@@ -73,7 +82,7 @@ def fill(node: KafkaNode) -> None:
     share(node)
     for one in (*dynamic, new[1], simple):
         one.close()
-    time.sleep(1)
+    wait_left(admin, {"classic-dynamic", "simple"})
 
 
 def transact(node: KafkaNode, simple: Consumer, *, commits: bool) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.node_process import NodeProcess
 
@@ -38,3 +39,17 @@ def name(request: pytest.FixtureRequest, worker_id: str) -> Callable[[str], str]
         return f"{kind}-{worker_id}-{next(_numbers)}"
 
     return make
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> AdminClient:
+    """librdkafka's admin client."""
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+@pytest.fixture
+def topic(admin: AdminClient, name: Callable[[str], str]) -> str:
+    """A topic of one partition."""
+    made = name("topic")
+    admin.create_topics([NewTopic(made, 1, 1)])[made].result()
+    return made

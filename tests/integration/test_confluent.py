@@ -34,18 +34,6 @@ from confluent_kafka.admin import (
 Name = Callable[[str], str]
 
 
-@pytest.fixture
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
-
-
-@pytest.fixture
-def topic(admin: AdminClient, name: Name) -> str:
-    made = name("topic")
-    admin.create_topics([NewTopic(made, 1, 1)])[made].result()
-    return made
-
-
 def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **settings: Any) -> list[Message]:
     """Produce and wait for every acknowledgement."""
     acknowledged: list[Message] = []

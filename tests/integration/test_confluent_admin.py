@@ -20,18 +20,6 @@ from confluent_kafka.admin import (
 Name = Callable[[str], str]
 
 
-@pytest.fixture
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
-
-
-@pytest.fixture
-def topic(admin: AdminClient, name: Name) -> str:
-    made = name("topic")
-    admin.create_topics([NewTopic(made, 1, 1)])[made].result()
-    return made
-
-
 def refusal(future: Any) -> int:
     with pytest.raises(KafkaException) as caught:
         future.result()

@@ -24,11 +24,6 @@ PATIENCE_S = 30
 
 
 @pytest.fixture
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
-
-
-@pytest.fixture
 def topic(bootstrap: str, admin: AdminClient, name: Name) -> str:
     """Four partitions of one record each."""
     made = name("topic")

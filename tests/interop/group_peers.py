@@ -14,6 +14,7 @@ from klamm.protocol.codec import (
 )
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.kio_classes import request_class
+from tests.support.frames import read_frame, send_frame
 
 IGNORED = {"throttle_time_ms", "error_message"}
 CLIENT_ID = b"client"
@@ -35,14 +36,13 @@ class Peer:
         body = write_request(request, version)
         tags = b"\0" if request_class(request.API_KEY, version).__header_schema__.__version__ >= 2 else b""
         header = struct.pack(">hhih", request.API_KEY, version, 7, len(CLIENT_ID)) + CLIENT_ID + tags
-        frame = header + body
-        self._socket(connection).sendall(struct.pack(">i", len(frame)) + frame)
+        send_frame(self._socket(connection), header + body)
 
     def receive(self, connection: str, response: Any, version: int, *, timeout_s: float = 20) -> Any:
         """The next answer on a connection, in our type."""
         channel = self._socket(connection)
         channel.settimeout(timeout_s)
-        frame = self._read(channel, struct.unpack(">i", self._read(channel, 4))[0])
+        frame = read_frame(channel)
         flexible = request_class(response.API_KEY, version).__flexible__
         body = frame[5:] if flexible else frame[4:]
         return from_entity(response, decode_response(response.API_KEY, version, body))
@@ -60,15 +60,6 @@ class Peer:
         if name not in self._sockets:
             self._sockets[name] = socket.create_connection(self._address)
         return self._sockets[name]
-
-    @staticmethod
-    def _read(channel: socket.socket, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            part = channel.recv(count - len(data))
-            assert part, "the connection was closed"
-            data += part
-        return data
 
     def _translated(self, value: Any) -> Any:
         """The request with this broker's member ids and topic ids in place of names."""

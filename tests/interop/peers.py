@@ -15,6 +15,7 @@ from typing import Any
 from klamm.node.apis import VERSIONS as IN_PYTHON
 from klamm.protocol.codec import build, decode_response, encode
 from klamm.protocol.kio_classes import request_class, response_class
+from tests.support.frames import read_frame, send_frame
 
 VERSIONS = {
     0: (3, 13),
@@ -94,8 +95,8 @@ class Peer:
         body = encode(build(request, **values))
         tags = b"\0" if request.__flexible__ else b""
         frame = struct.pack(">hhih", key, version, 7, 2) + b"me" + tags + body
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        answer = self._read(struct.unpack(">i", self._read(4))[0])
+        send_frame(self._socket, frame)
+        answer = read_frame(self._socket)
         # ApiVersions answers with the old header in every version, so that any client can read it (KIP-511).
         header_len = 5 if response.__flexible__ and key != API_VERSIONS else 4
         found: dict[str, Any] = self._plain(decode_response(key, version, answer[header_len:]))
@@ -117,14 +118,6 @@ class Peer:
         topics = [{"name": name, "partitions": [asked]} for name in self.topic_ids]
         answer = self.ask(2, 6, {"replica_id": -1, "topics": topics})
         return all(one["error_code"] == "NONE" for topic in answer["topics"] for one in topic["partitions"])
-
-    def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            part = self._socket.recv(count - len(data))
-            assert part, "the connection was closed"
-            data += part
-        return data
 
     def _plain(self, value: Any) -> Any:
         match value:

@@ -53,6 +53,7 @@ from klamm.protocol.topics import (
 )
 from tests.interop.apache_kafka import running
 from tests.support.foreign import require
+from tests.support.frames import read_frame, send_frame
 from tests.unit.controller.cluster import Cluster, topic_configs, uuid
 
 FEATURES = {
@@ -83,17 +84,9 @@ class Wire:
     def ask(self, request: Any, response: Any, version: int) -> Any:
         body = write_request(request, version)
         frame = struct.pack(">hhih", request.API_KEY, version, 7, -1) + b"\0" + body
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-        answer = self._read(struct.unpack(">i", self._read(4))[0])
+        send_frame(self._socket, frame)
+        answer = read_frame(self._socket)
         return from_entity(response, decode_response(request.API_KEY, version, answer[5:]))
-
-    def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            part = self._socket.recv(count - len(data))
-            assert part, "the connection was closed"
-            data += part
-        return data
 
 
 class Both:

@@ -226,18 +226,24 @@ fn what_is_young_or_undecided_is_not_cleaned() {
     assert!(log.clean_plan(Some(4), 3, 9999).expect("plan").reset_checkpoint);
 }
 
-#[test]
-fn a_log_that_was_cut_meanwhile_keeps_what_it_has() {
-    let dir = tempdir().expect("temporary directory");
-    let path = dir.path().join("t-0");
-    let mut log = create(&path, settings());
+/// A round whose keys are known, over fifty records of one key, and how far it cleans.
+fn begun(log: &mut Log) -> (CleanJob, OffsetMap, i64) {
     for _ in 0..50 {
-        put(&mut log, "a", Some("some value"));
+        put(log, "a", Some("some value"));
     }
     let plan = log.clean_plan(None, 50, 0).expect("plan");
     let job = log.begin_clean(&plan, 0).expect("begin");
     let mut map = OffsetMap::new(1 << 20, 0.9);
     let end_offset = job.map_keys(&mut map, &mut |_| true).expect("map");
+    (job, map, end_offset)
+}
+
+#[test]
+fn a_log_that_was_cut_meanwhile_keeps_what_it_has() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let mut log = create(&path, settings());
+    let (job, map, end_offset) = begun(&mut log);
     let mut cleaning = job.cleaning(&map);
     let cleaned = cleaning.clean(job.groups(end_offset)[0].clone(), &mut |_| true).expect("clean");
     log.truncate_to(2, 0).expect("truncate");
@@ -250,13 +256,7 @@ fn a_log_that_was_cut_meanwhile_keeps_what_it_has() {
 fn a_log_that_was_put_away_meanwhile_is_left_alone() {
     let dir = tempdir().expect("temporary directory");
     let mut log = create(&dir.path().join("t-0"), settings());
-    for _ in 0..50 {
-        put(&mut log, "a", Some("some value"));
-    }
-    let plan = log.clean_plan(None, 50, 0).expect("plan");
-    let job = log.begin_clean(&plan, 0).expect("begin");
-    let mut map = OffsetMap::new(1 << 20, 0.9);
-    let end_offset = job.map_keys(&mut map, &mut |_| true).expect("map");
+    let (job, map, end_offset) = begun(&mut log);
     let away = dir.path().join("t-0.0-delete");
     log.put_away(&away).expect("put away");
     let cleaned = job.cleaning(&map).clean(job.groups(end_offset)[0].clone(), &mut |_| true).expect("clean");
@@ -274,13 +274,7 @@ fn a_stopped_round_leaves_nothing_behind() {
     let dir = tempdir().expect("temporary directory");
     let path = dir.path().join("t-0");
     let mut log = create(&path, settings());
-    for _ in 0..50 {
-        put(&mut log, "a", Some("some value"));
-    }
-    let plan = log.clean_plan(None, 50, 0).expect("plan");
-    let job = log.begin_clean(&plan, 0).expect("begin");
-    let mut map = OffsetMap::new(1 << 20, 0.9);
-    let end_offset = job.map_keys(&mut map, &mut |_| true).expect("map");
+    let (job, map, end_offset) = begun(&mut log);
     let mut left = 3;
     let mut pace = |_| {
         left -= 1;

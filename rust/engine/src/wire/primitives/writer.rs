@@ -4,8 +4,8 @@ use crate::Uuid;
 
 /// Writes primitives one after the other into bytes it owns.
 ///
-/// A string longer than [`super::STRING_LEN_MAX`] or an array that no length field can hold is a fault of the caller and panics:
-/// what came over the wire never is, and what a person typed must have been checked.
+/// A string longer than [`super::STRING_LEN_MAX`] or an array that no length field can hold is a fault of the caller and
+/// panics: what came over the wire never is, and what a person typed must have been checked.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,

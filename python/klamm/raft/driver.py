@@ -156,8 +156,8 @@ class RaftDriver:
     def propose(self, records: Sequence[bytes], epoch: int) -> int:
         """Append the records as one batch of the epoch that this replica leads; returns their last offset.
 
-        They are in the log when this returns, and committed when `wait_committed` of that offset is done. Raises
-        NotLeaderError, RaftStoppedError; ValueError when they do not fit in a batch.
+        They have their place in the log when this returns, and are committed when `wait_committed` of that offset is
+        done. Raises NotLeaderError, RaftStoppedError; ValueError when they do not fit in a batch.
         """
         if self._led_epoch != epoch:
             self._check_running()
@@ -385,7 +385,7 @@ class RaftDriver:
         self._is_flushing = False
         self._disk_is_done.set()
         if error is not None:
-            self._fail(RaftStoppedError(f"the metadata log could not be made durable: {error}"))
+            self._fail(MetadataLogError(error))  # which says what could not be done, and to which file
         else:
             self._step(self._node.on_flushed)
 

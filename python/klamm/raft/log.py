@@ -88,7 +88,8 @@ class MetadataLog(LogView, Protocol):
     def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
         """Append the record values as ONE batch of `epoch` and return its last offset.
 
-        Raises ValueError when the batch would be larger than the log allows (8 MiB); nothing is appended then.
+        Raises ValueError when the batch would be larger than the log allows (8 MiB); nothing is appended then. It may
+        be written no sooner than the flush that follows, which then tells what went wrong.
         """
 
     def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:

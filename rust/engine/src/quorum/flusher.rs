@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::log::{Log, LogError};
+use super::buffered::BufferedLog;
+use crate::log::LogError;
 
 /// Called on the flusher's thread with the flushed offset, or with what went wrong: then nothing more can be trusted.
 pub type OnFlushed = Box<dyn FnOnce(Result<i64, LogError>) + Send>;
@@ -20,7 +21,7 @@ pub struct QuorumFlusher {
 
 impl QuorumFlusher {
     /// Starts the thread for a log.
-    pub fn start(log: Arc<Mutex<Log>>) -> std::io::Result<Self> {
+    pub fn start(log: Arc<BufferedLog>) -> std::io::Result<Self> {
         let (orders, taken) = channel::<OnFlushed>();
         let thread = std::thread::Builder::new().name("klamm-raft-flush".to_owned()).spawn(move || {
             let mut failed = None;
@@ -59,20 +60,30 @@ impl QuorumFlusher {
 }
 
 /// An error is one that `done` did not hear of: whoever asks next has to, since a sync that failed is never tried again.
-fn flush(log: &Mutex<Log>, done: OnFlushed) -> Result<(), LogError> {
-    let job = log.lock().begin_flush();
-    let Some(job) = job else {
-        done(Ok(log.lock().flushed_offset()));
-        return Ok(());
+fn flush(log: &BufferedLog, done: OnFlushed) -> Result<(), LogError> {
+    let job = match log.whole() {
+        Ok(mut locked) => locked.begin_flush().ok_or_else(|| log.note_flushed(&locked)),
+        Err(error) => {
+            done(Err(error));
+            return Ok(());
+        }
+    };
+    let job = match job {
+        Ok(job) => job,
+        Err(flushed) => {
+            done(Ok(flushed));
+            return Ok(());
+        }
     };
     let begun = Instant::now();
     match job.run() {
         Ok(()) => {
             let flushed = {
-                let mut log = log.lock();
-                log.counters().flushes.add(1);
-                log.counters().flush_us.add_time(begun.elapsed());
-                log.complete_flush(job.end())
+                let (mut locked, _) = log.written();
+                locked.counters().flushes.add(1);
+                locked.counters().flush_us.add_time(begun.elapsed());
+                locked.complete_flush(job.end());
+                log.note_flushed(&locked)
             };
             done(Ok(flushed));
             job.prepare()

@@ -7,10 +7,11 @@ use klamm_records::control::ControlRecord;
 use klamm_records::{BatchBuilder, BatchFields, Compression, RecordsError, batches, records};
 use parking_lot::Mutex;
 
+use super::buffered::BufferedLog;
 use super::flusher::{OnFlushed, QuorumFlusher};
 use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
 use crate::counters::Named;
-use crate::log::{AppendError, Log, LogConfig, LogContext, LogError, OpenAt, Origin, Recovery};
+use crate::log::{AppendError, Log, LogConfig, LogContext, LogError, OpenAt, Recovery};
 use crate::metadata::MetadataImage;
 use crate::metadata::log_batches::LoadError;
 
@@ -54,7 +55,8 @@ impl ControlEntry {
 /// The log, its snapshots and its flusher.
 pub struct QuorumLog {
     dir: PathBuf,
-    log: Arc<Mutex<Log>>,
+    log: Arc<BufferedLog>,
+    batch_bytes_max: usize,
     snapshots: Mutex<Snapshots>,
     flusher: QuorumFlusher,
 }
@@ -70,6 +72,7 @@ impl QuorumLog {
     ) -> Result<(Self, Recovery), LogError> {
         std::fs::create_dir_all(dir).map_err(LogError::io("cannot make", dir))?;
         let mut snapshots = Snapshots::open(dir)?;
+        let batch_bytes_max = BATCH_BYTES_MAX.min(config.segment_bytes as usize);
         let config = Arc::new(LogConfig {
             segment_bytes: config.segment_bytes,
             segment_ms: config.segment_ms,
@@ -94,14 +97,15 @@ impl QuorumLog {
             _ => {}
         }
         log.flush()?;
-        let log = Arc::new(Mutex::new(log));
+        let log = Arc::new(BufferedLog::new(dir.to_owned(), log));
         let flusher = QuorumFlusher::start(log.clone()).map_err(LogError::io("cannot start a thread for", dir))?;
-        Ok((Self { dir: dir.to_owned(), log, snapshots: Mutex::new(snapshots), flusher }, recovery))
+        let snapshots = Mutex::new(snapshots);
+        Ok((Self { dir: dir.to_owned(), log, batch_bytes_max, snapshots, flusher }, recovery))
     }
 
     /// What the log has done since it was opened.
     pub fn counters(&self) -> Vec<Named> {
-        self.log.lock().counters().of_metadata().collect()
+        self.log.written().0.counters().of_metadata().collect()
     }
 
     /// Where the log is.
@@ -111,28 +115,28 @@ impl QuorumLog {
 
     /// First offset that is still there.
     pub fn start_offset(&self) -> i64 {
-        self.log.lock().log_start_offset()
+        self.log.written().0.log_start_offset()
     }
 
     /// Offset that the next record gets.
     pub fn end_offset(&self) -> i64 {
-        self.log.lock().log_end_offset()
+        self.log.end_offset()
     }
 
     /// Everything below is durable.
     pub fn flushed_offset(&self) -> i64 {
-        self.log.lock().flushed_offset()
+        self.log.flushed_offset()
     }
 
     /// Bytes of all segments.
     pub fn size_bytes(&self) -> u64 {
-        self.log.lock().size()
+        let (log, queued_bytes) = self.log.written();
+        log.size() + queued_bytes
     }
 
     /// The epoch of the last record, of the latest snapshot when the log is empty, 0 when there is neither.
     pub fn last_epoch(&self) -> i32 {
-        let epoch = self.log.lock().latest_epoch();
-        epoch.or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0)
+        self.log.latest_epoch().or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0)
     }
 
     /// The newest finished snapshot.
@@ -144,7 +148,7 @@ impl QuorumLog {
     pub fn end_offset_for_epoch(&self, epoch: i32) -> (i64, i32) {
         let earliest = self.snapshots.lock().list().first().map(|info| info.id);
         let last = self.last_epoch();
-        let log = self.log.lock();
+        let log = self.log.settled();
         if epoch > last {
             return (log.log_end_offset(), last);
         }
@@ -162,7 +166,7 @@ impl QuorumLog {
 
     /// The epoch of the record at `offset`, or of the snapshot that holds it.
     pub fn epoch_at(&self, offset: i64) -> Option<i32> {
-        if let Some(epoch) = self.log.lock().epoch_for_offset(offset) {
+        if let Some(epoch) = self.log.settled().epoch_for_offset(offset) {
             return Some(epoch);
         }
         let snapshots = self.snapshots.lock();
@@ -175,7 +179,7 @@ impl QuorumLog {
         for value in values {
             builder.append(timestamp_ms, None, Some(value.as_ref()), &[]).map_err(|_| too_large(values.len()))?;
         }
-        self.append_batch(builder.finish().map_err(|_| too_large(values.len()))?, epoch, timestamp_ms)
+        self.append_batch(builder.finish().map_err(|_| too_large(values.len()))?, values.len(), epoch, timestamp_ms)
     }
 
     /// Appends control records, each (type, value), as one control batch and gives its last offset.
@@ -192,21 +196,22 @@ impl QuorumLog {
             key[2..].copy_from_slice(&kind.to_be_bytes());
             builder.append(timestamp_ms, Some(&key), Some(value), &[]).map_err(|_| too_large(entries.len()))?;
         }
-        self.append_batch(builder.finish().map_err(|_| too_large(entries.len()))?, epoch, timestamp_ms)
+        self.append_batch(builder.finish().map_err(|_| too_large(entries.len()))?, entries.len(), epoch, timestamp_ms)
     }
 
-    fn append_batch(&self, mut batch: Vec<u8>, epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
-        if batch.len() > BATCH_BYTES_MAX {
-            return Err(AppendError::LargerThanSegment { size: batch.len(), segment_bytes: BATCH_BYTES_MAX as u32 });
+    fn append_batch(&self, batch: Vec<u8>, count: usize, epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
+        let (size, segment_bytes) = (batch.len(), self.batch_bytes_max as u32);
+        if size > self.batch_bytes_max {
+            return Err(AppendError::LargerThanSegment { size, segment_bytes });
         }
-        let appended = self.log.lock().append_as_leader(&mut batch, epoch, now_ms, Origin::RaftLeader)?;
-        Ok(appended.last_offset)
+        self.log.append(batch, count, epoch, now_ms)
     }
 
     /// Appends whole batches from the leader as they are and gives the new end offset.
     pub fn append_fetched(&self, batches: &[u8], max_epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
-        let mut log = self.log.lock();
+        let mut log = self.log.whole()?;
         log.append_as_follower(batches, max_epoch, now_ms)?;
+        self.log.note_changed(&log);
         Ok(log.log_end_offset())
     }
 
@@ -221,7 +226,13 @@ impl QuorumLog {
     }
 
     fn read_below(&self, offset: i64, max_bytes: usize, upto: i64) -> Result<Vec<u8>, LogError> {
-        let slice = self.log.lock().read(offset, max_bytes, upto, true)?;
+        let (mut log, _) = self.log.written();
+        if upto > log.log_end_offset() {
+            drop(log);
+            log = self.log.whole()?;
+        }
+        let slice = log.read(offset, max_bytes, upto, true)?;
+        drop(log);
         let mut bytes = slice.read()?;
         let whole = whole_batches(&bytes);
         bytes.truncate(whole);
@@ -285,15 +296,23 @@ impl QuorumLog {
 
     /// Drops every record at or above `offset`, durably.
     pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<(), LogError> {
-        let mut log = self.log.lock();
+        let mut log = self.log.whole()?;
         log.truncate_to(offset, now_ms)?;
         log.flush()?;
+        self.log.note_changed(&log);
         Ok(())
     }
 
     /// How many bytes the batches at or above `offset` take.
     pub fn bytes_from(&self, offset: i64) -> Result<u64, LogError> {
-        self.log.lock().bytes_from(offset)
+        let (mut log, queued_bytes) = self.log.written();
+        match offset <= log.log_end_offset() {
+            true => Ok(log.bytes_from(offset)? + queued_bytes),
+            false => {
+                drop(log);
+                self.log.whole()?.bytes_from(offset)
+            }
+        }
     }
 
     /// The finished snapshots, oldest first.
@@ -314,12 +333,13 @@ impl QuorumLog {
     /// Lets the log begin at a snapshot: whole segments below it and older snapshots go. False if nothing went.
     pub fn delete_before(&self, id: SnapshotId, now_ms: i64) -> Result<bool, LogError> {
         let moved = {
-            let mut log = self.log.lock();
+            let mut log = self.log.whole()?;
             if id.end_offset > log.log_end_offset() {
                 return Ok(false);
             }
             let moved = log.advance_log_start(id.end_offset);
             log.delete_expired(id.end_offset, now_ms)?;
+            self.log.note_changed(&log);
             moved
         };
         Ok(self.snapshots.lock().remove_before(id.end_offset)? || moved)
@@ -331,7 +351,7 @@ impl QuorumLog {
         self.flusher.flush(Box::new(move |result| drop(flushed.send(result))));
         told.recv().expect("the flusher tells everyone")?;
         self.flusher.end();
-        self.log.lock().close()
+        self.log.settled().close()
     }
 }
 

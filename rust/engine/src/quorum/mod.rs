@@ -1,5 +1,6 @@
 //! The log of `__cluster_metadata-0` with its snapshots, as the quorum's policy drives it (facts 3.6, 3.7).
 
+mod buffered;
 mod flusher;
 mod log;
 mod snapshots;

@@ -38,10 +38,10 @@ impl Layout {
         let (value_len, value_used) = short_varint(half_word(bytes, value_field)?)?;
         let value_at = value_field + value_used;
         let count_field = value_at + nullable_len(value_len)?;
-        let (header_count, count_used) = short_varint(u64::from(*bytes.get(count_field)?))?;
-        let headers_at = count_field + count_used;
+        let header_count = small_count(*bytes.get(count_field)?)?;
+        let headers_at = count_field + 1;
         let after = if header_count == 0 { headers_at } else { after_headers(bytes, headers_at, end, header_count)? };
-        let (offset_delta, header_count) = (offset_delta as i32, header_count as u32);
+        let offset_delta = offset_delta as i32;
         (after == end && end <= bytes.len()).then_some(Self {
             timestamp_delta,
             offset_delta,
@@ -57,9 +57,9 @@ impl Layout {
 }
 
 /// Where the headers end; they must not reach beyond `end`.
-fn after_headers(bytes: &[u8], at: usize, end: usize, count: i64) -> Option<usize> {
+fn after_headers(bytes: &[u8], at: usize, end: usize, count: u32) -> Option<usize> {
     let mut at = at;
-    for _ in 0..u32::try_from(count).ok()? {
+    for _ in 0..count {
         let (key_len, used) = short_varint(half_word(bytes, at)?)?;
         at += used + usize::try_from(key_len).ok()?;
         let (value_len, used) = short_varint(half_word(bytes, at)?)?;
@@ -72,12 +72,12 @@ fn after_headers(bytes: &[u8], at: usize, end: usize, count: i64) -> Option<usiz
 }
 
 #[inline(always)]
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|chunk| u64::from_le_bytes(*chunk))
 }
 
 #[inline(always)]
-fn half_word(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn half_word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk().map(|chunk| u64::from(u32::from_le_bytes(*chunk)))
 }
 
@@ -94,6 +94,12 @@ fn short_varint(word: u64) -> Option<(i64, usize)> {
         return None;
     };
     Some(((raw >> 1) as i64 ^ -((raw & 1) as i64), used))
+}
+
+/// A count that is not negative and takes one byte.
+#[inline(always)]
+fn small_count(byte: u8) -> Option<u32> {
+    (byte & 0x81 == 0).then_some(u32::from(byte) >> 1)
 }
 
 #[inline(always)]

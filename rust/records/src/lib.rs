@@ -14,6 +14,7 @@ pub mod header;
 mod iterate;
 mod layout;
 mod record;
+mod repeat;
 mod validate;
 pub mod varint;
 mod walk;

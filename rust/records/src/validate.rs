@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::error::{RecordFault, RecordsError, Refusal, RefusedRecords};
 use crate::header::Header;
-use crate::walk::{Scratch, Shape, walk};
+use crate::walk::{Scratch, Shape, Walked, walk};
 
 /// The timestamp of a record without one.
 pub const NO_TIMESTAMP: i64 = -1;
@@ -166,7 +166,7 @@ fn check_client_header(header: &Header<'_>) -> Result<(), RecordsError> {
 
 fn walk_produced<'a>(batch: Batch<'a>, rules: &ProduceRules) -> Result<Produced<'a>, RecordsError> {
     let mut check = RecordCheck::new(batch.header().base_timestamp(), rules);
-    let uncompressed_bytes = Scratch::with(|scratch| {
+    let walked = Scratch::with(|scratch| {
         walk(batch, rules.decompressed_bytes_max, scratch, |index, shape| check.on_record(index, shape))
     })?;
     if check.refused.count > 0 {
@@ -177,7 +177,7 @@ fn walk_produced<'a>(batch: Batch<'a>, rules: &ProduceRules) -> Result<Produced<
         TimestampType::CreateTime => (check.max_timestamp, check.max_timestamp_delta),
         TimestampType::LogAppendTime => (rules.now_ms, record_count - 1),
     };
-    let offsets_consecutive = check.offsets_consecutive;
+    let Walked { bytes: uncompressed_bytes, offsets_consecutive } = walked;
     Ok(Produced { batch, record_count, max_timestamp, max_timestamp_delta, offsets_consecutive, uncompressed_bytes })
 }
 
@@ -189,7 +189,6 @@ struct RecordCheck {
     compacted: bool,
     max_timestamp: i64,
     max_timestamp_delta: i32,
-    offsets_consecutive: bool,
     refused: RefusedRecords,
 }
 
@@ -209,28 +208,30 @@ impl RecordCheck {
             compacted: rules.compacted,
             max_timestamp: NO_TIMESTAMP,
             max_timestamp_delta: 0,
-            offsets_consecutive: true,
             refused: RefusedRecords::default(),
         }
     }
 
-    #[inline]
-    fn on_record(&mut self, index: i32, shape: Shape) -> Result<(), RecordsError> {
+    /// Whether there is nothing to say of another record of this shape that follows it.
+    #[inline(always)]
+    fn on_record(&mut self, index: i32, shape: Shape) -> Result<bool, RecordsError> {
         let Some(timestamp) = self.base_timestamp.checked_add(shape.timestamp_delta) else {
             return Err(RecordsError::BadRecord { index, fault: RecordFault::TimestampOverflow });
         };
-        self.offsets_consecutive &= shape.offset_delta == index;
         if timestamp > self.max_timestamp {
             self.max_timestamp = timestamp;
             self.max_timestamp_delta = index;
         }
         if self.compacted && !shape.has_key {
             self.refused.push(index, Refusal::KeyMissing);
-        } else if (timestamp < self.earliest || timestamp > self.latest) && timestamp != NO_TIMESTAMP {
+            return Ok(false);
+        }
+        if (timestamp < self.earliest || timestamp > self.latest) && timestamp != NO_TIMESTAMP {
             let (earliest, latest) = (self.earliest, self.latest);
             self.refused.push(index, Refusal::TimestampOutOfRange { timestamp, earliest, latest });
+            return Ok(false);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::codec::{Codec, Contexts, Decompressor};
 use crate::error::{RecordFault, RecordsError};
 use crate::layout::Layout;
 use crate::record::{Fields, read_length};
+use crate::repeat::{Place, Repeat};
 use crate::varint::Reader;
 
 /// Buffers and decompressor states that one walk leaves for the next.
@@ -47,32 +48,40 @@ impl Scratch {
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub timestamp_delta: i64,
-    pub offset_delta: i32,
     pub has_key: bool,
 }
 
-/// Calls `visit(index, shape)` for each record of the batch. Checks that the records are well-formed and that
-/// nothing follows the last one.
+/// What a walk saw of all records.
+pub(crate) struct Walked {
+    /// Their size, decompressed.
+    pub bytes: usize,
+    /// Whether their offset deltas are 0, 1, 2 and so on.
+    pub offsets_consecutive: bool,
+}
+
+/// Checks that the records of the batch are well-formed and that nothing follows the last one.
 ///
-/// Returns the size of all records, decompressed.
+/// Calls `visit(index, shape)` for each of them, in order; but not for one whose shape is that of the record before,
+/// when that call gave true.
 #[inline]
 pub(crate) fn walk(
     batch: Batch<'_>,
     decompressed_bytes_max: usize,
     scratch: &mut Scratch,
-    mut visit: impl FnMut(i32, Shape) -> Result<(), RecordsError>,
-) -> Result<usize, RecordsError> {
+    mut visit: impl FnMut(i32, Shape) -> Result<bool, RecordsError>,
+) -> Result<Walked, RecordsError> {
     let count = batch.header().record_count();
     match batch.codec()? {
-        Codec::None => {
-            walk_bytes(batch.payload(), count, visit)?;
-            Ok(batch.payload().len())
-        }
+        Codec::None => walk_bytes(batch.payload(), count, visit),
         codec => {
             let Scratch { window, contexts } = scratch;
             window.clear();
             let decompressor = Decompressor::new(codec, batch.payload(), decompressed_bytes_max, contexts);
-            walk_window(Window { decompressor, bytes: window, at: 0, passed: 0, more: true }, count, &mut visit)
+            walk_window(
+                Window { decompressor, bytes: window, place: Place::START, passed: 0, more: true },
+                count,
+                &mut visit,
+            )
         }
     }
 }
@@ -82,36 +91,49 @@ pub(crate) fn walk(
 fn walk_bytes(
     bytes: &[u8],
     count: i32,
-    mut visit: impl FnMut(i32, Shape) -> Result<(), RecordsError>,
-) -> Result<(), RecordsError> {
-    let mut at = 0;
-    for index in 0..count {
-        let (shape, end) = shape_at(bytes, at).map_err(|fault| RecordsError::BadRecord { index, fault })?;
+    mut visit: impl FnMut(i32, Shape) -> Result<bool, RecordsError>,
+) -> Result<Walked, RecordsError> {
+    let (mut place, mut repeat) = (Place::START, Repeat::new());
+    while place.index < count {
+        let index = place.index;
+        let bad = |fault| RecordsError::BadRecord { index, fault };
+        let shape = pass_record(bytes, &mut place, &mut repeat).map_err(bad)?;
         visit(index, shape)?;
-        at = end;
+        repeat.run(bytes, &mut place, count, &mut visit)?;
     }
-    match bytes.len() - at {
-        0 => Ok(()),
+    match bytes.len() - place.at {
+        0 => Ok(Walked { bytes: bytes.len(), offsets_consecutive: place.offsets_consecutive }),
         bytes => Err(RecordsError::BytesAfterRecords { bytes, count }),
     }
 }
 
-/// The shape of the record at `at`, and where the next one begins.
+/// Moves on behind the record that begins at `place`; gives its shape.
 #[inline(always)]
-fn shape_at(bytes: &[u8], at: usize) -> Result<(Shape, usize), RecordFault> {
+fn pass_record(bytes: &[u8], place: &mut Place, repeat: &mut Repeat) -> Result<Shape, RecordFault> {
+    let at = place.at;
     // Not by way of `Fields`: making slices that nobody looks at costs a quarter of the walk.
-    if let Some(Layout { timestamp_delta, offset_delta, key_len, end, .. }) = Layout::of_usual(bytes, at) {
-        return Ok((Shape { timestamp_delta, offset_delta, has_key: key_len >= 0 }, end));
-    }
-    let (Fields { timestamp_delta, offset_delta, key, .. }, end) = Fields::at_slowly(bytes, at)?;
-    Ok((Shape { timestamp_delta, offset_delta, has_key: key.is_some() }, end))
+    let (timestamp_delta, offset_delta, has_key, end) = match Layout::of_usual(bytes, at) {
+        Some(layout) => {
+            repeat.note(bytes, at, layout.end);
+            (layout.timestamp_delta, layout.offset_delta, layout.key_len >= 0, layout.end)
+        }
+        None => {
+            let (fields, end) = Fields::at_slowly(bytes, at)?;
+            (fields.timestamp_delta, fields.offset_delta, fields.key.is_some(), end)
+        }
+    };
+    place.offsets_consecutive &= offset_delta == place.index;
+    place.index += 1;
+    place.at = end;
+    Ok(Shape { timestamp_delta, has_key })
 }
 
 /// The decompressed bytes that were not yet walked.
 struct Window<'a, 'd> {
     decompressor: Decompressor<'d>,
     bytes: &'a mut Vec<u8>,
-    at: usize,
+    /// The next record, and where it is in the window.
+    place: Place,
     passed: usize,
     more: bool,
 }
@@ -119,9 +141,8 @@ struct Window<'a, 'd> {
 impl Window<'_, '_> {
     /// Makes room by dropping what was walked, then decompresses one more piece.
     fn refill(&mut self) -> Result<(), RecordsError> {
-        self.bytes.drain(..self.at);
-        self.passed += self.at;
-        self.at = 0;
+        self.bytes.drain(..self.place.at);
+        self.passed += std::mem::take(&mut self.place.at);
         self.more = self.decompressor.step(self.bytes)?;
         Ok(())
     }
@@ -129,7 +150,7 @@ impl Window<'_, '_> {
     /// The size of the next record with its length field, once all of it is in the window.
     fn next_size(&mut self) -> Result<Result<usize, RecordFault>, RecordsError> {
         loop {
-            let mut reader = Reader::new(&self.bytes[self.at..]);
+            let mut reader = Reader::new(&self.bytes[self.place.at..]);
             match read_length(&mut reader) {
                 Err(fault) => return Ok(Err(fault)),
                 Ok(Some(length)) if length <= reader.remaining() => return Ok(Ok(reader.position() + length)),
@@ -143,22 +164,25 @@ impl Window<'_, '_> {
 fn walk_window(
     mut window: Window<'_, '_>,
     count: i32,
-    visit: &mut impl FnMut(i32, Shape) -> Result<(), RecordsError>,
-) -> Result<usize, RecordsError> {
-    for index in 0..count {
+    visit: &mut impl FnMut(i32, Shape) -> Result<bool, RecordsError>,
+) -> Result<Walked, RecordsError> {
+    let mut repeat = Repeat::new();
+    while window.place.index < count {
+        let index = window.place.index;
         let bad = |fault| RecordsError::BadRecord { index, fault };
-        let size = window.next_size()?.map_err(bad)?;
-        let (shape, end) = shape_at(&window.bytes[..window.at + size], window.at).map_err(bad)?;
+        let end = window.next_size()?.map_err(bad)? + window.place.at;
+        let shape = pass_record(&window.bytes[..end], &mut window.place, &mut repeat).map_err(bad)?;
         visit(index, shape)?;
-        window.at = end;
+        repeat.run(window.bytes, &mut window.place, count, visit)?;
     }
     loop {
-        let bytes = window.bytes.len() - window.at;
+        let Place { at, offsets_consecutive, .. } = window.place;
+        let bytes = window.bytes.len() - at;
         if bytes > 0 {
             return Err(RecordsError::BytesAfterRecords { bytes, count });
         }
         if !window.more {
-            return Ok(window.passed + window.at);
+            return Ok(Walked { bytes: window.passed + at, offsets_consecutive });
         }
         window.refill()?;
     }

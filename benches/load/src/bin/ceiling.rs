@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use klamm_load::{FETCH, PRODUCE, get_uvarint, put_uvarint, read_frame};
+use klamm_load::{FETCH, PRODUCE, get_uvarint, put_uvarint, read_frame, send_unpaced};
 use klamm_records::header::{self, Header};
 
 struct Log {
@@ -66,6 +66,7 @@ fn main() -> io::Result<()> {
 
 fn serve(mut stream: TcpStream, store: &Store) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    send_unpaced(&stream);
     let mut frame = Vec::new();
     while let Some(length) = read_frame(&mut stream, &mut frame)? {
         let body = &mut frame[..length];

@@ -353,10 +353,14 @@ impl Segment {
         if let Some(found) = self.locate_recent(offset) {
             return Ok(found);
         }
-        let from = self.position_before(cache, offset)?;
+        let before = self.batch_before(cache, offset)?;
+        let (from, base_offset) = match &before {
+            Some(batch) if batch.header().last_offset() >= offset => return Ok(Some(Place::of(batch))),
+            Some(batch) => (batch.position + batch.size as u64, batch.header().next_offset()),
+            None => (0, self.base_offset),
+        };
         let file = self.log.open(cache)?;
-        let found =
-            Headers::new(&file, from, self.size, self.base_offset).find(|header| header.last_offset() >= offset)?;
+        let found = Headers::new(&file, from, self.size, base_offset).find(|header| header.last_offset() >= offset)?;
         Ok(found.as_ref().map(Place::of))
     }
 
@@ -369,20 +373,31 @@ impl Segment {
         Some(self.recent.get(at).copied())
     }
 
-    /// Where a walk to `offset` may begin: a batch whose last offset is at most that. A wrong index entry shows here, since
-    /// the batch that it names carries its offset.
+    /// Where a walk to `offset` may begin: a batch whose last offset is at most that.
     pub(super) fn position_before(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<u64, LogError> {
+        Ok(self.batch_before(cache, offset)?.map_or(0, |batch| batch.position))
+    }
+
+    /// The batch of the last index entry for offsets up to `offset`, if there is one. A wrong entry shows here, since the
+    /// batch that it names carries its offset.
+    fn batch_before(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<BatchAt>, LogError> {
         self.load(cache)?;
-        let Some(entry) = self.offsets.lookup(cache, offset)? else { return Ok(0) };
-        let position = u64::from(entry.position);
-        let file = self.log.open(cache)?;
-        match Headers::new(&file, position, self.size, self.base_offset).next() {
-            Ok(Some(batch)) if batch.header().last_offset() == entry.offset => return Ok(position),
+        let Some(entry) = self.offsets.lookup(cache, offset)? else { return Ok(None) };
+        match self.batch_at(cache, entry.position) {
+            Ok(Some(batch)) if batch.header().last_offset() == entry.offset => return Ok(Some(batch)),
             Err(error @ (LogError::Io { .. } | LogError::TooManyOpenFiles { .. })) => return Err(error),
             _ => {}
         }
         self.rebuild_indexes(cache)?;
-        Ok(self.offsets.lookup(cache, offset)?.map_or(0, |entry| u64::from(entry.position)))
+        match self.offsets.lookup(cache, offset)? {
+            Some(entry) => self.batch_at(cache, entry.position),
+            None => Ok(None),
+        }
+    }
+
+    fn batch_at(&self, cache: &Arc<FileCache>, position: u32) -> Result<Option<BatchAt>, LogError> {
+        let file = self.log.open(cache)?;
+        Headers::new(&file, u64::from(position), self.size, self.base_offset).next()
     }
 
     /// An offset that nothing below `position` reaches: the next index entry's, if there is one.

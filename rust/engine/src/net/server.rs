@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use super::counters::Counters;
 use super::events::{Event, EventQueue, LogLevel};
 use super::link::{Link, Reply};
 use super::listener::Listener;
+use super::os;
 use crate::metadata::MetadataImage;
 use crate::wire::api::ListenerKind;
 use crate::wire::api_versions::ApiRange;
@@ -278,6 +279,9 @@ fn configure(core: &Core, stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(&TcpKeepalive::new())?;
     if let Some(size) = core.config.send_buffer() {
         socket.set_send_buffer_size(size)?;
+    }
+    if stream.local_addr()?.ip() == stream.peer_addr()?.ip() {
+        os::send_unpaced(stream.as_raw_fd());
     }
     Ok(())
 }

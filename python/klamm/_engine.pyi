@@ -733,8 +733,8 @@ EngineEvent = tuple[str, Any]  # in the stub only
 class Boot:
     """The first half of a node's start, without any decision, on a thread of the engine.
 
-    It binds the listeners, locks and lists the log directories, checks the metadata log (made when absent), and where that
-    is known to be committed answers ApiVersions from it. All other requests wait for `Engine.open`.
+    It binds the listeners, locks and lists the log directories, checks the metadata log (made when absent), and where
+    that is known to be committed answers ApiVersions from it. All other requests wait for `Engine.open`.
     """
 
     def __new__(

@@ -14,7 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 if TYPE_CHECKING:
     from importlib.abc import Loader
 
-LATER: Final = frozenset({"asyncio.sslproto", "inspect", "ipaddress", "linecache", "locale", "textwrap"})
+LATER: Final = frozenset(
+    {
+        "asyncio.sslproto",
+        "asyncio.staggered",
+        "copy",
+        "fnmatch",
+        "inspect",
+        "ipaddress",
+        "linecache",
+        "locale",
+        "ntpath",
+        "textwrap",
+    }
+)
 """What asyncio, logging, dataclasses and pathlib import for what a node does seldom: loaded when it is looked into."""
 
 

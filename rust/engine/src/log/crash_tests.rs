@@ -61,6 +61,95 @@ fn spec(dice: &mut Dice, sequences: &mut [i32; 3]) -> BatchSpec {
     }
 }
 
+/// What the one who works on a log knows beside it.
+struct Actor {
+    path: PathBuf,
+    recorder: Arc<Recorder>,
+    settings: LogConfig,
+    context: LogContext,
+    promises: Vec<Promise>,
+    now: Promise,
+    epoch: i32,
+    sequences: [i32; 3],
+    in_transaction: bool,
+}
+
+impl Actor {
+    /// What may be relied on from here on.
+    fn promise(&mut self) {
+        self.promises.push(Promise { from_change: self.recorder.len(), ..self.now.clone() });
+    }
+
+    fn append(&mut self, log: &mut Log, dice: &mut Dice) {
+        let spec = spec(dice, &mut self.sequences);
+        self.in_transaction |= spec.transactional;
+        let mut bytes = batch(&spec);
+        log.append_as_leader(&mut bytes, self.epoch, 0, Origin::Client).expect("append");
+        self.now.batches.push(bytes);
+    }
+
+    fn end_transaction(&mut self, log: &mut Log, dice: &mut Dice) {
+        let mut bytes = end_transaction_marker(2, 0, 5000, dice.one_in(2), 0).expect("small");
+        log.append_as_leader(&mut bytes, self.epoch, 0, Origin::Coordinator).expect("append");
+        self.now.batches.push(bytes);
+        self.in_transaction = false;
+    }
+
+    fn mark(&mut self, log: &mut Log) {
+        if let Some(job) = log.begin_mark().expect("mark") {
+            job.sync().expect("sync");
+            log.complete_mark(job.end()).expect("mark");
+        }
+        self.now.recovery_point = log.recovery_point();
+    }
+
+    /// A follower that has to give up what its new leader does not know.
+    fn truncate(&mut self, log: &mut Log, dice: &mut Dice) {
+        let at = dice.below(self.now.batches.len() as u64 + 1) as usize;
+        let to = self.now.batches.get(at).map_or(log.log_end_offset(), |bytes| offset_of(bytes).0);
+        if to <= self.now.log_start {
+            return;
+        }
+        // From when it begins, nothing above is promised.
+        self.now.flushed = self.now.flushed.min(to);
+        self.now.recovery_point = self.now.recovery_point.min(to);
+        self.promise();
+        log.truncate_to(to, 0).expect("truncate");
+        self.now.batches.retain(|bytes| offset_of(bytes).0 < to);
+        self.sequences = [0, 1, 2].map(|id| log.producers.get(id).last_sequence() + 1);
+        self.in_transaction = log.producers.has_ongoing(2, 0);
+    }
+
+    fn move_start(&mut self, log: &mut Log, dice: &mut Dice) {
+        let high_watermark = self.now.flushed;
+        let to = self.now.log_start + dice.below((high_watermark - self.now.log_start + 1) as u64) as i64;
+        // What may go is gone from when it begins.
+        self.now.log_start = to.max(self.now.log_start);
+        self.promise();
+        log.advance_log_start(to);
+        log.delete_expired(high_watermark, 0).expect("retention");
+        self.context.trash.remove_due(&self.context.cache, 0);
+    }
+
+    /// Killed, and started again: the files are as they were.
+    fn restarted(&mut self, log: Log) -> Log {
+        drop(log);
+        let config = Arc::new(self.settings.clone());
+        let at = OpenAt {
+            recovery_point: self.now.recovery_point,
+            log_start_offset: self.now.log_start,
+            clean: false,
+            has_gaps: false,
+        };
+        let (mut log, recovery) = Log::open(&self.path, "t", 0, config, &self.context, at, 0).expect("open");
+        assert_eq!(recovery.warnings, Vec::<String>::new());
+        self.now.flushed = log.flush().expect("flush");
+        // Nothing was written to any checkpoint: it holds what it did.
+        assert!(log.rolled_recovery_point() <= self.now.flushed);
+        log
+    }
+}
+
 /// A log at work.
 fn act(seed: u64) -> Scene {
     let dice = &mut Dice::new(seed);
@@ -74,84 +163,29 @@ fn act(seed: u64) -> Scene {
         file_delete_delay_ms: 0,
         ..config()
     };
-    let context = context(Some(recorder.clone()));
-    let mut log = Log::create(&root.join("t-0"), "t", 0, Arc::new(settings.clone()), &context, 0, 0).expect("create");
+    let (path, context) = (root.join("t-0"), context(Some(recorder.clone())));
+    let mut log = Log::create(&path, "t", 0, Arc::new(settings.clone()), &context, 0, 0).expect("create");
     context.cache.sync_dir(&root).expect("sync");
     log.flush().expect("flush");
-    let mut promises = Vec::new();
-    let mut now = Promise { from_change: 0, flushed: 0, log_start: 0, recovery_point: 0, batches: Vec::new() };
-    let (mut epoch, mut sequences, mut in_transaction) = (0, [0; 3], false);
+    let now = Promise { from_change: 0, flushed: 0, log_start: 0, recovery_point: 0, batches: Vec::new() };
+    let (promises, epoch, sequences, in_transaction) = (Vec::new(), 0, [0; 3], false);
+    let mut actor = Actor { path, recorder, settings, context, promises, now, epoch, sequences, in_transaction };
     for _ in 0..150 {
         match dice.below(22) {
-            0..12 => {
-                let spec = spec(dice, &mut sequences);
-                in_transaction |= spec.transactional;
-                let mut bytes = batch(&spec);
-                log.append_as_leader(&mut bytes, epoch, 0, Origin::Client).expect("append");
-                now.batches.push(bytes);
-            }
-            12 if in_transaction => {
-                let mut bytes = end_transaction_marker(2, 0, 5000, dice.one_in(2), 0).expect("small");
-                log.append_as_leader(&mut bytes, epoch, 0, Origin::Coordinator).expect("append");
-                now.batches.push(bytes);
-                in_transaction = false;
-            }
-            13..16 => now.flushed = log.flush().expect("flush"),
-            16 => {
-                if let Some(job) = log.begin_mark().expect("mark") {
-                    job.sync().expect("sync");
-                    log.complete_mark(job.end()).expect("mark");
-                }
-                now.recovery_point = log.recovery_point();
-            }
-            17 => epoch += 1,
-            18 if dice.one_in(3) => {
-                // A follower that has to give up what its new leader does not know.
-                let at = dice.below(now.batches.len() as u64 + 1) as usize;
-                let to = now.batches.get(at).map_or(log.log_end_offset(), |bytes| offset_of(bytes).0);
-                if to > now.log_start {
-                    // From when it begins, nothing above is promised.
-                    now.flushed = now.flushed.min(to);
-                    now.recovery_point = now.recovery_point.min(to);
-                    promises.push(Promise { from_change: recorder.len(), ..now.clone() });
-                    log.truncate_to(to, 0).expect("truncate");
-                    now.batches.retain(|bytes| offset_of(bytes).0 < to);
-                    sequences = [0, 1, 2].map(|id| log.producers.get(id).last_sequence() + 1);
-                    in_transaction = log.producers.has_ongoing(2, 0);
-                }
-            }
-            19 => {
-                let high_watermark = now.flushed;
-                let to = now.log_start + dice.below((high_watermark - now.log_start + 1) as u64) as i64;
-                // What may go is gone from when it begins.
-                now.log_start = to.max(now.log_start);
-                promises.push(Promise { from_change: recorder.len(), ..now.clone() });
-                log.advance_log_start(to);
-                log.delete_expired(high_watermark, 0).expect("retention");
-                context.trash.remove_due(&context.cache, 0);
-            }
-            20 => now.recovery_point = log.rolled_recovery_point(),
-            21 if dice.one_in(3) => {
-                // Killed, and started again: the files are as they were.
-                drop(log);
-                let config = Arc::new(settings.clone());
-                let at = OpenAt {
-                    recovery_point: now.recovery_point,
-                    log_start_offset: now.log_start,
-                    clean: false,
-                    has_gaps: false,
-                };
-                let (reopened, recovery) = Log::open(&root.join("t-0"), "t", 0, config, &context, at, 0).expect("open");
-                assert_eq!(recovery.warnings, Vec::<String>::new());
-                log = reopened;
-                now.flushed = log.flush().expect("flush");
-                // Nothing was written to any checkpoint: it holds what it did.
-                assert!(log.rolled_recovery_point() <= now.flushed);
-            }
+            0..12 => actor.append(&mut log, dice),
+            12 if actor.in_transaction => actor.end_transaction(&mut log, dice),
+            13..16 => actor.now.flushed = log.flush().expect("flush"),
+            16 => actor.mark(&mut log),
+            17 => actor.epoch += 1,
+            18 if dice.one_in(3) => actor.truncate(&mut log, dice),
+            19 => actor.move_start(&mut log, dice),
+            20 => actor.now.recovery_point = log.rolled_recovery_point(),
+            21 if dice.one_in(3) => log = actor.restarted(log),
             _ => {}
         }
-        promises.push(Promise { from_change: recorder.len(), ..now.clone() });
+        actor.promise();
     }
+    let Actor { recorder, promises, settings, .. } = actor;
     Scene { _dir: dir, root, recorder, promises, settings }
 }
 

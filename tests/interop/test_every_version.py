@@ -394,7 +394,7 @@ def repeats(both: Both) -> None:
     for label, order in orders.items():
         for version in versions(0):
             named = [(name or f"r{version}", indexes) for name, indexes in order]
-            for acks in (-1, 1):
+            for acks in (1, -1):  # the last leaves nothing that is not to be read yet
                 both.ask(
                     0,
                     version,

@@ -199,7 +199,8 @@ class KlammProcess(NodeProcess):
     """`klamm start`."""
 
     def __init__(self, data: Path, overrides: Mapping[str, str]) -> None:
-        super().__init__(data, overrides=overrides)
+        # As installed: pip compiles the modules, and a checkout's first start does.
+        super().__init__(data, overrides=overrides, environment={"PYTHONDONTWRITEBYTECODE": ""})
 
     def command(self) -> Sequence[str]:
         """What the script `klamm` does; `python -m` would import more."""

@@ -120,7 +120,7 @@ def _which(results: Mapping[str, Any]) -> str:
     cells = " (small cells)" if run["quick"] else ""
     late = sum(any(is_left_out(reason) for reason in row["failures"].values()) for row in results["rows"])
     if run["words"]:
-        return f"the {count} rows{cells} named by {', '.join(run['words'])}"
+        return f"the rows named by {', '.join(run['words'])}{cells}"
     if late:
         return f"{count - late} of {count} rows{cells}, all that there was time for,"
     return f"a quick run{cells}" if run["quick"] else "a full run"

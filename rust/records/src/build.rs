@@ -71,10 +71,17 @@ pub struct BatchBuilder {
 impl BatchBuilder {
     /// An empty batch.
     pub fn new(fields: BatchFields, compression: Compression) -> Self {
+        Self::with_buffer(fields, compression, Vec::new())
+    }
+
+    /// An empty batch that is built in a buffer, whose content is replaced.
+    pub fn with_buffer(fields: BatchFields, compression: Compression, mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        buffer.resize(HEADER_LEN, 0);
         Self {
             fields,
             compression,
-            bytes: vec![0; HEADER_LEN],
+            bytes: buffer,
             record_count: 0,
             last_offset_delta: -1,
             base_timestamp: None,

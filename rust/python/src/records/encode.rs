@@ -10,6 +10,11 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use super::damaged;
 use super::record::Record;
+use super::spares;
+
+/// Bytes of a record that room is made for beforehand, and of all records together at most.
+const RECORD_BYTES_GUESS: usize = 128;
+const BUFFER_MAX: usize = 1 << 20;
 
 #[pyfunction]
 #[pyo3(signature = (
@@ -39,7 +44,9 @@ pub fn encode_batch<'py>(
         transactional,
         ..BatchFields::default()
     };
-    let mut builder = BatchBuilder::new(fields, parse_compression(compression, level)?);
+    let compression = parse_compression(compression, level)?;
+    let expected = records.len().unwrap_or(0).saturating_mul(RECORD_BYTES_GUESS).min(BUFFER_MAX);
+    let mut builder = BatchBuilder::with_buffer(fields, compression, spares::take(expected));
     if let Some(append_time) = log_append_time_ms {
         builder = builder.log_append_time(append_time);
     }
@@ -50,7 +57,9 @@ pub fn encode_batch<'py>(
         return Err(PyValueError::new_err("a batch needs at least one record"));
     }
     let batch = py.detach(|| builder.finish()).map_err(|error| damaged(py, &error))?;
-    Ok(PyBytes::new(py, &batch))
+    let bytes = PyBytes::new(py, &batch);
+    spares::give(batch);
+    Ok(bytes)
 }
 
 #[pyfunction]

@@ -1,6 +1,6 @@
-//! Memory of columns that were let go, kept for the next ones.
+//! Memory of columns that were let go, and of batches that were built, kept for the next ones.
 //!
-//! Columns are large and live shortly: the allocator gives their memory back to the system, and fresh memory costs a page
+//! They are large and live shortly: the allocator gives their memory back to the system, and fresh memory costs a page
 //! fault for every 4 KiB, together twice as much as filling it. So whoever decodes batch after batch gets the same memory again.
 use parking_lot::Mutex;
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -75,6 +77,23 @@ def test_a_node_says_where_it_is_and_ends_with_0(tmp_path: Path) -> None:
     assert "klamm topics create" in said
     assert "WARN" not in said
     assert "ERROR" not in said
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_stdout_that_takes_nothing_ends_no_node(tmp_path: Path, number: signal.Signals) -> None:
+    """Nor does the end of a terminal lose anything: it is a controlled shutdown."""
+    command = [sys.executable, "-m", "klamm", "start", "--data", str(tmp_path / "data"), "--port", "0"]
+    with Path("/dev/full").open("wb") as full, (tmp_path / "log").open("wb") as log:
+        node = subprocess.Popen(command, stdout=full, stderr=log, stdin=subprocess.DEVNULL)
+    text = (tmp_path / "log").read_text
+    deadline = time.monotonic() + 30
+    while "cannot say on stdout" not in text():
+        assert time.monotonic() < deadline, text()
+        time.sleep(0.02)
+    node.send_signal(number)
+    assert node.wait(30) == 0, text()
+    assert text().splitlines()[-1].endswith("stopped")
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 

@@ -101,13 +101,18 @@ class _Unloaded(ModuleType):
 
 
 class StopSignals:
-    """SIGINT and SIGTERM, from before there is a node to stop: the first is passed on, the second is not ours."""
+    """SIGINT, SIGTERM and, as with Apache Kafka, SIGHUP (unless it is ignored, as `nohup` does), from before there is a
+    node to stop: the first is passed on, the second is not ours.
+    """
 
     def __init__(self) -> None:
         """From now on. On the main thread."""
         self._is_told = False
         self._tell: Callable[[], object] | None = None
-        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        self._before = {number: signal.signal(number, self._note) for number in numbers}
 
     def on_stop(self, tell: Callable[[], object]) -> None:
         """Call `tell` when the first one comes, in the midst of whatever runs; at once if it has come."""

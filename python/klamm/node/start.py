@@ -1,9 +1,10 @@
-"""Runs a node as a process: until SIGINT or SIGTERM, or until it fails."""
+"""Runs a node as a process: until a signal tells it to stop, or until it fails."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -76,8 +77,15 @@ def _say_where(node: Node) -> None:
     clients = [name for name in node.listeners if name not in config.controller_listener_names]
     addresses = ", ".join("{}:{}".format(*node.listeners[name]) for name in clients)
     folders = ", ".join(str(path) for path in config.log_dirs)
-    print(f"klamm {__version__}, cluster {node.cluster_id}, node {config.node_id}")
-    print(f"  listening   {addresses}")
-    print(f"  data        {folders}")
-    print(f"  try         klamm topics create hello --bootstrap {addresses.split(', ')[0]}")
-    print("  stop        Ctrl-C", flush=True)
+    text = f"""klamm {__version__}, cluster {node.cluster_id}, node {config.node_id}
+  listening   {addresses}
+  data        {folders}
+  try         klamm topics create hello --bootstrap {addresses.split(", ")[0]}
+  stop        Ctrl-C"""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        log.warning("cannot say on stdout where the node is: %s", message_of(error))
+        # What is left in the buffer would fail again when the process ends.
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -81,7 +81,12 @@ def test_the_block_of_the_readme_is_replaced_and_nothing_else(tmp_path: Path) ->
         ([], False, None, "Of a full run of `make bench`"),
         ([], True, "CellError: no disk", "Of a quick run (small cells) of `make bench`"),
         (["13", "codec"], False, None, "Of the rows named by 13, codec of `make bench`"),
-        ([], False, "left out: the 40 minutes are over", "Of 1 of 2 rows, all that there was time for, of `make bench`"),
+        (
+            [],
+            False,
+            "left out: the 40 minutes are over",
+            "Of 1 of 2 rows, all that there was time for, of `make bench`",
+        ),
     ],
 )
 def test_a_part_of_the_bench_is_not_called_a_full_run(

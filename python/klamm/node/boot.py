@@ -59,7 +59,7 @@ class Booting:
                 is_volatile=is_volatile,
                 is_missing_dirs=len(log_dirs) < len(config.log_dirs),
             )
-        except BaseException:
+        except BaseException:  # whatever stops a start, Ctrl-C too, must not keep the locks
             opened.locks.release()
             raise
 
@@ -68,7 +68,7 @@ class Booting:
         opened = self._opened
         try:
             engine, log, snapshot, whole, addresses = self._boot.finish()
-        except BaseException:
+        except BaseException:  # the same, with the thread and the listeners
             self.abandon()
             raise
         self._is_mine = False

@@ -133,6 +133,7 @@ impl Actor {
 
     /// Killed, and started again: the files are as they were.
     fn restarted(&mut self, log: Log) -> Log {
+        let producers = sorted_producers(&log);
         drop(log);
         let config = Arc::new(self.settings.clone());
         let at = OpenAt {
@@ -143,6 +144,7 @@ impl Actor {
         };
         let (mut log, recovery) = Log::open(&self.path, "t", 0, config, &self.context, at, 0).expect("open");
         assert_eq!(recovery.warnings, Vec::<String>::new());
+        assert_eq!(sorted_producers(&log), producers);
         self.now.flushed = log.flush().expect("flush");
         // Nothing was written to any checkpoint: it holds what it did.
         assert!(log.rolled_recovery_point() <= self.now.flushed);

@@ -308,11 +308,11 @@ impl Log {
     /// Brings back the producers as they were before `upto`: from a snapshot, and from the batches after it.
     pub(super) fn load_producers(&mut self, upto: i64, now_ms: i64, recovery: &mut Recovery) -> Result<(), LogError> {
         let cache = self.context.cache.clone();
-        let range = (self.log_start_offset, upto);
+        let range = self.segments[0].base_offset()..=upto;
         let expiration_ms = self.config.producer_id_expiration_ms;
         let warnings = &mut recovery.warnings;
         self.producers.truncate_and_reload(&cache, &self.dir, range, now_ms, expiration_ms, warnings)?;
-        let from = self.producers.map_end_offset().max(self.log_start_offset);
+        let from = self.producers.map_end_offset();
         if from >= upto {
             return Ok(());
         }

@@ -10,6 +10,7 @@ pub mod snapshot;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -197,26 +198,26 @@ impl Producers {
         Ok(Some(offset))
     }
 
-    /// Begins again from the newest snapshot that is whole, or from nothing at `log_start_offset`.
+    /// Begins again from the newest snapshot that is whole, or from nothing at the start of `range`, which reaches from
+    /// the first record that is there to the last.
     ///
-    /// Snapshots outside of `(log_start_offset, log_end_offset]` are removed; so are damaged ones, which are told.
+    /// Snapshots outside of it are removed; so are damaged ones, which are told. The first record may lie below the log
+    /// start: Apache Kafka begins at that, and so forgets at a restart the producers that it knew while it ran.
     pub fn truncate_and_reload(
         &mut self,
         cache: &Arc<FileCache>,
         dir: &PartitionDir,
-        range: (i64, i64),
+        range: RangeInclusive<i64>,
         now_ms: i64,
         expiration_ms: i64,
         warnings: &mut Vec<String>,
     ) -> Result<(), LogError> {
-        let (log_start_offset, log_end_offset) = range;
-        let outside: Vec<i64> =
-            self.snapshots.iter().copied().filter(|&at| at > log_end_offset || at <= log_start_offset).collect();
+        let outside: Vec<i64> = self.snapshots.iter().copied().filter(|at| !range.contains(at)).collect();
         for offset in outside {
             self.remove_snapshot(cache, dir, offset)?;
         }
-        if log_end_offset == self.map_end_offset {
-            self.on_log_start(log_start_offset);
+        if *range.end() == self.map_end_offset {
+            self.snapshot_end_offset = self.snapshots.last().copied().unwrap_or(*range.start());
             return Ok(());
         }
         self.clear();
@@ -237,7 +238,7 @@ impl Producers {
                 }
             }
         }
-        (self.map_end_offset, self.snapshot_end_offset) = (log_start_offset, log_start_offset);
+        (self.map_end_offset, self.snapshot_end_offset) = (*range.start(), *range.start());
         Ok(())
     }
 

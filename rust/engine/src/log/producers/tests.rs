@@ -1,11 +1,13 @@
 //! What producers may append, as Apache Kafka 4.3 decides it, and what is remembered of them.
 
+use std::sync::Arc;
+
 use klamm_records::control::end_transaction_marker;
 use tempfile::tempdir;
 
 use crate::ErrorCode;
 use crate::log::testing::{BatchSpec, batch, config, create, open};
-use crate::log::{Appended, Log, LogConfig, Origin};
+use crate::log::{Appended, Log, LogConfig, LogContext, OpenAt, Origin};
 
 fn send(log: &mut Log, producer: (i64, i16, i32), records: i32, transactional: bool) -> Result<Appended, ErrorCode> {
     let spec = BatchSpec { records, producer: Some(producer), transactional, timestamp: 5000, ..BatchSpec::default() };
@@ -118,6 +120,31 @@ fn producers_survive_roll_retention_and_restart() {
         // Its only record is gone with its segment, but a snapshot knows the producer.
         assert!(send(&mut log, (8, 0, 0), 1, false).expect("recognized").duplicate, "clean: {clean}");
         assert_eq!(send(&mut log, (8, 0, 1), 1, false).map(|appended| appended.base_offset), Ok(102));
+    }
+}
+
+#[test]
+fn producers_survive_a_log_start_that_passed_their_records() {
+    for (clean, recovery_point) in [(true, 0), (false, 0), (false, 11)] {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("t-0");
+        let mut log = create(&path, config());
+        send(&mut log, (8, 0, 0), 1, false).expect("the first");
+        for sequence in 0..10 {
+            append(&mut log, 0, sequence).expect("in order");
+        }
+        log.flush().expect("flush");
+        assert!(log.advance_log_start(5));
+        if clean {
+            log.close().expect("close");
+        }
+        drop(log);
+        let at = OpenAt { recovery_point, log_start_offset: 5, clean, has_gaps: false };
+        let context = LogContext::new(64);
+        let (mut log, _) = Log::open(&path, "t", 0, Arc::new(config()), &context, at, 0).expect("open");
+        assert_eq!(log.log_start_offset(), 5);
+        assert!(send(&mut log, (8, 0, 0), 1, false).expect("recognized").duplicate, "{at:?}");
+        assert_eq!(send(&mut log, (8, 0, 1), 1, false).map(|appended| appended.base_offset), Ok(11));
     }
 }
 

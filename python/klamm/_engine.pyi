@@ -870,5 +870,19 @@ def load_snapshot(path: str | PathLike[str], end_offset: int, epoch: int) -> Ima
 def read_checkpoint(path: str | PathLike[str]) -> list[bytes]:
     """The metadata records of a file: what bootstrap.checkpoint holds. Blocks. StorageError."""
 
+def write_values_snapshot(
+    path: str | PathLike[str],
+    values: Sequence[bytes],
+    *,
+    epoch: int,
+    last_contained_log_timestamp_ms: int,
+    now_ms: int,
+    control_records: Sequence[tuple[int, bytes]] = ...,
+) -> int:
+    """As write_snapshot, of values that are no metadata records: those of `klamm.raft`'s own state machines."""
+
+def read_values_snapshot(path: str | PathLike[str]) -> list[bytes]:
+    """The values of such a file, in order. Blocks. StorageError: absent or damaged."""
+
 def all_offsets_committed(version: int, body: bytes) -> bytes:
     """The body of the answer to the OffsetCommit in `body` (no headers), every offset of which is committed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from klamm import _engine
@@ -15,12 +16,12 @@ from klamm.controller.settings import ControllerSettings
 from klamm.node.boot import Booted
 from klamm.node.config import NodeConfig
 from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER
-from klamm.node.metadata_log import NativeMetadataLog, wall_clock_ms
 from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS, voters_in_log
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
 from klamm.raft.snapshots import SnapshotConfig
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
@@ -29,6 +30,11 @@ log = logging.getLogger("klamm.node.metadata")
 
 Published = Callable[[Image, Image], None]
 """Told of every newly committed image, after the one before it."""
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 class Metadata:
@@ -50,7 +56,7 @@ class Metadata:
         self._on_fault = on_fault
         directory, cluster_id = config.metadata_log_dir / METADATA_FOLDER, booted.cluster_id
         self._bootstrap_file = config.metadata_log_dir / BOOTSTRAP_FILE
-        self.log = NativeMetadataLog(booted.log)
+        self.log = NativeMetadataLog(booted.log, wall_clock_ms)
         key = ReplicaKey(config.node_id, booted.directory_ids[config.metadata_log_dir])
         own = tuple(Endpoint(one.name, *booted.listeners[one.name]) for one in config.controller_listeners)
         static = VoterSet.of(

@@ -8,8 +8,8 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use reader::{load_snapshot, read_records};
-pub use writer::write_snapshot;
+pub use reader::{load_snapshot, read_records, read_values};
+pub use writer::{write_snapshot, write_values};
 
 use crate::log::LogError;
 use crate::metadata::frame::RecordError;

@@ -43,6 +43,18 @@ pub fn read_records(path: &Path) -> Result<Vec<Vec<u8>>, CheckpointError> {
     Ok(values)
 }
 
+/// The values of a file, in order, whatever they mean.
+pub fn read_values(path: &Path) -> Result<Vec<Vec<u8>>, CheckpointError> {
+    let mut values = Vec::new();
+    let mut reader = CheckpointReader::open(path)?;
+    let mut keep = |value: &[u8]| {
+        values.push(value.to_vec());
+        Ok(())
+    };
+    while reader.read_batch(&mut keep)? {}
+    Ok(values)
+}
+
 /// Where in a file a reader is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {

@@ -27,8 +27,34 @@ pub fn write_snapshot(
     header: &CheckpointHeader,
     now_ms: i64,
 ) -> Result<u64, CheckpointError> {
+    write_whole(path, header, now_ms, |file| {
+        let mut scratch = Writer::with_capacity(256);
+        image_records::for_each_record(image, |record, version| {
+            scratch.clear();
+            record.encode_to(&mut scratch, version)?;
+            file.append(scratch.as_slice())
+        })
+    })
+}
+
+/// Writes a snapshot of values that mean something to others than Kafka, in the same form; its size in bytes.
+pub fn write_values<V: AsRef<[u8]>>(
+    path: &Path,
+    values: &[V],
+    header: &CheckpointHeader,
+    now_ms: i64,
+) -> Result<u64, CheckpointError> {
+    write_whole(path, header, now_ms, |file| values.iter().try_for_each(|value| file.append(value.as_ref())))
+}
+
+fn write_whole(
+    path: &Path,
+    header: &CheckpointHeader,
+    now_ms: i64,
+    append_all: impl FnOnce(&mut CheckpointWriter) -> Result<(), CheckpointError>,
+) -> Result<u64, CheckpointError> {
     let part = part_of(path);
-    let written = write_part(&part, image, header, now_ms).and_then(|size| {
+    let written = write_part(&part, header, now_ms, append_all).and_then(|size| {
         fs::rename(&part, path).map_err(LogError::io("cannot rename", &part))?;
         sync_folder_of(path)?;
         Ok(size)
@@ -47,17 +73,12 @@ fn part_of(path: &Path) -> PathBuf {
 
 fn write_part(
     part: &Path,
-    image: &MetadataImage,
     header: &CheckpointHeader,
     now_ms: i64,
+    append_all: impl FnOnce(&mut CheckpointWriter) -> Result<(), CheckpointError>,
 ) -> Result<u64, CheckpointError> {
     let mut file = CheckpointWriter::create(part, header, now_ms)?;
-    let mut scratch = Writer::with_capacity(256);
-    image_records::for_each_record(image, |record, version| {
-        scratch.clear();
-        record.encode_to(&mut scratch, version)?;
-        file.append(scratch.as_slice())
-    })?;
+    append_all(&mut file)?;
     file.finish()
 }
 

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
+import time
 from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
 
 from klamm import _engine
-from klamm.node.metadata_log import NativeMetadataLog, wall_clock_ms
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.control_records import voters_in_log
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.log import MetadataLog, OffsetAndEpoch
+from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
 from klamm.raft.voters import ReplicaKey, Voter, VoterSet
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.3.1"
 
 
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 def open_log(directory: Path) -> NativeMetadataLog:
     native = _engine.MetadataLog(directory, segment_bytes=8 << 20, segment_ms=604_800_000, now_ms=wall_clock_ms())
-    return NativeMetadataLog(native)
+    return NativeMetadataLog(native, wall_clock_ms)
 
 
 def as_protocol(log: NativeMetadataLog) -> MetadataLog:

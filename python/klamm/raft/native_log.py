@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from klamm import _engine
 from klamm.raft.log import ControlRecord, MetadataLogError, OffsetAndEpoch, SnapshotInfo
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 @contextmanager
@@ -26,8 +20,9 @@ def _writing() -> Iterator[None]:
 class NativeMetadataLog:
     """Implements `klamm.raft.log.MetadataLog` over `_engine.MetadataLog`."""
 
-    def __init__(self, native: _engine.MetadataLog) -> None:
-        self.native = native
+    def __init__(self, native: _engine.MetadataLog, wall_clock_ms: Callable[[], int]) -> None:
+        """`wall_clock_ms` gives milliseconds since 1970."""
+        self.native, self._wall_clock_ms = native, wall_clock_ms
 
     @property
     def start_offset(self) -> int:
@@ -87,7 +82,7 @@ class NativeMetadataLog:
     def append_fetched(self, batches: bytes, max_epoch: int) -> int:
         """Append the leader's batches as they are; the new end offset."""
         with _writing():
-            return self.native.append_fetched(batches, max_epoch, wall_clock_ms())
+            return self.native.append_fetched(batches, max_epoch, self._wall_clock_ms())
 
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
         """Make durable what is appended so far; `on_done` runs on a thread of the engine."""
@@ -104,7 +99,7 @@ class NativeMetadataLog:
     def truncate_to(self, offset: int) -> None:
         """Drop every record at or above `offset`."""
         with _writing():
-            self.native.truncate_to(offset, wall_clock_ms())
+            self.native.truncate_to(offset, self._wall_clock_ms())
 
     def bytes_from(self, offset: int) -> int:
         """Bytes of the batches at or above `offset`."""
@@ -119,7 +114,7 @@ class NativeMetadataLog:
 
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Let the log begin at that snapshot."""
-        return self.native.delete_before(snapshot_id.offset, snapshot_id.epoch, wall_clock_ms())
+        return self.native.delete_before(snapshot_id.offset, snapshot_id.epoch, self._wall_clock_ms())
 
     def close(self) -> None:
         """Close cleanly."""

@@ -11,6 +11,7 @@ Effects, events and messages are named tuples: a frozen dataclass costs eight ti
 from typing import NamedTuple
 
 from klamm.raft.election_state import ElectionState
+from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import Request, Response
 from klamm.raft.voters import Endpoint
 
@@ -61,13 +62,25 @@ class ReadRange(NamedTuple):
     max_bytes: int
 
 
+class ReadSlice(NamedTuple):
+    """The bytes of a finished snapshot from `position` on, `max_bytes` at most: the response's unaligned records."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+# What is put into a response where the bytes are: see `reading.with_bytes`.
+Read = ReadRange | ReadSlice
+
+
 class Reply(NamedTuple):
-    """Answer the request; with a range, its batches are put in where the bytes are."""
+    """Answer the request; with a range, its bytes are put in where they are."""
 
     request_id: int
     response: Response
     after: int
-    read: ReadRange | None = None
+    read: Read | None = None
 
 
 class HighWatermarkAdvanced(NamedTuple):

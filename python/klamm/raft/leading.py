@@ -18,6 +18,7 @@ from klamm.raft.messages import (
     Error,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
 )
 from klamm.raft.quorum import UNKNOWN_OFFSET, majority_size, replicated_offset
 from klamm.raft.replica import CHECK_QUORUM_FACTOR, Replica
@@ -108,12 +109,16 @@ class Leading:
             state.parked[request_id] = ParkedFetch(request_id, request, now_ms + request.max_wait_ms)
 
     def _check(self, request: FetchRequest) -> Error:
+        is_possible = request.max_wait_ms >= 0 and request.fetch_offset >= 0
+        is_possible = is_possible and 0 <= request.last_fetched_epoch <= request.epoch
+        return self.check_asker(request, is_possible=is_possible)
+
+    def check_asker(self, request: FetchRequest | FetchSnapshotRequest, *, is_possible: bool) -> Error:
+        """Whether this replica leads the epoch and the cluster that the asker believes in; `is_possible`: the rest."""
         replica = self._replica
         if request.cluster_id not in (None, replica.identity.cluster_id):
             return Error.INCONSISTENT_CLUSTER_ID
-        if request.max_wait_ms < 0 or request.fetch_offset < 0 or request.replica.id == replica.id:
-            return Error.INVALID_REQUEST
-        if not 0 <= request.last_fetched_epoch <= request.epoch:
+        if not is_possible or request.replica.id == replica.id:
             return Error.INVALID_REQUEST
         if request.epoch < replica.epoch:
             return Error.FENCED_LEADER_EPOCH
@@ -131,7 +136,7 @@ class Leading:
             self._note_observer(now_ms, state, request)
             return
         progress.on_fetch(now_ms, request.fetch_offset, self._replica.log.end_offset)
-        self._count_for_quorum(now_ms, state, request.replica)
+        self.count_for_quorum(now_ms, state, request.replica)
         self._maybe_advance_high_watermark(state)
 
     def _note_observer(self, now_ms: int, state: Leader, request: FetchRequest) -> None:
@@ -141,8 +146,8 @@ class Leading:
         observer = state.observers.setdefault(request.replica, ReplicaProgress(request.replica))
         observer.on_fetch(now_ms, request.fetch_offset, self._replica.log.end_offset)
 
-    def _count_for_quorum(self, now_ms: int, state: Leader, voter: ReplicaKey) -> None:
-        """Start the check-quorum time again when enough distinct voters have fetched (KIP-835)."""
+    def count_for_quorum(self, now_ms: int, state: Leader, voter: ReplicaKey) -> None:
+        """Note that a voter fetches; the check-quorum time starts again when enough of them have (KIP-835)."""
         replica = self._replica
         state.fetched_voters.add(voter.id)
         needed = majority_size(len(replica.voters)) - (1 if replica.is_voter else 0)

@@ -81,6 +81,9 @@ class LogView(Protocol):
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
         """The newest finished snapshot."""
 
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """The bytes of that finished snapshot; None when there is none."""
+
 
 class MetadataLog(LogView, Protocol):
     """The log of `__cluster_metadata-0` as the driver uses it. All methods are called on one thread."""
@@ -133,6 +136,9 @@ class MetadataLog(LogView, Protocol):
 
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Move the log start to that snapshot, drop whole segments below and older snapshots; False if nothing went."""
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes | None:
+        """The snapshot's bytes from `position` on, `max_bytes` at most; None when there is no such snapshot."""
 
 
 class Valid(NamedTuple):

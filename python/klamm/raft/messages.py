@@ -7,7 +7,7 @@ and stripped where it is decoded. Bulk bytes are not in an outgoing message: see
 from enum import IntEnum
 from typing import NamedTuple
 
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log import NOTHING, OffsetAndEpoch
 from klamm.raft.quorum import UNKNOWN_OFFSET
 from klamm.raft.voters import Endpoint, ReplicaKey
 
@@ -23,6 +23,8 @@ class Error(IntEnum):
     INVALID_REQUEST = 42
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    SNAPSHOT_NOT_FOUND = 98
+    POSITION_OUT_OF_RANGE = 99
     INCONSISTENT_CLUSTER_ID = 104
     INVALID_VOTER_KEY = 125
 
@@ -117,5 +119,29 @@ class FetchResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest
-Response = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+class FetchSnapshotRequest(NamedTuple):
+    """A replica asks for the bytes of a snapshot from `position` on, which is how many it has (KIP-630)."""
+
+    cluster_id: str | None
+    replica: ReplicaKey
+    epoch: int
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+class FetchSnapshotResponse(NamedTuple):
+    """A slice of the snapshot, which ends anywhere in a batch, and how many bytes the whole snapshot has."""
+
+    error: Error
+    epoch: int
+    leader_id: int | None
+    snapshot_id: OffsetAndEpoch = NOTHING
+    size: int = 0
+    position: int = 0
+    unaligned_records: bytes = b""
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
+Response = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse

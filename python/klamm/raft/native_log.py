@@ -112,6 +112,18 @@ class NativeMetadataLog:
             for end_offset, epoch, size_bytes, timestamp_ms in self.native.snapshots()
         ]
 
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """The bytes of that finished snapshot; None when there is none."""
+        return next((info.size_bytes for info in self.snapshots() if info.id == snapshot_id), None)
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes | None:
+        """A slice of a snapshot; None when there is no such snapshot."""
+        if self.snapshot_size(snapshot_id) is None:
+            return None
+        with open(self.native.snapshot_path(*snapshot_id), "rb") as file:
+            file.seek(position)
+            return file.read(max_bytes)
+
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Let the log begin at that snapshot."""
         return self.native.delete_before(snapshot_id.offset, snapshot_id.epoch, self._wall_clock_ms())

@@ -8,7 +8,7 @@ and never in the same call after an effect that changes it: what depends on the 
 from typing import assert_never
 
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.effects import Effect, Reply, SendRequest, ShutdownCompleted
+from klamm.raft.effects import Effect, ReadSlice, Reply, SendRequest, ShutdownCompleted
 from klamm.raft.election_state import ElectionState
 from klamm.raft.elections import Elections
 from klamm.raft.following import Following
@@ -23,6 +23,8 @@ from klamm.raft.messages import (
     Error,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     Response,
     VoteRequest,
@@ -41,6 +43,7 @@ from klamm.raft.role_states import (
     RoleState,
     Unattached,
 )
+from klamm.raft.snapshot_serving import SnapshotServing
 from klamm.raft.voters import VotersInLog
 
 
@@ -56,6 +59,7 @@ class RaftNode:
         self.deadline_ms = NEVER_MS
         self._elections = Elections(self.replica)
         self._leading = Leading(self.replica)
+        self._snapshot_serving = SnapshotServing(self.replica, self._leading)
         self._following = Following(self.replica, self._elections)
         self._has_said_goodbye = False
 
@@ -73,7 +77,9 @@ class RaftNode:
             return effect
         if isinstance(self.replica.state, Leader) and self.replica.epoch == effect.response.epoch:
             return effect
-        refusal = self.replica.fetch_error(Error.NOT_LEADER_OR_FOLLOWER)
+        refusal: Response = self.replica.fetch_error(Error.NOT_LEADER_OR_FOLLOWER)
+        if isinstance(effect.read, ReadSlice):
+            refusal = self._snapshot_serving.refusal(Error.NOT_LEADER_OR_FOLLOWER)
         return Reply(effect.request_id, refusal, after=self.replica.ticket)
 
     def on_start(self, now_ms: int, stored: ElectionState | None) -> list[Effect]:
@@ -107,6 +113,8 @@ class RaftNode:
                 self._following.on_end_epoch(now_ms, request_id, request)
             case FetchRequest():
                 self._leading.on_fetch(now_ms, request_id, request)
+            case FetchSnapshotRequest():
+                self._snapshot_serving.on_fetch_snapshot(now_ms, request_id, request)
             case _:
                 assert_never(request)
         return self._done(now_ms)
@@ -215,6 +223,8 @@ class RaftNode:
                 return self._following.on_fetch_response(now_ms, response)
             case EndQuorumEpochResponse():
                 self._leading.on_end_epoch_response(asked.to)
+            case FetchSnapshotResponse():
+                pass
             case BeginQuorumEpochResponse():
                 pass  # the voter shows that it knows by its fetches
             case _:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from klamm.raft.effects import ReadRange, SendRequest
+from klamm.raft.effects import Read, SendRequest
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import Response
 
@@ -56,5 +56,5 @@ class Listener(Protocol):
         """The replica stopped for good."""
 
 
-# Answers a peer: a response, and the range of the log that becomes its records.
-ReplyTo = Callable[[Response, ReadRange | None], None]
+# Answers a peer: a response, and the range of the log or of a snapshot whose bytes it is to carry.
+ReplyTo = Callable[[Response, Read | None], None]

@@ -36,6 +36,7 @@ class MemoryLog:
     flushed_offset: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
     snapshot_infos: list[SnapshotInfo] = field(default_factory=list)
+    snapshot_bytes: dict[OffsetAndEpoch, bytes] = field(default_factory=dict)
     flushing_to: int | None = None
     on_flush_done: Callable[[int, str | None], None] | None = None
     batch_bytes_max: int = 8 << 20
@@ -193,10 +194,21 @@ class MemoryLog:
         """The snapshots, oldest first."""
         return self.snapshot_infos
 
-    def add_snapshot(self, info: SnapshotInfo) -> None:
+    def add_snapshot(self, info: SnapshotInfo, data: bytes = b"") -> None:
         """List a snapshot that was written."""
         self.snapshot_infos.append(info)
         self.snapshot_infos.sort(key=lambda snapshot: snapshot.id.offset)
+        self.snapshot_bytes[info.id] = data
+
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """The bytes of a snapshot."""
+        return next((info.size_bytes for info in self.snapshot_infos if info.id == snapshot_id), None)
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes | None:
+        """A slice of a snapshot."""
+        if self.snapshot_size(snapshot_id) is None:
+            return None
+        return self.snapshot_bytes[snapshot_id][position : position + max_bytes]
 
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Begin the log at that snapshot."""

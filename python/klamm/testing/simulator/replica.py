@@ -12,8 +12,9 @@ from klamm.raft import effects as fx
 from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.election_state import ElectionState
-from klamm.raft.messages import FetchResponse, Request, Response
+from klamm.raft.messages import Request, Response
 from klamm.raft.node import RaftNode
+from klamm.raft.reading import with_bytes
 from klamm.raft.roles import Role
 from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
@@ -238,8 +239,7 @@ class SimulatedReplica:
                 self._answer(effect)
 
     def _answer(self, effect: fx.Reply) -> None:
-        asked, response = self._asked.pop(effect.request_id), effect.response
-        if effect.read is not None and isinstance(response, FetchResponse):
-            response = response._replace(records=self.log.read(effect.read.offset, effect.read.max_bytes))
+        asked = self._asked.pop(effect.request_id)
+        response = with_bytes(self.log, effect.response, effect.read)
         answer = Envelope(self.id, asked.source, asked.correlation_id, asked.life, asked.request, response)
         self.outbox.append(answer)

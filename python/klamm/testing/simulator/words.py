@@ -14,6 +14,8 @@ from klamm.raft.messages import (
     Error,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     Response,
     VoteRequest,
@@ -44,6 +46,8 @@ def of_request(request: Request) -> str:
         case FetchRequest():
             position = of_end(OffsetAndEpoch(request.fetch_offset, request.last_fetched_epoch))
             return f"Fetch epoch={request.epoch} log={position} hw={_known(request.high_watermark)}"
+        case FetchSnapshotRequest():
+            return f"FetchSnapshot epoch={request.epoch} id={of_end(request.snapshot_id)} position={request.position}"
         case _:
             assert_never(request)
 
@@ -64,6 +68,8 @@ def of_response(request: Request, response: Response) -> str:
             return f"EndQuorumEpoch: {head}{error}"
         case FetchResponse():
             return f"Fetch: {head}{error}{_fetched(response)}"
+        case FetchSnapshotResponse():
+            return f"FetchSnapshot: {head}{error}{_slice(response)}"
         case _:
             assert_never(response)
 
@@ -143,6 +149,13 @@ def _fetched(response: FetchResponse) -> str:
         return f" snapshot={of_end(response.snapshot_id)}"
     count = len(_records_of(response.records))
     return f" hw={_known(response.high_watermark)} records={count}" if response.error is Error.NONE else ""
+
+
+def _slice(response: FetchSnapshotResponse) -> str:
+    if response.error is not Error.NONE:
+        return ""
+    end = response.position + len(response.unaligned_records)
+    return f" id={of_end(response.snapshot_id)} bytes={response.position}..{end} of {response.size}"
 
 
 def _records_of(batches: bytes) -> list[Record]:

@@ -1,4 +1,4 @@
-"""Runs the quorum core against a real log, file, network and clock. The only module of `raft` that knows asyncio.
+"""Runs the quorum core against a real log, file, network and clock. `raft.driver` alone knows asyncio.
 
 Group commit without a linger: what is proposed is appended at once, one flush is in flight, all that arrives
 meanwhile joins the next one, and one wake-up a flush serves every waiter.
@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
 from klamm.raft import effects as fx
-from klamm.raft.election_state import ElectionState, QuorumStateError, decode, encode
+from klamm.raft.driver.quorum_state import read_election
+from klamm.raft.election_state import encode
 from klamm.raft.log import MetadataLog, MetadataLogError, OffsetAndEpoch
 from klamm.raft.messages import Request, Response
 from klamm.raft.node import RaftNode
@@ -35,56 +34,6 @@ P = ParamSpec("P")
 CLEAN_INTERVAL_S: Final = 60.0
 # A core that is due again and again at one instant will never be done: better stop than spin.
 TICKS_AT_ONCE_MAX: Final = 1000
-
-
-class QuorumStateFile:
-    """quorum-state in the metadata log's directory (facts 3.4)."""
-
-    def __init__(self, directory: Path, *, is_volatile: bool = False) -> None:
-        """Volatile: what is written outlives the process, but need not outlive a power cut."""
-        self.path = directory / "quorum-state"
-        self._is_volatile = is_volatile
-
-    def read(self) -> bytes | None:
-        """The file's bytes, None when there is no file."""
-        try:
-            return self.path.read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def write(self, data: bytes) -> None:
-        """Write beside, fsync, rename over, fsync the directory: a power cut leaves the old file or the new one."""
-        beside = self.path.with_name(self.path.name + ".tmp")
-        try:
-            with open(beside, "wb") as file:
-                file.write(data)
-                file.flush()
-                if not self._is_volatile:
-                    os.fsync(file.fileno())
-            os.replace(beside, self.path)
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
-        if self._is_volatile:
-            return
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-    def __str__(self) -> str:
-        return str(self.path)
-
-
-def read_election(store: ElectionStore) -> ElectionState | None:
-    """What the store holds. Raises OSError, and QuorumStateError that names the file."""
-    data = store.read()
-    try:
-        return None if data is None else decode(data)
-    except QuorumStateError as error:
-        text = f"{store} cannot be understood: {error}. Restore it, or format this node anew and let it join again"
-        raise QuorumStateError(text) from None
 
 
 class RaftDriver:

@@ -207,6 +207,19 @@ def test_listeners_come_and_go(with_extra: klamm.Cluster) -> None:
     assert alter(peer, BROKER, "1", ("num.io.threads", "16", SET)) is ErrorCode.NONE
 
 
+def test_the_protocols_of_listeners_are_checked(cluster: klamm.Cluster, peer: Peer) -> None:
+    key, port = "listener.security.protocol.map", free_port()
+    own = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    for protocols in ("", "x", "PLAINTEXT:PLAINTEXT", f"{own},EXTRA:TLS", "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"):
+        assert alter(peer, BROKER, "1", (key, protocols, SET)) is ErrorCode.INVALID_REQUEST, protocols
+    assert alter(peer, BROKER, "", (key, own, SET)) is ErrorCode.INVALID_REQUEST, "each broker has its own"
+    listeners = f"PLAINTEXT://{cluster.bootstrap_servers},CONTROLLER://127.0.0.1:0,EXTRA://127.0.0.1:{port}"
+    changes = ((key, f"{own},EXTRA:PLAINTEXT", SET), ("listeners", listeners, SET))
+    assert alter(peer, BROKER, "1", *changes) is ErrorCode.NONE
+    until(lambda: is_answered(port))
+    assert alter(peer, BROKER, "1", (key, own, SET)) is ErrorCode.INVALID_REQUEST, "a listener needs its protocol"
+
+
 def test_a_listener_that_came_is_there_after_a_restart(tmp_path: Path) -> None:
     protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT"
     port = free_port()

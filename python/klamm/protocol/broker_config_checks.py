@@ -38,6 +38,9 @@ LISTENER_ONLY_KEYS: Final = frozenset(
 )
 """Keys that can be changed for one listener only, behind `listener.name.<listener>.`."""
 
+LISTENER_MAPS: Final = frozenset({"listener.security.protocol.map", "listeners"})
+"""Keys that say together which listeners a node has."""
+
 THREAD_COUNTS: Final = (
     "background.threads",
     "log.cleaner.threads",
@@ -81,7 +84,7 @@ def check_dynamic_configs(
         per_broker = [name for name in configs if _is_per_broker(name)]
         _refuse(per_broker, "These configs belong to one broker: name its id")
     _check_reconfiguration(layers, configs, is_per_broker=is_per_broker)
-    if "listeners" in configs and check_listeners is not None:
+    if check_listeners is not None and not LISTENER_MAPS.isdisjoint(configs):
         check_listeners(node_values(NodeLayers(layers.static, layers.cluster, configs)))
 
 

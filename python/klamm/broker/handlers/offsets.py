@@ -96,10 +96,12 @@ class OffsetHandlers:
         for topic in request.topics:
             self._sort_out(version, topic, known, refused)
         if known:
-            write_answer = partial(_write_committed, version, body, known, refused)
+            # A topic without partitions is left out of the answer, so that it does not look like the request.
+            plain = body if len(known) == len(request.topics) and not refused else None
+            write_answer = partial(_write_committed, version, plain, known, refused)
             self._offsets.offset_commit(version, request, known, answer.written(write_answer))
         else:
-            answer.give(_write_committed(version, body, known, refused, []))
+            answer.give(_write_committed(version, None, known, refused, []))
 
     def _sort_out(
         self, version: int, topic: CommitTopic, known: list[TopicCommits], refused: list[CommittedTopic]
@@ -195,7 +197,7 @@ class OffsetHandlers:
                 existing.append(partition)
             else:
                 missing.append(DeletedPartition(partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        if missing:
+        if missing or info is None:
             refused.append(DeletedTopic(topic.name, tuple(missing)))
         if existing:
             known.append(DeleteTopic(topic.name, tuple(existing)))
@@ -203,14 +205,14 @@ class OffsetHandlers:
 
 def _write_committed(
     version: int,
-    body: bytes,
+    plain: bytes | None,
     known: list[TopicCommits],
     refused: list[CommittedTopic],
     codes: int | list[int],
 ) -> bytes:
-    """The answer to the OffsetCommit in `body`, by the codes of the partitions of `known`."""
-    if codes == ErrorCode.NONE and not refused:
-        return all_offsets_committed(version, body)
+    """The answer by the codes of the partitions of `known`; `plain` is the request's body when `known` is all of it."""
+    if codes == ErrorCode.NONE and plain is not None:
+        return all_offsets_committed(version, plain)
     each = iter(codes) if isinstance(codes, list) else itertools.repeat(codes)
     results = tuple(
         CommittedTopic(name, topic_id, tuple(CommittedPartition(one.partition_index, next(each)) for one in partitions))

@@ -20,9 +20,7 @@ const LENGTH_MAX: i32 = i32::MAX - LENGTH_PREFIX as i32;
 /// As in Apache Kafka a batch that is cut is no batch, and a cut one behind a whole one is left out; no batch, or more than
 /// one, is an error. What is in the batch is the log's to check.
 pub fn only_batch_len(bytes: &[u8], version: i16) -> Result<usize, ErrorCode> {
-    let len = next_len(bytes)?.ok_or(ErrorCode::INVALID_RECORD)?;
-    let header = Header::at_start_of(bytes).filter(|header| len >= HEADER_LEN && header.magic() == 2);
-    let header = header.ok_or(ErrorCode::INVALID_RECORD)?;
+    let (header, len) = first_batch(bytes)?.ok_or(ErrorCode::INVALID_RECORD)?;
     if version < ZSTD_VERSION && header.compression_id() == ZSTD {
         return Err(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
     }
@@ -30,6 +28,13 @@ pub fn only_batch_len(bytes: &[u8], version: i16) -> Result<usize, ErrorCode> {
         None => Ok(len),
         Some(_) => Err(ErrorCode::INVALID_RECORD),
     }
+}
+
+/// The batch that `bytes` begins with, when it is whole and of this format, by its header and length. An error when the
+/// bytes are none of any format.
+pub fn first_batch(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ErrorCode> {
+    let Some(len) = next_len(bytes)?.filter(|&len| len >= HEADER_LEN) else { return Ok(None) };
+    Ok(Header::at_start_of(bytes).filter(|header| header.magic() == 2).map(|header| (header, len)))
 }
 
 /// Length of the next whole batch, of any magic number.

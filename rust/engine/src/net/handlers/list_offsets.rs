@@ -23,17 +23,19 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
         Err(error) => return call.malformed(error),
     };
     let image = call.core.backend.image();
+    let is_level_known = matches!(request.isolation_level, 0 | 1);
     let twice = named_twice(&request);
     let answer = |topic: &str, partition: &ListOffsetsPartition| {
-        let found = match request.isolation_level {
-            0 | 1 if twice.contains(&(topic.to_owned(), partition.index)) => Err(ErrorCode::INVALID_REQUEST),
-            0 | 1 => find(call.core, &image, &request, topic, partition, call.version),
-            _ => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+        let found = match is_level_known {
+            true if twice.contains(&(topic.to_owned(), partition.index)) => Err(ErrorCode::INVALID_REQUEST),
+            true => find(call.core, &image, &request, topic, partition, call.version),
+            false => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
         };
         found.unwrap_or_else(|code| ListOffsetsResult::none(for_version(code, call.version)))
     };
     let out = &mut call.answer.writer;
-    if twice.is_empty() && is_plain(&request) {
+    // Refused as a whole, a request is answered entry by entry, whatever it repeats.
+    if !is_level_known || (twice.is_empty() && is_plain(&request)) {
         let topics = request.topics.clone().map(|topic| (topic.name, topic.partitions));
         write_response(out, call.version, topics, answer);
     } else {

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use klamm_records::header::Header;
-
 use super::leaders::Leaders;
 use super::repeats::{ByTopic, Repeats};
 use super::{Call, Outcome};
@@ -16,7 +14,7 @@ use crate::net::answer::Frame;
 use crate::net::backend::{Appended, Partition};
 use crate::net::core::now_ms;
 use crate::net::lookup::{id_with_partition, topic_named, topic_with_id};
-use crate::net::produced::only_batch_len;
+use crate::net::produced::{first_batch, only_batch_len};
 use crate::net::topic_name::is_internal;
 use crate::wire::Writer;
 use crate::wire::produce::{ProduceItem, ProduceRequest, ProduceResponseWriter, ProduceResult};
@@ -61,7 +59,7 @@ type Appending = (Arc<dyn Partition>, i64);
 
 /// What became of one partition's batch, and what to wait for with acks=all.
 pub(super) struct Answered {
-    index: i32,
+    pub index: i32,
     result: ProduceResult,
     appending: Option<Appending>,
 }
@@ -102,8 +100,16 @@ struct Produce<'a> {
     image: &'a MetadataImage,
     acks: i16,
     now_ms: i64,
-    /// What is wrong with the request as a whole.
-    refusal: Option<ErrorCode>,
+    refusals: Refusals,
+}
+
+/// What is wrong with a request as a whole.
+#[derive(Default)]
+struct Refusals {
+    /// Answered for whatever is named, known or not.
+    of_all: Option<ErrorCode>,
+    /// Answered for what would be appended otherwise.
+    of_appends: Option<ErrorCode>,
 }
 
 pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
@@ -113,8 +119,8 @@ pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
     };
     let image = call.core.backend.image();
     let mut writer = std::mem::take(&mut call.answer.writer);
-    let refusal = refusal_of_all(&request, body);
-    let produce = Produce { call: &call, image: &image, acks: request.acks, now_ms: now_ms(), refusal };
+    let refusals = Refusals::of(&request, body);
+    let produce = Produce { call: &call, image: &image, acks: request.acks, now_ms: now_ms(), refusals };
     let (unacknowledged, first_error) = produce.append_all(&request, body, &mut writer);
     call.answer.writer = writer;
     match first_error {
@@ -126,23 +132,32 @@ pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
     }
 }
 
-/// What is wrong with the request as a whole.
-fn refusal_of_all(request: &ProduceRequest, body: &[u8]) -> Option<ErrorCode> {
-    let mut walk = request.walk();
-    let mut is_transactional = false;
-    while let Some(item) = walk.next(body) {
-        if let ProduceItem::Partition { records: Some(records), .. } = item {
-            is_transactional |= Header::at_start_of(&body[records]).is_some_and(|header| header.is_transactional());
+impl Refusals {
+    /// Only the first batch of each partition is looked at, up to the first one that is transactional.
+    fn of(request: &ProduceRequest, body: &[u8]) -> Self {
+        let of_all = |code| Self { of_all: Some(code), of_appends: None };
+        let of_appends = |code| Self { of_all: None, of_appends: Some(code) };
+        match is_transactional(request, body) {
+            Err(code) => of_all(code),
+            // No transaction coordinator knows any transactional id yet, so none can have begun a transaction.
+            Ok(true) if request.is_with_transactional_id => of_appends(ErrorCode::INVALID_PRODUCER_ID_MAPPING),
+            Ok(true) => of_all(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+            Ok(false) if !(-1..=1).contains(&request.acks) => of_appends(ErrorCode::INVALID_REQUIRED_ACKS),
+            Ok(false) => Self::default(),
         }
     }
-    if is_transactional {
-        // No transaction coordinator knows any transactional id yet, so none can have begun a transaction.
-        return Some(match request.is_with_transactional_id {
-            false => ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            true => ErrorCode::INVALID_PRODUCER_ID_MAPPING,
-        });
+}
+
+fn is_transactional(request: &ProduceRequest, body: &[u8]) -> Result<bool, ErrorCode> {
+    let mut walk = request.walk();
+    while let Some(item) = walk.next(body) {
+        if let ProduceItem::Partition { records: Some(records), .. } = item
+            && first_batch(&body[records])?.is_some_and(|(header, _)| header.is_transactional())
+        {
+            return Ok(true);
+        }
     }
-    (!(-1..=1).contains(&request.acks)).then_some(ErrorCode::INVALID_REQUIRED_ACKS)
+    Ok(false)
 }
 
 impl Produce<'_> {
@@ -154,7 +169,7 @@ impl Produce<'_> {
         writer: &mut Writer,
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
         let told = Told::new(Leaders::new(self.image, &self.call.listener.name));
-        match Repeats::of(request, body) {
+        match Repeats::of(request, body, self.call.version) {
             None => self.append_each(request, body, writer, told),
             Some(repeats) => self.append_merged(request, body, writer, told, &repeats),
         }
@@ -205,7 +220,8 @@ impl Produce<'_> {
                     at += 1;
                     if let Some(named) = named.as_ref().filter(|_| !repeats.leaves_out(at - 1)) {
                         let records = records.map_or(&mut [][..], |range| &mut body[range]);
-                        merged.add(named, self.append(self.find(named), index, records));
+                        let answered = self.append(self.find(named), index, records);
+                        merged.add(named, answered, repeats.is_malformed(at - 1));
                     }
                 }
                 ProduceItem::TopicEnd => {}
@@ -266,15 +282,14 @@ impl Produce<'_> {
         index: i32,
         records: &[u8],
     ) -> Result<(Arc<dyn Partition>, usize), ErrorCode> {
+        self.refusals.of_all.map_or(Ok(()), Err)?;
         let topic = topic?;
         let id = id_with_partition(topic, index)?;
-        if let Some(refusal) = self.refusal {
-            return Err(refusal);
-        }
+        let len = only_batch_len(records, self.call.version)?;
+        self.refusals.of_appends.map_or(Ok(()), Err)?;
         if is_internal(topic.name()) && self.call.client_id != ADMIN_CLIENT {
             return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
         }
-        let len = only_batch_len(records, self.call.version)?;
         Ok((self.call.core.backend.partition(id, index)?, len))
     }
 }

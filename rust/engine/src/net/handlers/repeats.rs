@@ -1,9 +1,11 @@
-//! Topics and partitions that a Produce names more than once: of a partition the last one counts, and each topic is
-//! answered once, as in Apache Kafka. A topic without partitions is not answered at all.
+//! Topics and partitions that a Produce names more than once: each is answered once, as in Apache Kafka. Of a partition the
+//! last of those is appended whose bytes are one batch; where others are not, the last of them is what is answered. A topic
+//! without partitions is not answered at all.
 
 use std::collections::{HashMap, HashSet};
 
 use super::produce::Answered;
+use crate::net::produced::only_batch_len;
 use crate::wire::produce::{ProduceItem, ProduceRequest};
 use crate::wire::topic::TopicRef;
 
@@ -11,36 +13,47 @@ use crate::wire::topic::TopicRef;
 pub struct Repeats {
     /// Numbers of partitions, counted over all topics.
     left_out: HashSet<usize>,
+    /// Of those that are named with bytes that are no batch.
+    malformed: HashSet<usize>,
 }
 
 impl Repeats {
     /// `None` when every topic is named once and has partitions, each of them once.
-    pub fn of(request: &ProduceRequest, body: &[u8]) -> Option<Self> {
+    pub fn of(request: &ProduceRequest, body: &[u8], version: i16) -> Option<Self> {
         if request.topic_count == 1 && request.partition_count == 1 {
             return None;
         }
         let (mut walk, mut topics) = (request.walk(), HashSet::with_capacity(request.topic_count));
         let mut last = HashMap::with_capacity(request.partition_count);
-        let mut left_out = HashSet::new();
+        let (mut left_out, mut malformed) = (HashSet::new(), HashSet::new());
         let (mut current, mut at, mut is_plain) = (None, 0, true);
+        let mut partitions = HashSet::with_capacity(request.partition_count);
         while let Some(item) = walk.next(body) {
             match item {
                 ProduceItem::Topic { topic, partition_count } => {
                     is_plain &= partition_count > 0 && topics.insert(topic.clone());
                     current = Some(topic);
                 }
-                ProduceItem::Partition { index, .. } => {
-                    left_out.extend(last.insert((current.clone(), index), at));
+                ProduceItem::Partition { index, records } => {
+                    let is_malformed = records.is_some_and(|range| only_batch_len(&body[range], version).is_err());
+                    malformed.extend(is_malformed.then_some(at));
+                    is_plain &= partitions.insert((current.clone(), index));
+                    left_out.extend(last.insert((current.clone(), index, is_malformed), at));
                     at += 1;
                 }
                 ProduceItem::TopicEnd => {}
             }
         }
-        (!is_plain || !left_out.is_empty()).then_some(Self { left_out })
+        (!is_plain).then_some(Self { left_out, malformed })
     }
 
     pub fn leaves_out(&self, at: usize) -> bool {
         self.left_out.contains(&at)
+    }
+
+    /// Whether the answer to this one counts before that to another of the same partition.
+    pub fn is_malformed(&self, at: usize) -> bool {
+        self.malformed.contains(&at)
     }
 }
 
@@ -52,11 +65,17 @@ pub struct ByTopic {
 }
 
 impl ByTopic {
-    pub fn add(&mut self, topic: &TopicRef<'static>, answered: Answered) {
+    /// What became of a partition; of one that has an answer already, `is_first` says which of them is kept.
+    pub fn add(&mut self, topic: &TopicRef<'static>, answered: Answered, is_first: bool) {
         let place = *self.places.entry(topic.clone()).or_insert_with(|| {
             self.topics.push((topic.clone(), Vec::new()));
             self.topics.len() - 1
         });
-        self.topics[place].1.push(answered);
+        let partitions = &mut self.topics[place].1;
+        match partitions.iter_mut().find(|other| other.index == answered.index) {
+            None => partitions.push(answered),
+            Some(other) if is_first => *other = answered,
+            Some(_) => {}
+        }
     }
 }

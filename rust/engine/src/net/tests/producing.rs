@@ -29,6 +29,24 @@ fn of_a_partition_that_is_named_again_the_last_batch_counts() {
 }
 
 #[test]
+fn of_a_partition_that_is_named_again_what_is_no_batch_is_answered() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let one = batch(1, 10);
+    let invalid = (ErrorCode::INVALID_RECORD, -1);
+    // One that is cut is no batch; one without bytes of any batch's shape would be corrupt, which is said of all.
+    for order in [[&one[..70], &one], [&one, &one[..70]]] {
+        let body = produce(-1, 1000, &[(1, order[0]), (0, &one), (1, order[1])]);
+        let answered = produced(&client.call(0, 9, &body));
+        assert_eq!((answered.len(), answered.contains(&invalid)), (2, true), "{answered:?}");
+    }
+    assert_eq!(fixture.backend.at(NAMED, 1).state.lock().end_offset, 2, "the whole ones are appended");
+    let answered = produced(&client.call(0, 9, &produce(-1, 1000, &[(1, &one), (7, &[0; 20]), (0, &one)])));
+    assert_eq!(answered, [(ErrorCode::CORRUPT_MESSAGE, -1); 3]);
+    assert_eq!(fixture.backend.at(NAMED, 1).state.lock().end_offset, 2);
+}
+
+#[test]
 fn large_batches_arrive_whole_again_and_again() {
     let fixture = Fixture::new();
     let mut client = fixture.client();

@@ -170,13 +170,17 @@ def _field_spec(
         kind, from_wire, to_wire = kinds.get(kafka_type, (kafka_type, None, None))
     # A tagged structure is null by being absent, and has no marker of its own (KIP-893).
     nullable = is_nullable(annotation) and (is_array or tag is None or not isinstance(kind, MessageSchema))
-    return name, kind, is_array, nullable, tag, _carried(default_of(field), is_kios), from_wire, to_wire
+    return name, kind, is_array, nullable, tag, _carried(default_of(field), is_kios, item_of(ours)), from_wire, to_wire
 
 
-def _carried(default: object, is_kios: bool) -> object:
-    """kio's default as the carrier holds it."""
+def _carried(default: Any, is_kios: bool, carrier: Any) -> object:
+    """kio's default as the carrier holds it, a structure as `carrier`."""
     if is_kios:
         return default
+    if is_dataclass(default) and is_dataclass(carrier):
+        make: MessageClass = carrier
+        attributes = _attributes(type(default), make).items()
+        return make(**{name: _carried(getattr(default, field), False, ours) for field, (name, ours) in attributes})
     match default:
         case datetime.timedelta():
             return duration_to_wire(default)

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from kio.index import KioIndexError
 
-from klamm.protocol import cluster, configs, feature_updates, group_messages, registration, topics
+from klamm.protocol import cluster, configs, feature_updates, group_messages, quorum_messages, registration, topics
 from klamm.protocol.codec import (
     build,
     encode,
@@ -22,7 +22,7 @@ from klamm.protocol.codec import (
 from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.protocol.kio_classes import request_class, response_class
 
-MODULES = (topics, configs, cluster, registration, feature_updates, group_messages)
+MODULES = (topics, configs, cluster, registration, feature_updates, group_messages, quorum_messages)
 EXTRA_FIELDS = {
     "AlterConfigsRequest": {"AlterableConfig: config_operation"},  # one type for both; legacy always sets
     "OffsetFetchRequest": {"FetchTopic: topic_id"},  # one type for the topics of a group and for the only group's
@@ -91,6 +91,8 @@ def test_defaults_are_the_schemas_own_where_they_have_one() -> None:
         theirs = {field.name: field.default for field in fields(newest)}
         for field in fields(cls):
             default = theirs.get(field.name, MISSING)
+            if is_dataclass(default):
+                default = from_entity(type(field.default), default)
             if MISSING not in (default, field.default):
                 assert field.default == default, (cls.__name__, field.name)
 

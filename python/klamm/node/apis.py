@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
+    1: (4, 18),  # of the metadata log alone: clients' fetches are the engine's
     8: (2, 10),
     9: (1, 10),
     10: (0, 6),
@@ -27,8 +28,12 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     43: (0, 2),
     44: (0, 1),
     47: (0, 0),
+    52: (0, 2),
+    53: (0, 1),
+    54: (0, 1),
     55: (0, 2),
     57: (0, 2),
+    59: (0, 1),
     60: (0, 2),
     61: (0, 0),
     62: (0, 4),

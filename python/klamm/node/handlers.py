@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from klamm._engine import Engine, Image
     from klamm.broker.handlers.config_changes import ConfigChangeHandlers
     from klamm.broker.producer_ids import ProducerIds
-    from klamm.broker.request import Handler
+    from klamm.broker.request import Answer, Handler, RequestContext
     from klamm.controller.driver import ControllerDriver
     from klamm.coordinator.driver import GroupCoordinator
     from klamm.node.cluster_view import ClusterView
     from klamm.node.config import NodeConfig
     from klamm.node.quorum_view import QuorumView
+    from klamm.raft.driver.serving import RaftRequests
 
 
 class Handlers:
@@ -37,11 +38,12 @@ class Handlers:
         groups: Callable[[], GroupCoordinator],
         producer_ids: ProducerIds,
         quorum: Callable[[], QuorumView],
+        raft: Callable[[], RaftRequests],
         create_internal_topic: Callable[[str], None],
     ) -> None:
-        """`groups` and `quorum` are called when a request needs what they give."""
+        """`groups`, `quorum` and `raft` are called when a request needs what they give."""
         self._config, self._cluster_id, self._engine, self._image = config, cluster_id, engine, image
-        self._controller, self._groups, self._quorum = controller, groups, quorum
+        self._controller, self._groups, self._quorum, self._raft = controller, groups, quorum, raft
         self._producer_ids, self._create_internal_topic = producer_ids, create_internal_topic
         self._on_broker: dict[int, Handler | Direct] = {}
         self._on_controller: dict[int, Handler | Direct] = {}
@@ -115,6 +117,16 @@ class Handlers:
             ),
         }
 
+    def _raft_apis(self) -> dict[int, Handler | Direct]:
+        """What the replicas of the metadata log ask each other."""
+        requests = self._raft()
+
+        def handle(context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+            give: Callable[[Callable[[], bytes]], None] = answer.written(lambda made: made())
+            requests.handle(context.api_key, version, body, context.listener, give)
+
+        return dict.fromkeys(RAFT_APIS, Direct(handle))
+
     # What a broker answers itself, or looks at before the controller does
 
     def _group_apis(self) -> dict[int, Handler | Direct]:
@@ -176,6 +188,7 @@ class Handlers:
         return {33: handlers.alter_configs, 44: handlers.incremental_alter_configs}
 
 
+RAFT_APIS: Final = (1, 52, 53, 54, 59)
 Family = Callable[[Handlers], dict[int, "Handler | Direct"]]
 
 
@@ -195,6 +208,7 @@ CONTROLLER_FAMILIES: Final = _by_key(
         Handlers._config_apis: (32,),
         Handlers._forwarded_config_change_apis: (33, 44),
         Handlers._node_apis: (62, 63, 67),
+        Handlers._raft_apis: RAFT_APIS,
     }
 )
 """The APIs of controller listeners, each with what makes its handler."""

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from klamm import _engine
 from klamm._engine import Image
@@ -25,6 +26,12 @@ from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
 from klamm.raft.snapshots import SnapshotConfig
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from klamm.raft.driver.peers import PeerTransport
+    from klamm.raft.driver.serving import RaftRequests
+    from klamm.raft.effects import SendRequest
+    from klamm.raft.messages import Response
 
 log = logging.getLogger("klamm.node.metadata")
 
@@ -55,10 +62,14 @@ class Metadata:
         self._on_published = on_published
         self._on_fault = on_fault
         directory, cluster_id = config.metadata_log_dir / METADATA_FOLDER, booted.cluster_id
+        self._cluster_id = cluster_id
         self._bootstrap_file = config.metadata_log_dir / BOOTSTRAP_FILE
         self.log = NativeMetadataLog(booted.log, wall_clock_ms)
         key = ReplicaKey(config.node_id, booted.directory_ids[config.metadata_log_dir])
-        own = tuple(Endpoint(one.name, *booted.listeners[one.name]) for one in config.controller_listeners)
+        own = tuple(
+            Endpoint(one.name, one.host or booted.listeners[one.name][0], one.port or booted.listeners[one.name][1])
+            for one in config.advertised_controllers
+        )
         static = VoterSet.of(
             Voter(ReplicaKey(voter), (Endpoint(config.controller_listener_names[0], *address),))
             for voter, address in config.voters.items()
@@ -68,6 +79,7 @@ class Metadata:
         self.voters = frozenset(voters.voters.ids)
         identity = Identity(key, cluster_id, own)
         node = RaftNode(identity, voters, _raft_config(config), self.log, seed=int.from_bytes(os.urandom(8), "big"))
+        self._peers = PeersWhenNeeded(config)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
         self.raft = RaftDriver(
@@ -75,6 +87,7 @@ class Metadata:
             self.log,
             QuorumStateFile(directory, is_volatile=is_volatile),
             self,
+            transport=self._peers,
             snapshot_config=_snapshot_config(config),
         )
         settings = ControllerSettings(
@@ -91,6 +104,12 @@ class Metadata:
     def applied_offset(self) -> int:
         """The last offset that the image holds; -1 for none."""
         return self._applied - 1
+
+    def raft_requests(self) -> RaftRequests:
+        """What answers the other replicas."""
+        from klamm.raft.driver.serving import RaftRequests
+
+        return RaftRequests(self.raft, self.log, self._cluster_id)
 
     # The quorum's word
 
@@ -157,7 +176,39 @@ class Metadata:
         """Hand over, stop, and close the log."""
         self.controller.close()
         await self.raft.close()
+        self._peers.close()
         self.log.close()
+
+
+class PeersWhenNeeded:
+    """Implements `klamm.raft.ports.Transport`; a node that is alone in its quorum imports nothing of it."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._transport: PeerTransport | None = None
+
+    def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
+        """Send to another replica."""
+        if self._transport is None:
+            self._transport = self._open()
+        self._transport.send(request, on_done)
+
+    def _open(self) -> PeerTransport:
+        from klamm.protocol.client import ClientConfig
+        from klamm.raft.driver.peers import PeerTransport
+
+        config = self._config
+        client = ClientConfig(
+            f"raft-client-{config.node_id}",
+            request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
+            connect_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
+        )
+        return PeerTransport(config.controller_listener_names[0], client)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._transport is not None:
+            self._transport.close()
 
 
 def _raft_config(config: NodeConfig) -> RaftConfig:

@@ -168,6 +168,7 @@ class Node:
             groups=lambda: self._groups.coordinator,
             producer_ids=self._producer_ids,
             quorum=self._quorum_view,
+            raft=self.metadata.raft_requests,
             create_internal_topic=self._create_internal_topic,
         )
 

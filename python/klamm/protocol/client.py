@@ -22,10 +22,21 @@ from klamm.protocol.connection import (
     PeerError,
     PeerRefusedError,
     PeerTimeoutError,
+    VersionNotOfferedError,
 )
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 
-__all__ = ["Address", "Answer", "Client", "ClientConfig", "Peer", "PeerError", "PeerRefusedError", "PeerTimeoutError"]
+__all__ = [
+    "Address",
+    "Answer",
+    "Client",
+    "ClientConfig",
+    "Peer",
+    "PeerError",
+    "PeerRefusedError",
+    "PeerTimeoutError",
+    "VersionNotOfferedError",
+]
 
 API_VERSIONS: Final = 18
 Address = tuple[str, int]
@@ -147,7 +158,7 @@ class Peer:
         if version < max(low, there_low):
             there = f"{there_low} to {there_high}" if there_high >= 0 else "none"
             text = f"{self._name} knows API {request.api_key} in versions {there}, and {low} to {high} are needed"
-            self._loop.call_soon(request.on_done, PeerError(text))
+            self._loop.call_soon(request.on_done, VersionNotOfferedError(text))
             return
         try:
             body = request.body_of(version)

@@ -29,6 +29,10 @@ class PeerTimeoutError(PeerError):
     """No answer in time."""
 
 
+class VersionNotOfferedError(PeerError):
+    """The other side does not know the API in a version that would do; nothing was sent."""
+
+
 class Answer(NamedTuple):
     """The version of a request and its answer, and the answer's body without header."""
 

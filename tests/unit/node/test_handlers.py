@@ -30,6 +30,7 @@ def handlers() -> Handlers:
         groups=lambda: unused,
         producer_ids=unused,
         quorum=lambda: controller,
+        raft=lambda: unused,
         create_internal_topic=lambda _: None,
     )
 
@@ -44,7 +45,8 @@ def test_what_a_broker_serves(handlers: Handlers, api_key: int) -> None:
 
 @pytest.mark.parametrize("api_key", sorted(CONTROLLER_FAMILIES))
 def test_what_a_controller_serves(handlers: Handlers, api_key: int) -> None:
-    assert callable(handlers.find(api_key, on_controller=True))
+    found = handlers.find(api_key, on_controller=True)
+    assert callable(found.handle if isinstance(found, Direct) else found)
     assert api_key in apis.VERSIONS
 
 
@@ -53,6 +55,7 @@ def test_what_neither_serves(handlers: Handlers) -> None:
     assert served == apis.VERSIONS.keys()
     assert handlers.find(8, on_controller=True) is None
     assert handlers.find(62, on_controller=False) is None
+    assert handlers.find(52, on_controller=False) is None
 
 
 def test_a_broker_looks_at_config_changes_before_the_controller_does(handlers: Handlers) -> None:

@@ -1,0 +1,81 @@
+"""The other replicas over Kafka's protocol: one connection each, made when there is something to send."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from klamm.protocol.client import Answer, ClientConfig, Peer, VersionNotOfferedError
+from klamm.protocol.connection import Outcome
+from klamm.protocol.errors import MalformedRequest
+from klamm.raft.effects import SendRequest
+from klamm.raft.messages import Error, Response, VoteRequest, VoteResponse
+from klamm.raft.voters import Endpoint
+from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
+from klamm.raft.wire.responses import RefusedError, decode_response
+
+logger = logging.getLogger("klamm.raft.peers")
+
+
+class PeerTransport:
+    """Implements `klamm.raft.ports.Transport`. To be made and used on the loop's thread."""
+
+    def __init__(self, listener: str, config: ClientConfig) -> None:
+        """`listener` is the name of the listener that the others are asked by."""
+        self._listener, self._config = listener, config
+        self._peers: dict[int, Peer] = {}
+        self._told: dict[int, str] = {}  # why a node could not be asked, so that it is said once
+
+    def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
+        """Send to a node at the endpoint of the listener, or at the first that it has."""
+        endpoint = self._choose(request.endpoints)
+        peer = self._peer(request.to, endpoint)
+        message = request.request
+        peer.send(
+            api_key_of(message),
+            versions_of(message),
+            partial(encode_request, message),
+            lambda outcome: on_done(self._response(request, outcome)),
+        )
+
+    def close(self) -> None:
+        """Close all connections; what was sent has no answer."""
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+
+    def _choose(self, endpoints: tuple[Endpoint, ...]) -> Endpoint:
+        return next((one for one in endpoints if one.listener == self._listener), endpoints[0])
+
+    def _peer(self, node_id: int, endpoint: Endpoint) -> Peer:
+        address = endpoint.host, endpoint.port
+        found = self._peers.get(node_id)
+        if found is not None and found.address == address:
+            return found
+        if found is not None:
+            found.close()
+        peer = Peer(address, self._config, on_connected=lambda: self._forget_told(node_id))
+        self._peers[node_id] = peer
+        return peer
+
+    def _response(self, request: SendRequest, outcome: Outcome) -> Response | None:
+        message = request.request
+        try:
+            if isinstance(outcome, Answer):
+                return decode_response(message, outcome.api_version, outcome.body, self._listener)
+        except (MalformedRequest, RefusedError) as error:
+            self._tell(request.to, str(error))
+            return None
+        if isinstance(outcome, VersionNotOfferedError) and isinstance(message, VoteRequest) and message.pre_vote:
+            return VoteResponse(Error.UNSUPPORTED_VERSION, 0, None, False)
+        self._tell(request.to, str(outcome))
+        return None
+
+    def _forget_told(self, node_id: int) -> None:
+        self._told.pop(node_id, None)
+
+    def _tell(self, node_id: int, why: str) -> None:
+        if self._told.get(node_id) != why:
+            self._told[node_id] = why
+            logger.info("node %d could not be asked: %s", node_id, why)

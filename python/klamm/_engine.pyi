@@ -629,8 +629,8 @@ class MetadataLog:
     def read(self, offset: int, max_bytes: int) -> bytes: ...
     def replay(self, image: Image, start: int, end: int) -> Image:
         """`image` with the records of `[start, end)`. MetadataReplayError: a record does not fit."""
-    def control_records(self) -> list[tuple[int, int, bytes]]:
-        """(offset, type, value), those of the latest snapshot with offset -1."""
+    def control_records(self, start: int = ...) -> list[tuple[int, int, bytes]]:
+        """(offset, type, value) from `start` (-1) on; those of the latest snapshot at the last offset it contains."""
     def truncate_to(self, offset: int, now_ms: int) -> None: ...
     def bytes_from(self, offset: int) -> int: ...
     def snapshots(self) -> list[tuple[int, int, int, int]]:

@@ -19,13 +19,13 @@ from klamm.node.config import NodeConfig
 from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER
 from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS, voters_in_log
+from klamm.raft.control_records import snapshot_head
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
 from klamm.raft.snapshots import SnapshotConfig
-from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
 if TYPE_CHECKING:
     from klamm.raft.driver.peers import PeerTransport
@@ -74,11 +74,10 @@ class Metadata:
             Voter(ReplicaKey(voter), (Endpoint(config.controller_listener_names[0], *address),))
             for voter, address in config.voters.items()
         )
-        voters = voters_in_log(self.log.control_records(), static)
-        self.kraft_version = voters.kraft_version
-        self.voters = frozenset(voters.voters.ids)
-        identity = Identity(key, cluster_id, own)
-        node = RaftNode(identity, voters, _raft_config(config), self.log, seed=int.from_bytes(os.urandom(8), "big"))
+        identity, seed = Identity(key, cluster_id, own), int.from_bytes(os.urandom(8), "big")
+        node = RaftNode(identity, VotersInLog(static), _raft_config(config), self.log, seed)
+        self.kraft_version = node.replica.voters_in_log.kraft_version
+        self.voters = frozenset(node.replica.voters.ids)
         self._peers = PeersWhenNeeded(config)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
@@ -124,7 +123,7 @@ class Metadata:
         self._whole = None
         self.image = self.log.native.replay(image, applied, high_watermark)
         self._applied = high_watermark
-        self.kraft_version = self.raft.kraft_version_below(high_watermark, self.kraft_version)
+        self.kraft_version = self.raft.voters_below(high_watermark).kraft_version
         self._on_published(before, self.image.stable)
 
     def on_leader(self, epoch: int) -> None:
@@ -148,9 +147,12 @@ class Metadata:
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
         """Write the committed image, as it is now, as that snapshot, in a thread."""
-        return self._write_snapshot(snapshot_id, self.image.stable)
+        head = snapshot_head(self.raft.voters_below(snapshot_id.offset))
+        return self._write_snapshot(snapshot_id, self.image.stable, head)
 
-    async def _write_snapshot(self, snapshot_id: OffsetAndEpoch, image: Image) -> None:
+    async def _write_snapshot(
+        self, snapshot_id: OffsetAndEpoch, image: Image, head: Sequence[tuple[int, bytes]]
+    ) -> None:
         native = self.log.native
         await asyncio.to_thread(
             _engine.write_snapshot,
@@ -159,14 +161,9 @@ class Metadata:
             epoch=snapshot_id.epoch,
             last_contained_log_timestamp_ms=image.last_timestamp_ms,
             now_ms=wall_clock_ms(),
-            control_records=self._quorum_records(),
+            control_records=head,
         )
         native.snapshot_finished(snapshot_id.offset, snapshot_id.epoch)
-
-    def _quorum_records(self) -> list[tuple[int, bytes]]:
-        """With kraft.version 1 a snapshot begins with the newest version and voters of the log (facts 3.7)."""
-        newest = {record.type: record.value for record in self.log.control_records()}
-        return [(kind, newest[kind]) for kind in (KRAFT_VERSION, KRAFT_VOTERS) if kind in newest]
 
     def on_fault(self, error: Exception) -> None:
         """The replica stopped for good, and with it the node."""

@@ -1,9 +1,8 @@
 """Control records of the metadata log: their types, and the values that raft writes and reads (facts 3.5)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
-from klamm.raft.log import ControlRecord
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
 LEADER_CHANGE: Final = 2
@@ -35,6 +34,14 @@ def encode_voters(voters: VoterSet) -> bytes:
     return _int(0, 2) + _uvarint(len(voters) + 1) + b"".join(map(_voter, voters.voters)) + _NO_TAGS
 
 
+def snapshot_head(voters: VotersInLog) -> list[tuple[int, bytes]]:
+    """The control records that a snapshot begins with, behind its header: none with kraft.version 0 (facts 3.7)."""
+    if voters.kraft_version == 0:
+        return []
+    version = (KRAFT_VERSION, encode_kraft_version(voters.kraft_version))
+    return [version] if voters.offset is None else [version, (KRAFT_VOTERS, encode_voters(voters.voters))]
+
+
 def decode_kraft_version(value: bytes) -> int:
     """The kraft.version of a KRaftVersion record."""
     reader = _Reader(value)
@@ -51,19 +58,6 @@ def decode_voters(value: bytes) -> VoterSet:
         return VoterSet.of(voters)
     except ValueError as error:
         raise ControlRecordError(f"KRaftVoters: {error}") from None
-
-
-def voters_in_log(records: Sequence[ControlRecord], static_voters: VoterSet) -> VotersInLog:
-    """The newest voter set and kraft.version of the log; both act from their append on, committed or not (KIP-853).
-
-    `static_voters` (`controller.quorum.voters`) counts while the log holds none.
-    """
-    versions = [decode_kraft_version(record.value) for record in records if record.type == KRAFT_VERSION]
-    kraft_version = versions[-1] if versions else 0
-    for record in reversed(records):
-        if record.type == KRAFT_VOTERS:
-            return VotersInLog(decode_voters(record.value), record.offset, kraft_version)
-    return VotersInLog(static_voters, None, kraft_version)
 
 
 def _int(value: int, size: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from klamm.raft.election_state import ElectionState
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import Request, Response
-from klamm.raft.voters import Endpoint
+from klamm.raft.voters import Endpoint, VotersInLog
 
 
 class PersistElection(NamedTuple):
@@ -26,7 +26,7 @@ class PersistElection(NamedTuple):
 
 
 class AppendControl(NamedTuple):
-    """Append control records, each (type, encoded value), in one batch: the first of this leader's epoch."""
+    """Append control records, each (type, encoded value), in one batch; the voters among them act at the next tick."""
 
     epoch: int
     records: tuple[tuple[int, bytes], ...]
@@ -89,6 +89,12 @@ class HighWatermarkAdvanced(NamedTuple):
     offset: int
 
 
+class VotersChanged(NamedTuple):
+    """Another voter set or kraft.version is in force: its record was appended, or cut, and need not be committed."""
+
+    voters: VotersInLog
+
+
 class LeaderChanged(NamedTuple):
     """A leader (or none) is known for an epoch."""
 
@@ -120,6 +126,7 @@ Effect = (
     | SendRequest
     | Reply
     | HighWatermarkAdvanced
+    | VotersChanged
     | LeaderChanged
     | BecameLeader
     | LostLeadership

@@ -12,6 +12,7 @@ from klamm.raft.control_records import (
 )
 from klamm.raft.effects import AppendControl, ReadRange, Reply
 from klamm.raft.log import Diverging, FetchPosition, NeedsSnapshot, check_fetch_position
+from klamm.raft.membership import take_voters
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -23,7 +24,7 @@ from klamm.raft.messages import (
 from klamm.raft.quorum import UNKNOWN_OFFSET, majority_size, replicated_offset
 from klamm.raft.replica import CHECK_QUORUM_FACTOR, Replica
 from klamm.raft.role_states import NEVER_MS, Leader, ParkedFetch, ReplicaProgress, Resigned
-from klamm.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey, Voter, VoterSet
 
 # Who fetches says who it is: what is kept of that stays bounded.
 OBSERVERS_MAX: Final = 10_000
@@ -60,7 +61,6 @@ class Leading:
             voters = voters.with_voter(own._replace(endpoints=replica.identity.endpoints))
         if known.offset != BOOTSTRAP_OFFSET and voters == known.voters:
             return ()
-        replica.voters_in_log = VotersInLog(voters, replica.log.end_offset + 2, known.kraft_version)
         return (KRAFT_VERSION, encode_kraft_version(known.kraft_version)), (KRAFT_VOTERS, encode_voters(voters))
 
     def upgrade_kraft_version(self) -> None:
@@ -73,9 +73,15 @@ class Leading:
         if not is_leading or known.kraft_version > 0 or not known.voters.is_only_voter(replica.key):
             return
         voters = VoterSet.of([Voter(replica.key, replica.identity.endpoints or known.voters.endpoints(replica.id))])
-        replica.voters_in_log = VotersInLog(voters, replica.log.end_offset + 1, 1)
         records = (KRAFT_VERSION, encode_kraft_version(1)), (KRAFT_VOTERS, encode_voters(voters))
         replica.effects.append(AppendControl(replica.epoch, records))
+
+    def on_voters_changed(self, now_ms: int) -> None:
+        """Count the voters of the set that is in force from now on."""
+        state = self._replica.state
+        if isinstance(state, Leader):
+            take_voters(self._replica, state, now_ms)
+            self._maybe_advance_high_watermark(state)
 
     def on_append(self, now_ms: int) -> None:
         """Answer the fetches that waited for what was appended just now."""

@@ -32,7 +32,7 @@ class SnapshotInfo(NamedTuple):
 
 
 class ControlRecord(NamedTuple):
-    """A control record of the log or of its latest snapshot, `offset` -1 when it comes from the snapshot 0-0."""
+    """A control record of the log, or of its latest snapshot: then `offset` is the last one that it contains, or -1."""
 
     offset: int
     type: int
@@ -81,6 +81,12 @@ class LogView(Protocol):
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
         """The newest finished snapshot."""
 
+    def control_records(self, start: int = -1) -> Sequence[ControlRecord]:
+        """Those of the latest snapshot and the log at or above `start`, ascending: voters and kraft.version are there.
+
+        Cheap when nothing is new: it is asked after every append.
+        """
+
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """The bytes of that finished snapshot; None when there is none."""
 
@@ -117,9 +123,6 @@ class MetadataLog(LogView, Protocol):
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on: at least one, then as many as fit in `max_bytes`."""
-
-    def control_records(self) -> Sequence[ControlRecord]:
-        """Those of the latest snapshot, then of the log, ascending: the voters and the kraft.version come from them."""
 
     def truncate_to(self, offset: int) -> None:
         """Drop every record at or above `offset`; `flushed_offset` follows. Durable when it returns."""

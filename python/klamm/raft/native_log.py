@@ -92,9 +92,9 @@ class NativeMetadataLog:
         """Whole batches from the one that holds `offset` on."""
         return self.native.read(offset, max_bytes)
 
-    def control_records(self) -> Sequence[ControlRecord]:
-        """Those of the latest snapshot, then of the log."""
-        return [ControlRecord(*row) for row in self.native.control_records()]
+    def control_records(self, start: int = -1) -> Sequence[ControlRecord]:
+        """Those of the latest snapshot and the log at or above `start`."""
+        return [ControlRecord(*row) for row in self.native.control_records(start)]
 
     def truncate_to(self, offset: int) -> None:
         """Drop every record at or above `offset`."""

@@ -8,7 +8,7 @@ and never in the same call after an effect that changes it: what depends on the 
 from typing import assert_never
 
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.effects import Effect, ReadSlice, Reply, SendRequest, ShutdownCompleted
+from klamm.raft.effects import Effect, ReadSlice, Reply, SendRequest, ShutdownCompleted, VotersChanged
 from klamm.raft.election_state import ElectionState
 from klamm.raft.elections import Elections
 from klamm.raft.following import Following
@@ -50,8 +50,8 @@ from klamm.raft.voters import VotersInLog
 class RaftNode:
     """One replica of the metadata quorum.
 
-    `now_ms` is any clock that does not run backwards; `seed` feeds the election time-outs. Raises InvariantError when
-    the replica must stop.
+    `voters` count while the log holds none. `now_ms` is any clock that does not run backwards; `seed` feeds the
+    election time-outs. Raises InvariantError when the replica must stop.
     """
 
     def __init__(self, identity: Identity, voters: VotersInLog, config: RaftConfig, log: LogView, seed: int) -> None:
@@ -95,6 +95,8 @@ class RaftNode:
 
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Do what is due: time-outs, requests to peers. Sets the next `deadline_ms`."""
+        if self.replica.voter_history.follow(self.replica.log):
+            self._on_voters_changed(now_ms)
         if self.replica.is_shutting_down and self._may_stop():
             self._say_goodbye()
             self.deadline_ms = NEVER_MS
@@ -152,7 +154,7 @@ class RaftNode:
     def on_kraft_upgrade(self, now_ms: int) -> list[Effect]:
         """The leader is asked for kraft.version 1 (KIP-853); nothing happens when the log is at it."""
         self._leading.upgrade_kraft_version()
-        return self._take_effects()
+        return self._done(now_ms)
 
     def on_resign(self, now_ms: int, epoch: int) -> list[Effect]:
         """Give up leading `epoch`; nothing happens when it is over already."""
@@ -230,6 +232,13 @@ class RaftNode:
             case _:
                 assert_never(response)
         return True
+
+    # Voters
+
+    def _on_voters_changed(self, now_ms: int) -> None:
+        replica = self.replica
+        replica.effects.append(VotersChanged(replica.voters_in_log))
+        self._leading.on_voters_changed(now_ms)
 
     # Time
 

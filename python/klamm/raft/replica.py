@@ -35,6 +35,7 @@ from klamm.raft.role_states import (
     Unattached,
 )
 from klamm.raft.roles import NEXT_ROLES, OBSERVER_ROLES, START_ROLES, Role
+from klamm.raft.voter_history import VoterHistory
 from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
 
 # The leader waits this much longer than its followers do, for what is on its way (KIP-835).
@@ -55,7 +56,8 @@ class Replica:
 
     def __init__(self, identity: Identity, voters: VotersInLog, config: RaftConfig, log: LogView, seed: int) -> None:
         self.identity = identity
-        self.voters_in_log = voters
+        self.voter_history = VoterHistory(voters)
+        self.voter_history.follow(log)
         self.config = config
         self.log = log
         self.requests = Requests(config)
@@ -82,6 +84,11 @@ class Replica:
     def id(self) -> int:
         """This replica's node id."""
         return self.identity.key.id
+
+    @property
+    def voters_in_log(self) -> VotersInLog:
+        """The voter set in force, with its place and the kraft.version."""
+        return self.voter_history.newest
 
     @property
     def voters(self) -> VoterSet:

@@ -133,7 +133,7 @@ fn read_images(log: &QuorumLog) -> Result<(ImageUpTo, Option<Whole>), BootError>
         _ => ImageUpTo { image: Arc::default(), end_offset: log.start_offset() },
     };
     // Whoever decides reads them again, and says what is wrong with them.
-    let Some(kraft_version) = kraft_version_if_alone(&log.control_entries()?) else { return Ok((snapshot, None)) };
+    let Some(kraft_version) = kraft_version_if_alone(&log.control_entries(-1)?) else { return Ok((snapshot, None)) };
     let end_offset = log.end_offset();
     let whole = log.replay(&snapshot.image, snapshot.end_offset, end_offset).ok();
     // Before the first record of a cluster there is nothing true to tell.

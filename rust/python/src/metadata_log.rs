@@ -127,8 +127,9 @@ impl MetadataLog {
         })
     }
 
-    fn control_records<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let entries = py.detach(|| self.log.control_entries()).map_err(|error| storage_error(&error))?;
+    #[pyo3(signature = (start = -1))]
+    fn control_records<'py>(&self, py: Python<'py>, start: i64) -> PyResult<Bound<'py, PyList>> {
+        let entries = py.detach(|| self.log.control_entries(start)).map_err(|error| storage_error(&error))?;
         let rows: Vec<Entry<'py>> =
             entries.iter().map(|entry| (entry.offset, entry.kind, PyBytes::new(py, &entry.value))).collect();
         PyList::new(py, rows)

@@ -7,18 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm.raft.control_records import (
-    KRAFT_VERSION,
-    KRAFT_VOTERS,
-    LEADER_CHANGE,
     ControlRecordError,
     decode_kraft_version,
     decode_voters,
     encode_kraft_version,
     encode_leader_change,
     encode_voters,
-    voters_in_log,
 )
-from klamm.raft.log import ControlRecord
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 DIRECTORY = bytes(range(1, 17))
@@ -94,20 +89,3 @@ def test_a_voter_twice_is_refused() -> None:
     twice = b"\x00\x00\x03" + one[3:-1] * 2 + b"\x00"
     with pytest.raises(ControlRecordError, match="ascending, unique"):
         decode_voters(twice)
-
-
-def test_the_newest_records_of_the_log_count() -> None:
-    old, new = VoterSet.of_ids([1]), VoterSet.of_ids([1, 2])
-    records = [
-        ControlRecord(-1, KRAFT_VERSION, encode_kraft_version(1)),
-        ControlRecord(-1, KRAFT_VOTERS, encode_voters(old)),
-        ControlRecord(0, LEADER_CHANGE, encode_leader_change(1, [1], [1])),
-        ControlRecord(7, KRAFT_VOTERS, encode_voters(new)),
-    ]
-    found = voters_in_log(records, VoterSet.of_ids([9]))
-    assert (found.voters, found.offset, found.kraft_version) == (new, 7, 1)
-
-
-def test_without_any_the_static_voters_count() -> None:
-    found = voters_in_log([], VoterSet.of_ids([9]))
-    assert (found.voters.ids, found.offset, found.kraft_version) == ((9,), None, 0)

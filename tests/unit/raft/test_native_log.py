@@ -12,12 +12,11 @@ import pytest
 
 from klamm import _engine
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.control_records import voters_in_log
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.log import MetadataLog, OffsetAndEpoch
 from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
-from klamm.raft.voters import ReplicaKey, Voter, VoterSet
+from klamm.raft.voters import ReplicaKey, Voter, VoterSet, VotersInLog
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.3.1"
 
@@ -112,7 +111,7 @@ class Listener:
 
 def driver(directory: Path, log: NativeMetadataLog, listener: Listener) -> RaftDriver:
     key = ReplicaKey(1, bytes(15) + b"\x09")
-    voters = voters_in_log(log.control_records(), VoterSet.of([Voter(key)]))
+    voters = VotersInLog(VoterSet.of([Voter(key)]))
     node = RaftNode(Identity(key, "cluster"), voters, RaftConfig(), as_protocol(log), seed=7)
     return RaftDriver(node, as_protocol(log), QuorumStateFile(directory), listener)
 
@@ -131,3 +130,22 @@ async def test_one_voter_elects_itself_and_commits_durably(tmp_path: Path) -> No
         assert raft.epoch == round_number
         await raft.close()
         log.close()
+
+
+def test_control_records_are_known_without_reading_the_log_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert log.control_records() == []
+    log.append_control([(2, b"leader"), (6, b"voters")], 1, 0)
+    log.append([b"data"], 1, 0)
+    log.append_control([(6, b"others")], 2, 0)
+    shown = [(record.offset, record.type, record.value) for record in log.control_records()]
+    assert shown == [(0, 2, b"leader"), (1, 6, b"voters"), (3, 6, b"others")]
+    assert [record.offset for record in log.control_records(1)] == [1, 3]
+    follower = open_log(tmp_path / "follower")
+    assert follower.control_records() == []
+    follower.append_fetched(log.read(0, 1 << 20), 2)
+    assert follower.control_records() == log.control_records()
+    follower.truncate_to(3)
+    assert [record.offset for record in follower.control_records()] == [0, 1]
+    log.close()
+    follower.close()

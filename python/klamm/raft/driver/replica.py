@@ -23,6 +23,7 @@ from klamm.raft.node import RaftNode
 from klamm.raft.ports import ElectionStore, Listener, NotLeaderError, RaftStoppedError, ReplyTo, Transport
 from klamm.raft.role_states import NEVER_MS
 from klamm.raft.snapshots import SnapshotConfig, is_snapshot_due, next_log_start
+from klamm.raft.voters import VotersInLog
 from klamm.raft.waiters import CommitWaiters
 
 if TYPE_CHECKING:
@@ -128,10 +129,14 @@ class RaftDriver:
             raise NotLeaderError(f"epoch {epoch} is not led by this replica; it leads {self._led_epoch}")
         self._step(self._node.on_kraft_upgrade)
 
-    def kraft_version_below(self, offset: int, before: int) -> int:
-        """The kraft.version of the log below `offset`; `before` when the newest record stands behind that."""
-        known = self._node.replica.voters_in_log
-        return known.kraft_version if known.offset is None or known.offset < offset else before
+    @property
+    def voters(self) -> VotersInLog:
+        """The voter set in force, committed or not."""
+        return self._node.replica.voters_in_log
+
+    def voters_below(self, offset: int) -> VotersInLog:
+        """The voter set and the kraft.version that the log below `offset` brings."""
+        return self._node.replica.voter_history.below(offset)
 
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         """A future that is done once the record at `offset`, appended by this leader, is committed.
@@ -235,6 +240,8 @@ class RaftDriver:
                 self._log.truncate_to(offset)
             case fx.SendRequest() | fx.Reply():
                 self._held.append(effect)
+            case fx.VotersChanged(voters):
+                logger.info("kraft.version %d, voters %s", voters.kraft_version, list(voters.voters.ids))
             case fx.BecameLeader(epoch):
                 self._on_leadership(epoch)
             case fx.LostLeadership(epoch):

@@ -36,6 +36,7 @@ class MemoryLog:
     flushed_offset: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
     snapshot_infos: list[SnapshotInfo] = field(default_factory=list)
+    snapshot_control: list[ControlRecord] = field(default_factory=list)  # of the latest snapshot
     snapshot_bytes: dict[OffsetAndEpoch, bytes] = field(default_factory=dict)
     flushing_to: int | None = None
     on_flush_done: Callable[[int, str | None], None] | None = None
@@ -165,11 +166,12 @@ class MemoryLog:
         epoch = self.records[offset - self.start_offset].epoch
         return _BATCH.pack(offset, epoch, end - offset) + b"".join(parts), end
 
-    def control_records(self) -> Sequence[ControlRecord]:
-        """The control records of the log."""
-        return [
+    def control_records(self, start: int = -1) -> Sequence[ControlRecord]:
+        """The control records of the snapshot and the log."""
+        first = max(start - self.start_offset, 0)
+        return [record for record in self.snapshot_control if record.offset >= start] + [
             ControlRecord(offset, record.type, record.value)
-            for offset, record in enumerate(self.records, self.start_offset)
+            for offset, record in enumerate(self.records[first:], self.start_offset + first)
             if record.type != DATA
         ]
 

@@ -211,6 +211,7 @@ class SimulatedReplica:
                 self._held.append(effect)
             case (
                 fx.HighWatermarkAdvanced()
+                | fx.VotersChanged()
                 | fx.LeaderChanged()
                 | fx.BecameLeader()
                 | fx.LostLeadership()

@@ -21,6 +21,7 @@ from klamm.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
+from klamm.raft.voters import ReplicaKey, VotersInLog
 from klamm.testing.simulator.memory_log import DATA, MemoryLog, Record
 from klamm.testing.simulator.replica import Envelope, SimulatedReplica
 
@@ -92,6 +93,8 @@ def of_effect(effect: fx.Effect) -> str:
             return "reply"
         case fx.HighWatermarkAdvanced(offset):
             return f"high watermark {offset}"
+        case fx.VotersChanged(voters):
+            return f"voters are {of_voters(voters)}"
         case fx.LeaderChanged(leader_id, epoch):
             return f"leader of epoch {epoch} is {'unknown' if leader_id is None else leader_id}"
         case fx.BecameLeader(epoch):
@@ -120,6 +123,17 @@ def of_election(election: ElectionState) -> str:
     leader = "none" if election.leader_id is None else str(election.leader_id)
     voted = "none" if election.voted is None else str(election.voted.id)
     return f"epoch={election.epoch} leader={leader} voted={voted}"
+
+
+def of_voters(known: VotersInLog) -> str:
+    """The voters by node id, each with its directory where that is known."""
+    shown = [of_key(voter.key) for voter in known.voters.voters]
+    return f"{' '.join(shown) or 'none'}, kraft.version {known.kraft_version}"
+
+
+def of_key(key: ReplicaKey) -> str:
+    """`3`, or `3-A` with the first letter of its directory id."""
+    return str(key.id) if key.directory_id is None else f"{key.id}-{chr(key.directory_id[0])}"
 
 
 def of_end(end: OffsetAndEpoch) -> str:

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use klamm_records::control::ControlRecord;
-use klamm_records::{BatchBuilder, BatchFields, Compression, RecordsError, batches, records};
+use klamm_records::{BatchBuilder, BatchFields, Compression, batches};
 use parking_lot::Mutex;
 
 use super::buffered::BufferedLog;
+use super::control::{self, ControlEntries, ControlEntry};
 use super::flusher::{OnFlushed, QuorumFlusher};
 use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
 use crate::counters::Named;
@@ -36,28 +36,13 @@ pub enum ReplayFailed {
     Apply(#[from] LoadError),
 }
 
-/// A control record with its place; offset -1 when it comes from a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControlEntry {
-    pub offset: i64,
-    pub kind: i16,
-    pub value: Vec<u8>,
-}
-
-impl ControlEntry {
-    /// What the record says.
-    pub fn parse(&self) -> Result<ControlRecord, RecordsError> {
-        let [high, low] = self.kind.to_be_bytes();
-        ControlRecord::parse(Some(&[0, 0, high, low]), Some(&self.value))
-    }
-}
-
 /// The log, its snapshots and its flusher.
 pub struct QuorumLog {
     dir: PathBuf,
     log: Arc<BufferedLog>,
     batch_bytes_max: usize,
     snapshots: Mutex<Snapshots>,
+    control: ControlEntries,
     flusher: QuorumFlusher,
 }
 
@@ -100,7 +85,8 @@ impl QuorumLog {
         let log = Arc::new(BufferedLog::new(dir.to_owned(), log));
         let flusher = QuorumFlusher::start(log.clone()).map_err(LogError::io("cannot start a thread for", dir))?;
         let snapshots = Mutex::new(snapshots);
-        Ok((Self { dir: dir.to_owned(), log, batch_bytes_max, snapshots, flusher }, recovery))
+        let control = ControlEntries::default();
+        Ok((Self { dir: dir.to_owned(), log, batch_bytes_max, snapshots, control, flusher }, recovery))
     }
 
     /// What the log has done since it was opened.
@@ -196,7 +182,15 @@ impl QuorumLog {
             key[2..].copy_from_slice(&kind.to_be_bytes());
             builder.append(timestamp_ms, Some(&key), Some(value), &[]).map_err(|_| too_large(entries.len()))?;
         }
-        self.append_batch(builder.finish().map_err(|_| too_large(entries.len()))?, entries.len(), epoch, timestamp_ms)
+        let batch = builder.finish().map_err(|_| too_large(entries.len()))?;
+        let last = self.append_batch(batch, entries.len(), epoch, timestamp_ms)?;
+        let offsets = last + 1 - entries.len() as i64..=last;
+        self.control.add(offsets.zip(entries).map(|(offset, (kind, value))| ControlEntry {
+            offset,
+            kind: *kind,
+            value: value.clone(),
+        }));
+        Ok(last)
     }
 
     fn append_batch(&self, batch: Vec<u8>, count: usize, epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
@@ -212,7 +206,10 @@ impl QuorumLog {
         let mut log = self.log.whole()?;
         log.append_as_follower(batches, max_epoch, now_ms)?;
         self.log.note_changed(&log);
-        Ok(log.log_end_offset())
+        let end_offset = log.log_end_offset();
+        drop(log);
+        self.control.appended(batches, end_offset);
+        Ok(end_offset)
     }
 
     /// Makes durable what is appended by now, on the flusher's thread.
@@ -277,18 +274,21 @@ impl QuorumLog {
         LogError::Corrupt { path: self.dir.clone(), position: 0, reason }
     }
 
-    /// The control records of the latest snapshot, then those of the log, ascending.
-    pub fn control_entries(&self) -> Result<Vec<ControlEntry>, LogError> {
+    /// The control records of the latest snapshot and of the log at or above `from`, ascending.
+    pub fn control_entries(&self, from: i64) -> Result<Vec<ControlEntry>, LogError> {
+        self.control.from(from, || self.read_control_entries())
+    }
+
+    fn read_control_entries(&self) -> Result<Vec<ControlEntry>, LogError> {
         let mut found = Vec::new();
         let latest = self.latest_snapshot();
         if let Some(id) = latest {
             let path = self.snapshots.lock().path(id);
             let bytes = std::fs::read(&path).map_err(LogError::io("cannot read", &path))?;
-            collect_control(&bytes, true, &mut found);
+            control::collect(&bytes, Some(id.end_offset - 1), &mut found);
         }
-        let (start, end) = (self.start_offset(), self.end_offset());
-        self.for_each_batches(start, end, |bytes| {
-            collect_control(bytes, false, &mut found);
+        self.for_each_batches(self.start_offset(), self.end_offset(), |bytes| {
+            control::collect(bytes, None, &mut found);
             Ok::<(), LogError>(())
         })?;
         Ok(found)
@@ -300,6 +300,8 @@ impl QuorumLog {
         log.truncate_to(offset, now_ms)?;
         log.flush()?;
         self.log.note_changed(&log);
+        drop(log);
+        self.control.truncated(offset);
         Ok(())
     }
 
@@ -367,17 +369,4 @@ fn whole_batches(bytes: &[u8]) -> usize {
     let mut whole = batches(bytes);
     while let Some(Ok(_)) = whole.next() {}
     whole.position()
-}
-
-fn collect_control(bytes: &[u8], from_snapshot: bool, found: &mut Vec<ControlEntry>) {
-    let mut buffer = Vec::new();
-    for batch in batches(bytes).map_while(Result::ok).filter(|batch| batch.header().is_control()) {
-        let Ok(list) = records(batch, &mut buffer, BATCH_BYTES_MAX) else { continue };
-        for record in list.map_while(Result::ok) {
-            let Some(&[_, _, high, low]) = record.key.and_then(|key| key.first_chunk()) else { continue };
-            let offset = if from_snapshot { -1 } else { record.offset };
-            let value = record.value.unwrap_or_default().to_vec();
-            found.push(ControlEntry { offset, kind: i16::from_be_bytes([high, low]), value });
-        }
-    }
 }

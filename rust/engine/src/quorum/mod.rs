@@ -1,10 +1,12 @@
 //! The log of `__cluster_metadata-0` with its snapshots, as the quorum's policy drives it (facts 3.6, 3.7).
 
 mod buffered;
+mod control;
 mod flusher;
 mod log;
 mod snapshots;
 
+pub use control::ControlEntry;
 pub use flusher::OnFlushed;
-pub use log::{BATCH_BYTES_MAX, ControlEntry, QuorumLog, QuorumLogConfig, ReplayFailed};
+pub use log::{BATCH_BYTES_MAX, QuorumLog, QuorumLogConfig, ReplayFailed};
 pub use snapshots::{SnapshotId, SnapshotInfo};

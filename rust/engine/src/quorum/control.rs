@@ -1,0 +1,81 @@
+//! The control records of the metadata log, remembered: the quorum asks for the newest ones after every append.
+
+use klamm_records::control::ControlRecord;
+use klamm_records::{RecordsError, batches, records};
+use parking_lot::Mutex;
+
+use super::log::BATCH_BYTES_MAX;
+
+/// A control record with its place: of a snapshot the last offset that it contains, which is -1 for the first one, 0-0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlEntry {
+    pub offset: i64,
+    pub kind: i16,
+    pub value: Vec<u8>,
+}
+
+impl ControlEntry {
+    /// What the record says.
+    pub fn parse(&self) -> Result<ControlRecord, RecordsError> {
+        let [high, low] = self.kind.to_be_bytes();
+        ControlRecord::parse(Some(&[0, 0, high, low]), Some(&self.value))
+    }
+}
+
+/// The entries by ascending offset, once they were read; who changes the log says what came and went.
+#[derive(Debug, Default)]
+pub struct ControlEntries(Mutex<Option<Vec<ControlEntry>>>);
+
+impl ControlEntries {
+    /// Those at or above `from`; `read` finds all of them the first time.
+    pub fn from<E>(
+        &self,
+        from: i64,
+        read: impl FnOnce() -> Result<Vec<ControlEntry>, E>,
+    ) -> Result<Vec<ControlEntry>, E> {
+        let mut known = self.0.lock();
+        if known.is_none() {
+            let mut found = read()?;
+            found.sort_by_key(|entry| entry.offset);
+            *known = Some(found);
+        }
+        let entries = known.as_deref().unwrap_or_default();
+        Ok(entries[entries.partition_point(|entry| entry.offset < from)..].to_vec())
+    }
+
+    /// These were appended.
+    pub fn add(&self, entries: impl Iterator<Item = ControlEntry>) {
+        if let Some(known) = self.0.lock().as_mut() {
+            known.extend(entries);
+        }
+    }
+
+    /// Batches were appended, as far as `end_offset`.
+    pub fn appended(&self, bytes: &[u8], end_offset: i64) {
+        if let Some(known) = self.0.lock().as_mut() {
+            collect(bytes, None, known);
+            known.retain(|entry| entry.offset < end_offset);
+        }
+    }
+
+    /// Everything at or above `offset` is gone.
+    pub fn truncated(&self, offset: i64) {
+        if let Some(known) = self.0.lock().as_mut() {
+            known.retain(|entry| entry.offset < offset);
+        }
+    }
+}
+
+/// Adds the control records of these batches, at their own offsets or at that of the snapshot they come from.
+pub fn collect(bytes: &[u8], of_snapshot: Option<i64>, found: &mut Vec<ControlEntry>) {
+    let mut buffer = Vec::new();
+    for batch in batches(bytes).map_while(Result::ok).filter(|batch| batch.header().is_control()) {
+        let Ok(list) = records(batch, &mut buffer, BATCH_BYTES_MAX) else { continue };
+        for record in list.map_while(Result::ok) {
+            let Some(&[_, _, high, low]) = record.key.and_then(|key| key.first_chunk()) else { continue };
+            let offset = of_snapshot.unwrap_or(record.offset);
+            let value = record.value.unwrap_or_default().to_vec();
+            found.push(ControlEntry { offset, kind: i16::from_be_bytes([high, low]), value });
+        }
+    }
+}

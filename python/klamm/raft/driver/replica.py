@@ -50,11 +50,14 @@ class RaftDriver:
         transport: Transport | None = None,
         snapshot_config: SnapshotConfig | None = None,
         wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        on_leader_change: Callable[[int | None, int], None] = lambda leader_id, epoch: None,
     ) -> None:
+        """`on_leader_change` is told of another's leadership and its epoch, None while nobody's is known."""
         self._node, self._log, self._store, self._listener = node, log, store, listener
         self._transport = transport
         self._snapshot_config = snapshot_config or SnapshotConfig()
         self._wall_clock_ms = wall_clock_ms
+        self._on_leader_change = on_leader_change
         self._loop = asyncio.get_running_loop()
         self._led_epoch: int | None = None
         self._waiters = CommitWaiters()
@@ -115,7 +118,7 @@ class RaftDriver:
         try:
             last_offset = self._log.append(records, epoch, self._wall_clock_ms())
         except MetadataLogError as error:
-            self._fail(error)
+            self.fail(error)
             raise self._stopped_error() from None
         self._step(self._node.on_append)
         return last_offset
@@ -205,7 +208,7 @@ class RaftDriver:
             if self._held:
                 self._release_held()
         except Exception as error:  # a replica in a state of which nobody knows must not go on
-            self._fail(error)
+            self.fail(error)
             return
         finally:
             self._is_stepping = False
@@ -248,6 +251,7 @@ class RaftDriver:
                 self._on_lost_leadership(epoch)
             case fx.LeaderChanged(leader_id, epoch):
                 logger.info("epoch %d, leader %s", epoch, "unknown" if leader_id is None else leader_id)
+                self._on_leader_change(leader_id, epoch)
             case fx.ShutdownCompleted():
                 self._handed_over.set()
             case _:
@@ -317,7 +321,7 @@ class RaftDriver:
         self._is_writing_election = False
         self._disk_is_done.set()
         if error is not None:
-            self._fail(RaftStoppedError(f"{self._store} could not be written: {error}"))
+            self.fail(RaftStoppedError(f"{self._store} could not be written: {error}"))
         else:
             self._step(self._node.on_persisted, ticket)
 
@@ -341,7 +345,7 @@ class RaftDriver:
         self._is_flushing = False
         self._disk_is_done.set()
         if error is not None:
-            self._fail(MetadataLogError(error))  # which says what could not be done, and to which file
+            self.fail(MetadataLogError(error))  # which says what could not be done, and to which file
         else:
             self._step(self._node.on_flushed)
 
@@ -413,7 +417,8 @@ class RaftDriver:
         self._timer, self._timer_ms = None, NEVER_MS
         self._step(lambda now_ms: [])
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Stop for good: what the replica stands on cannot be trusted."""
         if self._is_stopped:
             return
         self._fault = error

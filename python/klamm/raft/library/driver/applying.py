@@ -1,0 +1,146 @@
+"""Brings the state to what is committed, tells who waits for that, and makes and takes snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from klamm import _engine
+from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS
+from klamm.raft.library.driver.home import wall_clock_ms
+from klamm.raft.library.sessions import Applied, ReplicatedState, StateDamagedError
+from klamm.raft.log import MetadataLogError, OffsetAndEpoch
+from klamm.raft.native_log import NativeMetadataLog
+from klamm.raft.waiters import CommitWaiters
+from klamm.records import decode, next_offset
+
+SLICE_BYTES: Final = 1 << 20
+
+
+class Applier:
+    """Applies a log to a state. Not for threads."""
+
+    def __init__(
+        self,
+        log: NativeMetadataLog,
+        state: ReplicatedState,
+        *,
+        on_applied: Callable[[Applied], None],
+        on_progress: Callable[[int], None],
+        on_fault: Callable[[Exception], None],
+    ) -> None:
+        """`on_applied` hears of each command, `on_progress` of where the state stands after some of them."""
+        self._log, self._state = log, state
+        self._on_applied, self._on_progress, self._on_fault = on_applied, on_progress, on_fault
+        self._loop = asyncio.get_running_loop()
+        self._target = 0
+        self._waiters = CommitWaiters()
+        self._is_scheduled = False
+        self._last_timestamp_ms = 0
+        self._fault: Exception | None = None
+        self.applied = 0
+        """The state holds everything below this offset of the log."""
+
+    def restore(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Begin with that snapshot. Blocks. Raises MetadataLogError that names the file."""
+        path = self._log.native.snapshot_path(*snapshot_id)
+        try:
+            values = _engine.read_values_snapshot(path)
+            self._state.restore(values)
+        except (_engine.StorageError, StateDamagedError) as error:
+            raise MetadataLogError(f"snapshot {path} cannot be used: {error}") from None
+        self.applied = self._target = snapshot_id.offset
+
+    def commit(self, high_watermark: int) -> None:
+        """Apply what is committed: a slice now, the rest in later turns, so that a long log does not stop the loop."""
+        self._target = max(self._target, high_watermark)
+        if not self._is_scheduled:
+            self._apply_slice()
+
+    def _apply_later(self) -> None:
+        self._is_scheduled = False
+        try:
+            self._apply_slice()
+        except Exception as error:
+            self._on_fault(error)
+
+    def _apply_slice(self) -> None:
+        if self.applied >= self._target or self._fault is not None:
+            return
+        data = self._log.read(self.applied, SLICE_BYTES)
+        end = min(next_offset(data) or self.applied, self._target)
+        if end <= self.applied:
+            raise MetadataLogError(f"the log holds nothing whole at {self.applied}, and {self._target} is committed")
+        for record in decode(data, first_offset=self.applied, check_crc=False):
+            if record.offset >= end:
+                break
+            self._apply(record.offset, record.value or b"")
+            self._last_timestamp_ms = record.timestamp_ms
+        self.applied = end
+        self._waiters.complete_below(end)
+        self._on_progress(end)
+        if self.applied < self._target and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._apply_later)
+
+    def _apply(self, offset: int, value: bytes) -> None:
+        try:
+            applied = self._state.apply(value)
+        except Exception as error:
+            name = type(self._state.machine).__name__
+            raise MetadataLogError(
+                f"{name}.apply failed at offset {offset} with {type(error).__name__}: {error}. The state may differ "
+                "from the other replicas' from here on. Mend it, raise CommandRefusedError for what is to be "
+                "refused, and start again: the log is replayed"
+            ) from error
+        if applied is not None:
+            self._on_applied(applied)
+
+    def when_applied(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done when the state holds everything below `offset`."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._fault is not None:
+            future.set_exception(self._fault)
+        elif offset <= self.applied:
+            future.set_result(None)
+        else:
+            self._waiters.add(offset - 1, future)
+        return future
+
+    def hold_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
+        """Take hold of the state at that offset; what is returned writes it."""
+        while self.applied < snapshot_id.offset:
+            self._apply_slice()
+        return self._write(snapshot_id, self._state.hold(), self._quorum_records(), self._last_timestamp_ms)
+
+    def _quorum_records(self) -> list[tuple[int, bytes]]:
+        newest = {record.type: record.value for record in self._log.control_records()}
+        return [(kind, newest[kind]) for kind in (KRAFT_VERSION, KRAFT_VOTERS) if kind in newest]
+
+    async def _write(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        values_of: Callable[[], list[bytes]],
+        control_records: list[tuple[int, bytes]],
+        last_timestamp_ms: int,
+    ) -> None:
+        native = self._log.native
+
+        def write() -> None:
+            _engine.write_values_snapshot(
+                native.snapshot_path(*snapshot_id),
+                values_of(),
+                epoch=snapshot_id.epoch,
+                last_contained_log_timestamp_ms=last_timestamp_ms,
+                now_ms=wall_clock_ms(),
+                control_records=control_records,
+            )
+
+        await asyncio.to_thread(write)
+        native.snapshot_finished(*snapshot_id)
+
+    def stop(self, fault: Exception) -> None:
+        """Apply nothing more."""
+        self._fault = fault
+        self._waiters.fail_all(fault)

@@ -1,0 +1,23 @@
+"""What a replica may be told beside who it is."""
+
+from typing import NamedTuple
+
+from klamm.raft.config import RaftConfig
+from klamm.raft.snapshots import SnapshotConfig
+
+
+class ReplicaConfig(NamedTuple):
+    """Settings of a replica; those of all replicas of a cluster should be the same."""
+
+    timeout_s: float = 10.0
+    """How long execute and read wait when they are not told."""
+    raft: RaftConfig = RaftConfig()
+    """Time-outs of the quorum: a leader that is silent for `fetch_timeout_ms` is replaced."""
+    snapshots: SnapshotConfig = SnapshotConfig()
+    """When the state is written, and how much of the log stays."""
+    in_flight_max: int = 10_000
+    """So many commands may wait for their result; more wait to be sent."""
+    segment_bytes: int = 64 << 20
+    """Size of the log's files."""
+    flush: bool = True
+    """False: nothing is synced to the disk. For tests: a power cut takes what was acknowledged."""

@@ -1,0 +1,90 @@
+"""Linearizable reads without a write: the leader's high watermark, once a majority has said that it still leads.
+
+A round asks every voter whether it has seen a higher epoch than the leader's. A majority that has not, after the read
+began, has elected nobody else before it began: what was committed then is below this leader's high watermark. Reads
+that come while a round is under way share the next one (Raft 8; Ongaro 6.4, with answers in the place of heartbeats).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+from klamm.raft.library.driver.leadership import LeadershipView
+from klamm.raft.library.driver.network import UnreachableError
+from klamm.raft.ports import NotLeaderError
+
+RETRY_S: Final = 0.02
+LOOK_AGAIN_S: Final = 0.5
+
+
+class Confirmer(Protocol):
+    """Asks the other replicas."""
+
+    async def confirmed_index(self) -> int:
+        """As the leader: the high watermark, confirmed by a majority. Raises NotLeaderError, UnreachableError."""
+
+    async def leaders_index(self, leader_id: int) -> int:
+        """The leader's confirmed high watermark. Raises NotLeaderError, UnreachableError."""
+
+
+class ReadIndexes:
+    """The rounds of one replica's readers."""
+
+    def __init__(self, confirmer: Confirmer, leadership: LeadershipView) -> None:
+        self._confirmer, self._leadership = confirmer, leadership
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[asyncio.Future[int]] = []
+        self._served: list[asyncio.Future[int]] = []
+        self._rounds: asyncio.Task[None] | None = None
+
+    async def index(self) -> int:
+        """What a reader who asks at this moment must see applied: everything below. Waits for a leader."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._waiting.append(future)
+        if self._rounds is None:
+            self._rounds = self._loop.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                self._served, self._waiting = self._waiting, []
+                await self._serve(self._served)
+        finally:
+            self._rounds = None
+
+    async def _serve(self, readers: list[asyncio.Future[int]]) -> None:
+        while not all(reader.done() for reader in readers):
+            leader = self._leadership.current
+            if leader.leader_id is None:
+                await self._leadership.changed(LOOK_AGAIN_S)
+                continue
+            try:
+                if leader.is_self:
+                    index = await self._confirmer.confirmed_index()
+                else:
+                    index = await self._confirmer.leaders_index(leader.leader_id)
+            except (NotLeaderError, UnreachableError):
+                await self._leadership.changed(RETRY_S)
+                continue
+            except Exception as error:
+                _settle(readers, error)
+                return
+            _settle(readers, index)
+
+    def stop(self, fault: Exception) -> None:
+        """Nothing more comes."""
+        if self._rounds is not None:
+            self._rounds.cancel()
+        _settle(self._served + self._waiting, fault)
+
+
+def _settle(readers: list[asyncio.Future[int]], outcome: int | Exception) -> None:
+    for reader in readers:
+        if reader.done():
+            continue
+        if isinstance(outcome, Exception):
+            reader.set_exception(outcome)
+        else:
+            reader.set_result(outcome)

@@ -1,0 +1,246 @@
+"""A replica: what a program uses of `klamm.raft`.
+
+async with Replica(Counter(), "data") as replica:
+    print(await replica.execute(b"add 1"))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from klamm.raft.library.driver.config import ReplicaConfig
+from klamm.raft.library.driver.home import Home, HomeOwner
+from klamm.raft.library.driver.leadership import Callback, Leadership
+from klamm.raft.library.driver.member import Member
+from klamm.raft.library.driver.network import LocalHub, Network
+from klamm.raft.library.errors import NoLeaderError
+from klamm.raft.library.sessions import ReplicatedState
+from klamm.raft.library.state_machine import StateMachine
+from klamm.raft.ports import RaftStoppedError
+from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+M = TypeVar("M", bound=StateMachine)
+T = TypeVar("T")
+
+LISTENER = "RAFT"
+
+
+class Replica(Generic[M]):
+    """One replica of a state machine, with its log in a directory of its own.
+
+    Guarantees, while a majority of the voters comes back some time with its disk: a command whose result was given is
+    on the disks of a majority and is never lost; every replica applies the same commands in the same order; a command
+    is applied once however often it had to be sent; `read` sees every command that had its result before the read
+    began. To be made and used on one loop; `SyncReplica` is its twin for threads.
+    """
+
+    def __init__(
+        self,
+        machine: M,
+        directory: str | Path,
+        *,
+        node_id: int = 1,
+        voters: Mapping[int, str] | None = None,
+        cluster: str = "klamm",
+        config: ReplicaConfig | None = None,
+        network: Network | None = None,
+    ) -> None:
+        """`voters` says where each voter listens, "host:port" by node id; None: this replica alone.
+
+        A `node_id` that is none of the voters makes an observer: it has all of the state, forwards commands, and has no
+        vote. `cluster` is a name that all replicas of one state share, and no others.
+        """
+        self._machine, self._directory = machine, Path(directory)
+        self._node_id, self._cluster = node_id, cluster
+        self._config = config or ReplicaConfig()
+        self._voters = _voter_set(voters if voters is not None else {node_id: ""})
+        self._network = network
+        self._state = ReplicatedState(machine)
+        self._member: Member | None = None
+        self._progress_callbacks: list[Callable[[int], object]] = []
+
+    async def start(self) -> None:
+        """Open the directory and take part; returns before anyone is elected.
+
+        Raises ReplicaDirectoryError, QuorumStateError, StorageError, OSError.
+        """
+        if self._member is not None:
+            raise RuntimeError("this replica was started before: make another one")
+        home = await asyncio.to_thread(self._open_home)
+        try:
+            self._member = Member(
+                home,
+                self._state,
+                self._network or self._default_network(),
+                node_id=self._node_id,
+                cluster=self._cluster,
+                endpoints=self._voters.endpoints(self._node_id),
+                static_voters=self._voters,
+                config=self._config,
+                on_progress=self._on_progress,
+            )
+        except BaseException:
+            home.close()
+            raise
+        try:
+            await self._member.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    def _open_home(self) -> Home:
+        owner = HomeOwner(self._node_id, self._cluster)
+        return Home(
+            self._directory, owner, segment_bytes=self._config.segment_bytes, is_volatile=not self._config.flush
+        )
+
+    def _default_network(self) -> Network:
+        return LocalHub().network(self._node_id)
+
+    async def close(self, *, timeout_s: float = 5.0) -> None:
+        """Hand over if this replica leads, and stop, at the latest after `timeout_s`; may be called again.
+
+        What waits fails with RaftStoppedError.
+        """
+        if self._member is not None:
+            await self._member.close(timeout_s)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Commands
+
+    async def execute(self, command: bytes, *, timeout_s: float | None = None) -> bytes:
+        """Apply a command on every replica; the result of `apply`, once it is on the disks of a majority.
+
+        Works on any replica: who does not lead forwards. Applied exactly once, or, with NoLeaderError and
+        CommandRefusedError, not at all; OutcomeUnknownError: out of time, and nobody knows. RaftStoppedError: this
+        replica has stopped. ValueError: longer than 4 MiB.
+        """
+        commands = self._running.commands
+        await commands.room()
+        return await commands.submit(command, self._timeout_s(timeout_s))
+
+    async def execute_all(self, commands: Sequence[bytes], *, timeout_s: float | None = None) -> list[bytes]:
+        """The results of many commands, which are sent together; for each holds what holds for `execute`.
+
+        The first error among them is raised when all have their outcome. Other replicas' commands may come in between.
+        """
+        futures, wait_s = [], self._timeout_s(timeout_s)
+        for command in commands:
+            await self._running.commands.room()
+            futures.append(self._running.commands.submit(command, wait_s))
+        if futures:
+            await asyncio.wait(futures)
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return [future.result() for future in futures]
+
+    # Reads
+
+    async def read(self, query: Callable[[M], T], *, timeout_s: float | None = None) -> T:
+        """What `query` says of the state, which holds every command that had its result when this was called.
+
+        Linearizable, without a write: the leader asks a majority whether it still leads. `query` must change nothing.
+        Raises NoLeaderError (no leader, or no majority that confirms it, in time), RaftStoppedError.
+        """
+        member, wait_s = self._running, self._timeout_s(timeout_s)
+        try:
+            async with asyncio.timeout(wait_s):
+                await member.applier.when_applied(await member.reads.index())
+        except TimeoutError:
+            leader = member.leadership.current
+            text = f"no leader was confirmed within {wait_s} s; the last one known is {leader.leader_id}"
+            raise NoLeaderError(f"{text} (epoch {leader.epoch}): is a majority of the voters up?") from None
+        return query(self._machine)
+
+    def read_local(self, query: Callable[[M], T]) -> T:
+        """What `query` says of the state as this replica has it, at once: perhaps a little old, never uncommitted."""
+        return query(self._machine)
+
+    # Leadership and progress
+
+    @property
+    def leadership(self) -> Leadership:
+        """Who leads, as this replica knows it."""
+        return self._running.leadership.current
+
+    def on_leader_change(self, callback: Callback) -> Callable[[], None]:
+        """Call `callback(Leadership)` with each change, and with what is now; returns what ends that.
+
+        A replica learns of changes late, and of some not at all: what must be done by one at a time takes a lock.
+        """
+        return self._running.leadership.subscribe(callback)
+
+    async def wait_for_leader(self, timeout_s: float | None = None) -> int:
+        """The leader's node id, when there is one. Raises NoLeaderError."""
+        wait_s = self._timeout_s(timeout_s)
+        deadline = asyncio.get_running_loop().time() + wait_s
+        while (leader := self._running.leadership.current).leader_id is None:
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                raise NoLeaderError(f"no leader within {wait_s} s (epoch {leader.epoch}): is a majority up?")
+            await self._running.leadership.changed(left_s)
+        return leader.leader_id
+
+    def resign(self) -> None:
+        """Hand leadership to another voter; nothing happens where this replica does not lead."""
+        member = self._running
+        if member.leadership.current.is_self:
+            member.driver.resign(member.leadership.current.epoch)
+
+    @property
+    def applied_offset(self) -> int:
+        """The state holds every record of the log below this offset."""
+        return self._running.applier.applied
+
+    def on_applied(self, callback: Callable[[int], object]) -> Callable[[], None]:
+        """Call `callback(applied_offset)` whenever the state has changed; returns what ends that."""
+        self._progress_callbacks.append(callback)
+
+        def unsubscribe() -> None:
+            with contextlib.suppress(ValueError):
+                self._progress_callbacks.remove(callback)
+
+        return unsubscribe
+
+    def _on_progress(self, offset: int) -> None:
+        for callback in list(self._progress_callbacks):
+            callback(offset)
+
+    @property
+    def _running(self) -> Member:
+        member = self._member
+        if member is None:
+            raise RaftStoppedError("the replica was not started: `async with Replica(...)`, or `await replica.start()`")
+        if member.fault is not None:
+            raise member.fault
+        return member
+
+    def _timeout_s(self, given_s: float | None) -> float:
+        return self._config.timeout_s if given_s is None else given_s
+
+
+def _voter_set(voters: Mapping[int, str]) -> VoterSet:
+    return VoterSet.of(Voter(ReplicaKey(node_id), _endpoints(address)) for node_id, address in voters.items())
+
+
+def _endpoints(address: str) -> tuple[Endpoint, ...]:
+    if not address:
+        return ()
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit():
+        raise ValueError(f"{address!r} is no address of a voter: it must be host:port")
+    return (Endpoint(LISTENER, host.strip("[]"), int(port)),)

@@ -1,0 +1,31 @@
+"""What can go wrong for whoever uses a replica. Each says what is known of the command's fate."""
+
+from klamm.raft.ports import RaftStoppedError
+
+__all__ = [
+    "CommandRefusedError",
+    "NoLeaderError",
+    "OutcomeUnknownError",
+    "RaftStoppedError",
+    "ReplicaDirectoryError",
+]
+
+
+class CommandRefusedError(Exception):
+    """The state machine refused the command, on every replica: nothing has changed."""
+
+
+class NoLeaderError(TimeoutError):
+    """No leader was found in time, and nothing was sent: nothing has changed, nor will it. Try again later."""
+
+
+class OutcomeUnknownError(TimeoutError):
+    """The command was sent and no result came in time: it was applied, will be, or never will.
+
+    Within one call a replica tries again by itself, and a command is applied once however often it is sent. A new call
+    is a new command: first read what the state says.
+    """
+
+
+class ReplicaDirectoryError(Exception):
+    """The directory belongs to another replica, or is in use; the text says which, and what to do."""

@@ -1,0 +1,30 @@
+"""What a program gives to be replicated."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class StateMachine(Protocol):
+    """A state that changes by commands alone. Called on one thread, one call at a time.
+
+    `apply` must be deterministic: the same commands in the same order give the same state and the same results on
+    every replica, in every process, today and when the log is replayed next year. So it may not look at a clock, dice,
+    the environment or a file, nor at the order of a set. What it needs of those comes in with the command.
+    """
+
+    def apply(self, command: bytes) -> bytes:
+        """Change the state; the result goes to whoever had the command executed.
+
+        Raise CommandRefusedError, with the state as it was, to refuse: the caller gets it. Any other exception is taken
+        for a fault and stops the replica, since nobody could say that the others have failed in the same way.
+        """
+
+    def snapshot(self) -> bytes | Callable[[], bytes]:
+        """All of the state, for `restore`.
+
+        A callable is called in a thread while commands go on: give one, over something that no longer changes, where
+        making the bytes takes long.
+        """
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state by that of a snapshot."""

@@ -1,0 +1,139 @@
+"""One voter: what is executed is on the disk, once, and comes back."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.waiting import until
+
+from klamm.raft import (
+    CommandRefusedError,
+    RaftConfig,
+    RaftStoppedError,
+    Replica,
+    ReplicaConfig,
+    ReplicaDirectoryError,
+    SnapshotConfig,
+    SyncReplica,
+)
+
+
+class Ledger:
+    """Keeps what it is told, in order."""
+
+    def __init__(self):
+        self.entries = []
+
+    def apply(self, command):
+        if command == b"refuse":
+            raise CommandRefusedError("as asked")
+        if command == b"fail":
+            raise ZeroDivisionError("a fault")
+        self.entries.append(command)
+        return b"%d" % len(self.entries)
+
+    def snapshot(self):
+        held = list(self.entries)
+        return lambda: b"\n".join(held)
+
+    def restore(self, data):
+        self.entries = data.split(b"\n") if data else []
+
+
+def entries(ledger):
+    return list(ledger.entries)
+
+
+async def test_executed_commands_come_back_from_disk(tmp_path):
+    async with Replica(Ledger(), tmp_path) as replica:
+        assert await replica.execute(b"a") == b"1"
+        assert await replica.execute_all([b"b", b"c"]) == [b"2", b"3"]
+        assert await replica.read(entries) == [b"a", b"b", b"c"]
+        assert replica.leadership.is_self
+    async with Replica(Ledger(), tmp_path) as replica:
+        assert await replica.read(entries) == [b"a", b"b", b"c"]
+        assert await replica.execute(b"d") == b"4"
+
+
+async def test_snapshots_take_the_place_of_the_log(tmp_path):
+    snapshots = SnapshotConfig(record_bytes_between_snapshots_max=2000, retention_bytes_max=0)
+    config = ReplicaConfig(snapshots=snapshots, segment_bytes=4096, flush=False)
+    async with Replica(Ledger(), tmp_path, config=config) as replica:
+        for number in range(200):
+            await replica.execute(b"%d" % number)
+        expected = await replica.read(entries)
+        await until(lambda: list((tmp_path / "log").glob("*.checkpoint")))
+    async with Replica(Ledger(), tmp_path, config=config) as replica:
+        assert await replica.read(entries) == expected
+        assert await replica.execute(b"more") == b"201"
+
+
+async def test_refusals_reach_the_caller_and_change_nothing(tmp_path):
+    async with Replica(Ledger(), tmp_path, config=ReplicaConfig(flush=False)) as replica:
+        with pytest.raises(CommandRefusedError, match="as asked"):
+            await replica.execute(b"refuse")
+        assert await replica.execute(b"a") == b"1"
+        with pytest.raises(ValueError, match="4194304"):
+            await replica.execute(bytes((4 << 20) + 1))
+
+
+async def test_a_fault_of_the_state_machine_stops_the_replica_and_says_where(tmp_path):
+    replica = Replica(Ledger(), tmp_path, config=ReplicaConfig(flush=False))
+    await replica.start()
+    with pytest.raises(RaftStoppedError, match=r"Ledger.apply failed at offset \d+ with ZeroDivisionError"):
+        await replica.execute(b"fail")
+    with pytest.raises(RaftStoppedError, match="ZeroDivisionError"):
+        await replica.execute(b"a")
+    await replica.close()
+
+
+async def test_directories_belong_to_one_replica_of_one_cluster(tmp_path):
+    async with Replica(Ledger(), tmp_path):
+        with pytest.raises(ReplicaDirectoryError, match="in use"):
+            await Replica(Ledger(), tmp_path).start()
+    with pytest.raises(ReplicaDirectoryError, match="belongs to replica 1 of cluster 'klamm'"):
+        await Replica(Ledger(), tmp_path, cluster="other").start()
+    (tmp_path / "replica.json").write_text("{}")
+    with pytest.raises(ReplicaDirectoryError, match=r"replica\.json"):
+        await Replica(Ledger(), tmp_path).start()
+
+
+async def test_a_closed_replica_says_so(tmp_path):
+    replica = Replica(Ledger(), tmp_path)
+    with pytest.raises(RaftStoppedError, match="not started"):
+        await replica.execute(b"a")
+    await replica.start()
+    await replica.execute(b"a")
+    await replica.close()
+    with pytest.raises(RaftStoppedError, match="closed"):
+        await replica.execute(b"a")
+    with pytest.raises(RuntimeError, match="started before"):
+        await replica.start()
+
+
+async def test_leader_changes_are_told_and_a_bad_callback_harms_nobody(tmp_path):
+    config = ReplicaConfig(raft=RaftConfig(election_timeout_ms=50))
+    async with Replica(Ledger(), tmp_path, config=config) as replica:
+        seen = []
+        replica.on_leader_change(lambda leadership: 1 / 0)
+        end = replica.on_leader_change(seen.append)
+        assert await replica.wait_for_leader() == 1
+        await replica.execute(b"a")
+        assert seen[-1].is_self
+        end()
+        replica.resign()
+        await replica.execute(b"b", timeout_s=30)
+        assert replica.leadership.epoch > seen[-1].epoch
+
+
+def test_threads_have_the_same(tmp_path):
+    with SyncReplica(Ledger(), tmp_path) as replica:
+        assert replica.execute(b"a") == b"1"
+        assert replica.execute_all([b"b"]) == [b"2"]
+        assert replica.read(entries) == [b"a", b"b"]
+        assert replica.read_local(entries) == [b"a", b"b"]
+        assert replica.wait_for_leader() == 1
+        with pytest.raises(RuntimeError, match="wait for itself"):
+            replica.read(lambda ledger: replica.execute(b"x"))
+    with pytest.raises(RaftStoppedError):
+        replica.execute(b"a")
+    replica.close()

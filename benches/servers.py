@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tests.interop import apache_kafka
-from tests.support.node_process import VERSIONS, NodeProcess, free_port
+from tests.support.node_process import VERSIONS, NodeProcess
+from tests.support.ports import free_port
 
 from benches import client
 

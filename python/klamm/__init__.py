@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from klamm.node.cluster import Cluster, StoredRecord
 
 __all__ = ["Cluster", "StoredRecord", "__version__"]
 
+__version__: str
+
 _FROM_CLUSTER = frozenset({"Cluster", "StoredRecord"})
 
+if not TYPE_CHECKING:  # for whom everything is above
 
-def __getattr__(name: str) -> Any:
-    """What takes time to import is imported when it is asked for: `import klamm` stays light."""
-    if name == "__version__":
-        from klamm._engine import __version__
+    def __getattr__(name: str) -> object:
+        """What takes time to import is imported when it is asked for: `import klamm` stays light."""
+        if name == "__version__":
+            from klamm._engine import __version__
 
-        return __version__
-    if name in _FROM_CLUSTER:
-        from klamm.node import cluster
+            return __version__
+        if name in _FROM_CLUSTER:
+            from klamm.node import cluster
 
-        return getattr(cluster, name)
-    raise AttributeError(f"module 'klamm' has no attribute '{name}'")
+            return getattr(cluster, name)
+        raise AttributeError(f"module 'klamm' has no attribute '{name}'")

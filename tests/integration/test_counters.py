@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -84,3 +85,34 @@ def test_each_moves_when_the_thing_happens() -> None:
             connection.sendall(b"\xff" * 8)
             assert connection.recv(1) == b""
         assert moved()["klamm.network:type=Connections,name=ClosedForFault"] == 1
+
+
+def test_refused_connections_are_counted() -> None:
+    with klamm.Cluster(config={"max.connections.per.ip": "2"}) as cluster:
+        name = "klamm.network:type=Connections,name=Refused"
+        assert cluster.counters()[name] == 0
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        with contextlib.ExitStack() as opened:
+            three = [opened.enter_context(socket.create_connection((host, int(port)), 30)) for _ in range(3)]
+            assert three[2].recv(1) == b"", "the third is closed at once"
+            until(lambda: cluster.counters()[name] == 1)
+
+
+def test_the_metadata_log_counts_what_it_rolls_and_deletes(tmp_path: Path) -> None:
+    config = {
+        "metadata.log.segment.ms": "1",
+        "metadata.log.max.record.bytes.between.snapshots": "1",
+        "metadata.max.retention.bytes": "1",
+    }
+    with klamm.Cluster(tmp_path / "data", config=config) as cluster:
+
+        def count(what: str) -> int:
+            return cluster.counters()[f"{QUORUM}{what}"]
+
+        for at in range(4):
+            cluster.create_topic(f"t{at}")
+        until(lambda: count("DeletedSegments") > 1)
+        assert count("DeletedSegments") <= count("Rolls") < count("Appends")
+        assert 0 < count("DeletedBytes") < count("Bytes")
+    first = min((tmp_path / "data" / "__cluster_metadata-0").glob("*.log"))
+    assert int(first.stem) > 0, "what was counted as deleted is gone"

@@ -29,7 +29,7 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.interop.group_peers import Peer
-from tests.support.node_process import free_port
+from tests.support.ports import free_port
 
 BROKER, LOGGER = ResourceType.BROKER, ResourceType.BROKER_LOGGER
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE

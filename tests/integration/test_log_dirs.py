@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from klamm import records
 from klamm.cli.client import Client
-from klamm.cli.topic_admin import create
+from klamm.cli.topic_admin import create, delete
 from klamm.protocol.errors import ErrorCode
 from klamm.records import NewRecord
 from tests.support.node_process import NodeProcess
@@ -45,11 +47,11 @@ def leaderless(client: Client, topic: str) -> set[int]:
     return lost
 
 
-def where(client: Client) -> dict[str, set[int]]:
-    """The partitions of topic t that each directory has, or will have."""
+def where(client: Client, name: str = "t") -> dict[str, set[int]]:
+    """The partitions of a topic that each directory has, or will have."""
     answer = client.any.request(DESCRIBE_LOG_DIRS, 4, topics=None)
     return {
-        found.log_dir: {one.partition_index for topic in found.topics if topic.name == "t" for one in topic.partitions}
+        found.log_dir: {one.partition_index for topic in found.topics if topic.name == name for one in topic.partitions}
         for found in answer.results
     }
 
@@ -127,6 +129,22 @@ def test_a_directory_that_fails_takes_the_leaders_of_its_partitions_away(tmp_pat
         assert where(client) == planned
         assert write(client, "t", second) is ErrorCode.NONE
         assert ends(client, "t") == [1] * PARTITIONS
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_new_partitions_go_to_the_emptiest_directory_after_a_restart_too(tmp_path: Path, is_written: bool) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    node = node_with(folders, tmp_path / "data")
+    with node, Client(node.bootstrap) as client:
+        create(client, ["a", "b", "c"])
+        directories = {name: [folder for folder, found in where(client, name).items() if found] for name in "abc"}
+        assert directories["a"] == directories["c"] != directories["b"]
+        if is_written:
+            assert [write(client, name, 0) for name in "ac"] == [ErrorCode.NONE] * 2
+        delete(client, ["b"])
+    with node, Client(node.bootstrap) as client:
+        create(client, ["t"], partitions=2)
+        assert where(client)[directories["b"][0]] == {0, 1}, "the other one has two already"
 
 
 def test_a_node_whose_directories_have_all_failed_says_so_and_ends(tmp_path: Path) -> None:

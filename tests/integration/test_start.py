@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from klamm.node.sources import embedded_default
-from tests.support.node_process import NodeProcess, free_port
+from tests.support.node_process import NodeProcess
+from tests.support.ports import free_port
 from tests.support.privileges import obey_permissions
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -235,3 +236,5 @@ def test_an_open_bind_is_warned_about(tmp_path: Path) -> None:
     said = node.log()
     assert f"WARN  start      listener PLAINTEXT://0.0.0.0:{port} is open to every network" in said
     assert "unknown configuration no.such.key is ignored" in said
+    assert f"listening   0.0.0.0:{port}\n" in said
+    assert f"--bootstrap localhost:{port}\n" in said, "what one can connect to"

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 LIBS = Path(os.environ.get("KLAMM_KAFKA_LIBS", ROOT / "target" / "kafka-4.3.1"))
 POM = Path(__file__).with_name("pom.xml")
@@ -81,14 +83,6 @@ def tool(
     if check and done.returncode != 0:
         raise AssertionError(f"{name} {' '.join(arguments)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class KafkaNode:

@@ -18,7 +18,8 @@ from typing import Final
 
 from tests.suites import exceptions
 from tests.suites.exceptions import APACHE_KAFKA, Excused, Outcome
-from tests.support.node_process import NodeProcess, free_port
+from tests.support.node_process import NodeProcess
+from tests.support.ports import free_port
 
 SUITE_SECONDS_MAX: Final = 3600
 

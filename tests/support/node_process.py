@@ -12,14 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
+from tests.support.ports import free_port
 
 # Frames without client id: ApiVersions v0, which is answered early in a start, and Metadata v0 of no topics.
 VERSIONS = b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from klamm._engine import StorageError, __version__
 from klamm.node.boot import Booting
 from klamm.node.config import NodeConfig
+from klamm.node.listeners import WILDCARDS
 from klamm.node.meta_properties import message_of
 from klamm.node.node import Node, NodeFailedError
 
@@ -75,12 +76,12 @@ async def _run(config: NodeConfig, booting: Booting, signals: Signals, on_servin
 def _say_where(node: Node) -> None:
     config = node.config
     clients = [name for name in node.listeners if name not in config.controller_listener_names]
-    addresses = ", ".join("{}:{}".format(*node.listeners[name]) for name in clients)
+    addresses = [_address(*node.listeners[name]) for name in clients]
     folders = ", ".join(str(path) for path in config.log_dirs)
     text = f"""klamm {__version__}, cluster {node.cluster_id}, node {config.node_id}
-  listening   {addresses}
+  listening   {", ".join(addresses)}
   data        {folders}
-  try         klamm topics create hello --bootstrap {addresses.split(", ")[0]}
+  try         klamm topics create hello --bootstrap {_here(*node.listeners[clients[0]])}
   stop        Ctrl-C"""
     try:
         print(text, flush=True)
@@ -89,3 +90,12 @@ def _say_where(node: Node) -> None:
         # What is left in the buffer would fail again when the process ends.
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _here(host: str, port: int) -> str:
+    """Where this machine reaches what is bound there: every interface is no address to connect to."""
+    return _address("localhost" if host in WILDCARDS else host, port)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.support.node_process import METADATA, free_port
+from tests.support.node_process import METADATA
+from tests.support.ports import free_port
 
 from klamm._engine import Image, StorageError
 from klamm.node.boot import Booting

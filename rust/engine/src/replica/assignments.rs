@@ -56,13 +56,21 @@ impl Replicas {
             let is_known = Some(found.dir) == assigned;
             (is_known || self.is_of(&found, key.0).unwrap_or(true)).then_some(found.dir)
         };
-        if let Some(dir) = open.or_else(on_disk) {
-            return Some(dir).filter(|&dir| self.logs().dirs()[dir].offline_cause().is_none());
+        if open.is_some() {
+            return self.in_use(open);
         }
-        if assigned.is_some() || self.may_be_missing(key) {
-            return assigned;
+        let found = on_disk();
+        if found.is_some() || assigned.is_some() || self.may_be_missing(key) {
+            // Not open, and perhaps never written: it counts where it is all the same.
+            let dir = found.or(assigned);
+            dir.inspect(|&dir| self.planned.lock().keep(key, dir));
+            return if found.is_some() { self.in_use(dir) } else { dir };
         }
         self.planned.lock().dir_for(key, self.logs())
+    }
+
+    fn in_use(&self, dir: Option<usize>) -> Option<usize> {
+        dir.filter(|&dir| self.logs().dirs()[dir].offline_cause().is_none())
     }
 
     /// Why a partition is not served here that another broker leads, or none.

@@ -1,11 +1,11 @@
-//! Which directory a partition goes to that was told to somebody before it was written.
+//! Which directory a partition is in that is not open: it may never have been written, and still somebody was told.
 
 use std::collections::HashMap;
 
 use super::replicas::Key;
 use crate::log::LogManager;
 
-/// The directories chosen for partitions that are not open.
+/// The directories of partitions that are not open, so that each counts for its own when the emptiest is looked for.
 #[derive(Default)]
 pub(super) struct Planned {
     dirs: HashMap<Key, usize>,
@@ -21,9 +21,17 @@ impl Planned {
         }
         self.remove(&key);
         let dir = logs.dir_for_new(|dir| self.counts.get(&dir).copied().unwrap_or(0))?;
-        self.dirs.insert(key, dir);
-        *self.counts.entry(dir).or_default() += 1;
+        self.keep(key, dir);
         Some(dir)
+    }
+
+    /// The partition is in this one.
+    pub(super) fn keep(&mut self, key: Key, dir: usize) {
+        if self.dirs.get(&key) != Some(&dir) {
+            self.remove(&key);
+            self.dirs.insert(key, dir);
+            *self.counts.entry(dir).or_default() += 1;
+        }
     }
 
     /// The partition is open, or gone.

@@ -1,0 +1,56 @@
+"""Ports for nodes that tests start: no two of them get the same, nor the system gives it to anybody meanwhile."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import socket
+import tempfile
+from pathlib import Path
+
+_LOWEST = 10_000
+_GIVEN_AWAY = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_held: dict[int, int] = {}
+"""Ports that this process took, with the lock that tells the others."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on, and that is this process's until it ends.
+
+    It is below those that the system itself gives to connections and to who binds port 0, so that what was free stays
+    free until a node binds it. Other processes that ask here are told apart by locks.
+    """
+    while True:
+        port = random.randrange(_LOWEST, _below())
+        if port not in _held and _take(port):
+            if _is_free(port):
+                return port
+            os.close(_held.pop(port))
+
+
+def _below() -> int:
+    return int(_GIVEN_AWAY.read_text().split()[0]) if _GIVEN_AWAY.exists() else 32_768
+
+
+def _take(port: int) -> bool:
+    folder = Path(tempfile.gettempdir()) / f"klamm-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    lock = os.open(folder / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return False
+    _held[port] = lock
+    return True
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

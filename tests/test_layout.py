@@ -12,6 +12,7 @@ ROOMS_THAT_KNOW_THE_ENGINE = {
     "broker": "the config keys",
     "cli": "the version, and the errors that a person is told",
     "controller": "the metadata image",
+    "metadata": "the reader of metadata logs, and images",
     "node": "everything: it introduces the parts to each other",
     "protocol": "message schemas, metadata records and config keys",
     "raft": "the native log and its snapshots, behind the port that the driver asks for",

@@ -640,6 +640,33 @@ class MetadataLog:
     def delete_before(self, end_offset: int, epoch: int, now_ms: int) -> bool: ...
     def close(self) -> None: ...
 
+@final
+class MetadataReader:
+    """Reads the folder of a metadata log beside whoever writes it: takes no lock, changes no file. StorageError.
+
+    What is half written at the log's end is not there yet; what is damaged elsewhere is an error that names the file.
+    """
+
+    def __new__(cls, directory: str | PathLike[str]) -> Self:
+        """Of `<metadata.log.dir>/__cluster_metadata-0`; nothing is read yet."""
+    def start_offset(self) -> int | None:
+        """Where the first segment begins; None when there is none."""
+    def end(self) -> tuple[int, str | None]:
+        """The offset behind the last whole batch, and what stands there if it is neither nothing nor zeroes."""
+    def offset_after_time(self, timestamp_ms: int) -> int:
+        """The offset of the first batch that is later, or the log's end."""
+    def snapshots(self) -> list[tuple[int, int, str]]:
+        """End offset, epoch and file name of the finished ones, oldest first."""
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole, checked batches from the one that holds `offset` on, at least one; empty at the log's end.
+
+        IndexError: the record is cleaned away, or the log was cut below it.
+        """
+
+def metadata_rows(data: bytes) -> list[tuple[int, int, int, int, int | None, bytes]]:
+    """Of each record in whole batches: offset, the batch's base offset, epoch, time in ms, type of a control record or
+    None, value. RecordsDamagedError."""
+
 # ---- elections, placement, new partitions ----
 
 BrokerEvent = Literal[

@@ -27,3 +27,11 @@ def test_embedding(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     records, committed, counters = capsys.readouterr().out.splitlines()
     assert [records, committed, counters[:1]] == ["[]", "{}", "{"]
+
+
+def test_the_history_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = (code for code in SNIPPETS if code.startswith("from klamm.metadata"))
+    with NodeProcess(tmp_path / "data"):
+        code = code.replace('"klamm-data"', f"{str(tmp_path / 'data')!r}").replace("15m", "end")
+        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    assert "pyarrow.Table\ntopic: string" in capsys.readouterr().out

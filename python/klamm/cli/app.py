@@ -13,7 +13,15 @@ import typer
 from rich.text import Text
 
 from klamm import _engine
-from klamm.cli import config_commands, consume, group_commands, produce, storage_commands, topic_commands
+from klamm.cli import (
+    config_commands,
+    consume,
+    group_commands,
+    metadata_commands,
+    produce,
+    storage_commands,
+    topic_commands,
+)
 from klamm.cli.connection import ClientError
 from klamm.cli.output import errors
 
@@ -122,4 +130,5 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(group_commands.app, name="groups")
 app.add_typer(config_commands.app, name="configs")
+app.add_typer(metadata_commands.app, name="metadata")
 app.add_typer(storage_commands.app, name="storage")

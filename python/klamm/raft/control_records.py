@@ -42,6 +42,15 @@ def snapshot_head(voters: VotersInLog) -> list[tuple[int, bytes]]:
     return [version] if voters.offset is None else [version, (KRAFT_VOTERS, encode_voters(voters.voters))]
 
 
+def decode_leader_change(value: bytes) -> tuple[int, tuple[int, ...]]:
+    """The leader's id, and the voters' ids, of a LeaderChange record; its other fields are passed over."""
+    reader = _Reader(value)
+    # Version 1 adds directory ids to the voters; nobody writes it yet (facts 3.5).
+    reader.check_version("LeaderChange")
+    leader_id = reader.integer(4)
+    return leader_id, tuple(reader.voter_id() for _ in range(reader.array_size()))
+
+
 def decode_kraft_version(value: bytes) -> int:
     """The kraft.version of a KRaftVersion record."""
     reader = _Reader(value)
@@ -142,6 +151,11 @@ class _Reader:
         for _ in range(self.uvarint()):
             self.uvarint()
             self.take(self.uvarint())
+
+    def voter_id(self) -> int:
+        voter_id = self.integer(4)
+        self.skip_tags()
+        return voter_id
 
     def voter(self) -> Voter:
         voter_id, directory_bytes = self.integer(4), self.take(16)

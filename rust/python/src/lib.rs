@@ -13,6 +13,7 @@ mod id;
 mod image;
 mod message_schema;
 mod metadata_log;
+mod metadata_reader;
 mod metadata_records;
 mod records;
 mod registrations;
@@ -37,6 +38,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     checkpoint::register(module)?;
     metadata_records::register(module)?;
     module.add_class::<metadata_log::MetadataLog>()?;
+    metadata_reader::register(module)?;
     records::register(module)?;
     Ok(())
 }

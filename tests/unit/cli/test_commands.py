@@ -32,7 +32,7 @@ def properties(folder: Path, **changes: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "topics", "topics create", "produce", "consume", "groups", "configs", "storage"]
+    "command", ["", "topics", "topics create", "produce", "consume", "groups", "configs", "metadata", "storage"]
 )
 def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
@@ -46,6 +46,11 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
         "topics",
         "groups",
         "configs",
+        "metadata",
+        "metadata tail",
+        "metadata at",
+        "metadata diff",
+        "metadata why",
         "storage",
         "topics create",
         "start",

@@ -4,9 +4,11 @@ mod buffered;
 mod control;
 mod flusher;
 mod log;
+mod reader;
 mod snapshots;
 
 pub use control::ControlEntry;
 pub use flusher::OnFlushed;
 pub use log::{BATCH_BYTES_MAX, QuorumLog, QuorumLogConfig, ReplayFailed};
+pub use reader::{LogReader, ReaderEnd};
 pub use snapshots::{SnapshotId, SnapshotInfo};

@@ -28,6 +28,11 @@ impl SnapshotId {
         format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch)
     }
 
+    /// The id in the name of a finished snapshot's file.
+    pub fn of_file(name: &str) -> Option<Self> {
+        Self::parse(name, SUFFIX)
+    }
+
     fn parse(name: &str, suffix: &str) -> Option<Self> {
         let (offset, epoch) = name.strip_suffix(suffix)?.split_once('-')?;
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

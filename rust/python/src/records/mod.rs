@@ -46,7 +46,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// The exception of an error, with the protocol's code as its attribute `error_code`.
-fn damaged(py: Python<'_>, error: &RecordsError) -> PyErr {
+pub fn damaged(py: Python<'_>, error: &RecordsError) -> PyErr {
     let exception = RecordsDamagedError::new_err(error.to_string());
     match exception.value(py).setattr("error_code", error.error_code()) {
         Ok(()) => exception,

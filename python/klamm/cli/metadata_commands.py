@@ -1,0 +1,255 @@
+"""`klamm metadata`: what a metadata log has seen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from klamm.cli.connection import ClientError
+from klamm.cli.metadata_tail import Followed, Tail
+from klamm.cli.output import AsJson, examples, print_json, print_table, say
+from klamm.metadata.diff import changes_between
+from klamm.metadata.entries import type_names
+from klamm.metadata.errors import HistoryError
+from klamm.metadata.history import History, State
+from klamm.metadata.moments import iso_text, time_text
+from klamm.metadata.state import (
+    broker_state,
+    brokers_of,
+    configs_of,
+    controllers_of,
+    endpoints_of,
+    quorum_fields,
+    state_fields,
+)
+from klamm.metadata.story import parse_partition, tell_story
+from klamm.metadata.words import leader_text, voters_text
+from klamm.node.sources import DEFAULT_DATA
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help=examples(
+        "Look into a cluster's metadata: what was written, what held at any moment, what changed, and why.\n\n"
+        "Reads a node's files, klamm's or Apache Kafka's, while it runs or not, and changes nothing.",
+        "klamm metadata tail --follow",
+        "klamm metadata at 2026-01-31T12:00 --data server.properties",
+        "klamm metadata diff 1h end",
+        "klamm metadata why orders-0",
+    ),
+)
+
+NOTHING_HAPPENS: Final = "NoOp"
+POLL_S: Final = 0.1
+Where = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        "-d",
+        envvar="KLAMM_DATA",
+        metavar="PATH",
+        help="A node's log directory, its server.properties, or a snapshot (.checkpoint).",
+        rich_help_panel="Where and how",
+    ),
+]
+MOMENT_HELP: Final = "An offset, end, end-10, 15m (ago), or a time such as 2026-01-31T12:00."
+
+
+@app.command()
+def tail(
+    *,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="So many records from the end.")] = 20,
+    start: Annotated[str | None, typer.Option("--from", metavar="MOMENT", help=MOMENT_HELP)] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", "-t", metavar="TYPE", help="Topic, PartitionChange, LeaderChange ...")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", "-a", help="With records that change nothing (NoOp).")] = False,
+    data: Where = DEFAULT_DATA,
+    as_json: AsJson = False,
+) -> None:
+    """Print the records of the metadata log in plain words; --json prints them with all fields, one a line.
+
+    \b
+    [bold]Examples[/bold]
+      klamm metadata tail
+      klamm metadata tail --follow --data server.properties
+      klamm metadata tail --from 2026-01-31T12:00 --type PartitionChange
+      klamm metadata tail --from 0 --json
+    """
+    with _telling():
+        wanted = _wanted_types(types, every=every)
+        chosen = Tail(History(data), wanted)
+        records = chosen.last(count) if start is None else chosen.since(start)
+        if as_json:
+            for record in records:
+                print(json.dumps(record.fields(), ensure_ascii=False))
+        elif not follow:
+            rows = [(one.offset, one.epoch, time_text(one.timestamp_ms), one.type, one.text) for one in records]
+            print_table(("#OFFSET", "#EPOCH", "TIME", "TYPE", "WHAT"), rows)
+        else:
+            for record in records:
+                print(record.line())
+        if torn := chosen.torn():
+            say(f"behind the last whole record: {torn}")
+        if follow:
+            _follow(Followed(chosen), as_json=as_json)
+
+
+@app.command()
+def at(
+    moment: Annotated[str, typer.Argument(metavar="OFFSET-or-TIME", help=MOMENT_HELP)] = "end",
+    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic. May be repeated.")] = None,
+    data: Where = DEFAULT_DATA,
+    as_json: AsJson = False,
+) -> None:
+    """Show what held at a moment: quorum, features, brokers, topics, partitions and configs.
+
+    \b
+    [bold]Examples[/bold]
+      klamm metadata at end
+      klamm metadata at 1042 --topic orders
+      klamm metadata at 2026-01-31T12:00 --json
+      klamm metadata at end --data __cluster_metadata-0/00000000000000000179-0000000002.checkpoint
+    """
+    with _telling():
+        state = History(data).state_at(moment)
+        if as_json:
+            print_json(state_fields(state, topic))
+        else:
+            _print_state(state, topic)
+
+
+@app.command()
+def diff(
+    older: Annotated[str, typer.Argument(metavar="A", help=MOMENT_HELP)],
+    newer: Annotated[str, typer.Argument(metavar="B", help="The same.")] = "end",
+    data: Where = DEFAULT_DATA,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is different at moment B from what was at moment A.
+
+    \b
+    [bold]Examples[/bold]
+      klamm metadata diff 1h end
+      klamm metadata diff 1000 1042 --json
+      klamm metadata diff 2026-01-31T12:00 2026-01-31T13:00
+    """
+    with _telling():
+        history = History(data)
+        states = [history.state_at(moment) for moment in (older, newer)]
+        changes = changes_between(*states)
+    if as_json:
+        print_json({"from": states[0].offset, "to": states[1].offset, "changes": [one._asdict() for one in changes]})
+        return
+    say(f"from {_when(states[0])} to {_when(states[1])}")
+    if changes:
+        print_table(("KIND", "NAME", "WHAT"), changes)
+    else:
+        say("nothing is different")
+
+
+@app.command()
+def why(
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
+    until: Annotated[str, typer.Option(metavar="MOMENT", help=MOMENT_HELP)] = "end",
+    data: Where = DEFAULT_DATA,
+    as_json: AsJson = False,
+) -> None:
+    """Tell the story of one partition: every change of leader, ISR and replicas with its cause, and how it stands.
+
+    \b
+    [bold]Examples[/bold]
+      klamm metadata why orders-0
+      klamm metadata why orders-0 --data server.properties
+      klamm metadata why __consumer_offsets-7 --until 15m --json
+    """
+    with _telling():
+        story = tell_story(History(data), *parse_partition(partition), until)
+    if as_json:
+        chapters = [{**one._asdict(), "time": iso_text(one.timestamp_ms)} for one in story.chapters]
+        print_json({**story._asdict(), "chapters": chapters})
+        return
+    rows = ((one.offset, one.epoch, time_text(one.timestamp_ms), one.what, one.because) for one in story.chapters)
+    print_table(("#OFFSET", "#EPOCH", "TIME", "WHAT", "BECAUSE"), rows)
+    print(f"\n{partition}: {story.now}")
+    for line in story.advice:
+        print(f"  - {line}")
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except HistoryError as error:
+        raise ClientError(str(error)) from None
+
+
+def _wanted_types(types: list[str] | None, *, every: bool) -> frozenset[str] | None:
+    """The types to print; None for all."""
+    known = type_names()
+    by_lower = {name.lower(): name for name in known}
+    for name in types or ():
+        if name.lower().removesuffix("record") not in by_lower:
+            raise ClientError(f"there is no record type {name}: use one of {', '.join(known)}")
+    if types:
+        return frozenset(by_lower[name.lower().removesuffix("record")] for name in types)
+    return None if every else frozenset(known) - {NOTHING_HAPPENS}
+
+
+def _follow(followed: Followed, *, as_json: bool) -> None:
+    while True:
+        for record in followed.more():
+            print(json.dumps(record.fields(), ensure_ascii=False) if as_json else record.line())
+        for note in followed.notes():
+            say(note)
+        sys.stdout.flush()
+        time.sleep(POLL_S)
+
+
+def _when(state: State) -> str:
+    return f"offset {state.offset} ({time_text(state.timestamp_ms)})"
+
+
+def _print_state(state: State, topics: list[str] | None) -> None:
+    image = state.image.stable
+    print(f"as of offset {state.offset}, epoch {state.epoch}, {time_text(state.timestamp_ms)}")
+    if state.image.in_transaction:
+        print("inside of a metadata transaction, which does not count yet")
+    quorum = quorum_fields(state)
+    leader = "unknown" if quorum["leader_id"] is None else f"{quorum['leader_id']} in epoch {quorum['leader_epoch']}"
+    voters = voters_text(state.quorum.voters)
+    print(f"quorum: leader {leader}, voters {voters}, kraft.version {state.quorum.kraft_version}")
+    print(f"features: {', '.join(f'{name}={level}' for name, level in sorted(image.features().items())) or 'none'}")
+    nodes: list[tuple[Any, ...]] = [
+        ("controller", one.id, "", None, ", ".join(endpoints_of(one))) for one in controllers_of(image)
+    ]
+    nodes += [
+        ("broker", one.id, broker_state(one), one.rack, ", ".join(endpoints_of(one))) for one in brokers_of(image)
+    ]
+    _print_section(("NODE", "#ID", "STATE", "RACK", "ENDPOINTS"), nodes)
+    rows = [
+        (name, one.index, leader_text(one.leader), one.leader_epoch, one.replicas, one.isr, one.elr)
+        for name in image.topic_names()
+        if topics is None or name in topics
+        for one in image.partitions(image.topic_id(name) or b"")
+    ]
+    _print_section(("TOPIC", "#PARTITION", "#LEADER", "#EPOCH", "REPLICAS", "ISR", "ELR"), rows)
+    configs = [
+        (found["type"], found["name"] or "(default)", key, value)
+        for found in configs_of(image)
+        for key, value in found["values"].items()
+    ]
+    _print_section(("CONFIG OF", "NAME", "KEY", "VALUE"), configs)
+
+
+def _print_section(columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    if rows:
+        print()
+        print_table(columns, rows)

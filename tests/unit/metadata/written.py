@@ -1,0 +1,57 @@
+"""A controller's metadata log on disk: what it decides is written as it decides it, a batch a decision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.unit.controller.cluster import LATEST, Cluster, bootstrap
+
+from klamm import _engine
+from klamm.controller.result import Result
+from klamm.protocol.generated.metadata_records import MetadataRecord, encode_at
+from klamm.raft.control_records import LEADER_CHANGE, encode_leader_change
+
+T = TypeVar("T")
+EPOCH = 1
+FOLDER = "__cluster_metadata-0"
+
+
+def open_log(directory: Path, *, segment_bytes: int = 8 << 20) -> _engine.MetadataLog:
+    """The log below a log directory."""
+    return _engine.MetadataLog(directory / FOLDER, segment_bytes=segment_bytes, segment_ms=1 << 40, now_ms=0)
+
+
+class WrittenCluster(Cluster):
+    """The controller of the unit tests over a log that `klamm.metadata` reads while it is open."""
+
+    def __init__(self, directory: Path, *, segment_bytes: int = 8 << 20, **settings: Any) -> None:
+        self.native = open_log(directory, segment_bytes=segment_bytes)
+        self.epoch = EPOCH
+        super().__init__(**settings)
+
+    def lead(self, epoch: int, voters: tuple[int, ...] = (0,)) -> None:
+        """A leader's first record. The controller numbers its own records alone, so it comes before all of them."""
+        self.epoch = epoch
+        self.native.append_control([(LEADER_CHANGE, encode_leader_change(0, voters, voters))], epoch, self.now_ms)
+
+    def commit(self, result: Result[T]) -> T:
+        if result.records:
+            self.native.append(list(result.records), self.epoch, self.now_ms)
+        return super().commit(result)
+
+    def write(self, *records: MetadataRecord) -> int:
+        """Records that this controller does not write by itself, as one batch; the last one's offset."""
+        encoded = [encode_at(record, 30) for record in records]
+        last = self.native.append(encoded, self.epoch, self.now_ms)
+        self.controller.replay(encoded, len(self.log))
+        self.log += encoded
+        self.image = self.image.apply(encoded)
+        return last
+
+    def flush(self) -> None:
+        """Let the files hold all of it."""
+        self.native.read(self.native.end_offset - 1, 1)
+
+
+__all__ = ["LATEST", "WrittenCluster", "bootstrap", "open_log"]

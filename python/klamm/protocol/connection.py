@@ -127,15 +127,15 @@ class Connection(asyncio.Protocol):
 
 
 def request_header(api_key: int, api_version: int, correlation_id: int, client_id: bytes) -> bytes:
-    """The header of a request, which is 1, or 2 where the message is flexible."""
+    """The header of a request, which is 1, or 2 where the message is flexible; 1 for keys that are not Kafka's."""
     fixed = struct.pack(f">hhih{len(client_id)}s", api_key, api_version, correlation_id, len(client_id), client_id)
-    is_flexible = kio_classes.request_class(api_key, api_version).__header_schema__.__version__ >= 2
+    is_flexible = api_key >= 0 and kio_classes.request_class(api_key, api_version).__header_schema__.__version__ >= 2
     return fixed + b"\x00" if is_flexible else fixed
 
 
 def response_header_size(api_key: int, api_version: int, frame: bytes) -> int:
     """Where the body of an answer begins: behind the correlation id, and tagged fields that nobody reads."""
-    if kio_classes.response_class(api_key, api_version).__header_schema__.__version__ == 0:
+    if api_key < 0 or kio_classes.response_class(api_key, api_version).__header_schema__.__version__ == 0:
         return 4
     count, position = _uvarint(frame, 4)
     for _ in range(count):

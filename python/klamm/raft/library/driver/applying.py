@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from klamm import _engine
-from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS
 from klamm.raft.library.driver.home import wall_clock_ms
 from klamm.raft.library.sessions import Applied, ReplicatedState, StateDamagedError
 from klamm.raft.log import MetadataLogError, OffsetAndEpoch
@@ -108,21 +107,17 @@ class Applier:
             self._waiters.add(offset - 1, future)
         return future
 
-    def hold_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
-        """Take hold of the state at that offset; what is returned writes it."""
+    def hold_snapshot(self, snapshot_id: OffsetAndEpoch, head: Sequence[tuple[int, bytes]]) -> Awaitable[None]:
+        """Take hold of the state at that offset; what is returned writes it, behind raft's own records."""
         while self.applied < snapshot_id.offset:
             self._apply_slice()
-        return self._write(snapshot_id, self._state.hold(), self._quorum_records(), self._last_timestamp_ms)
-
-    def _quorum_records(self) -> list[tuple[int, bytes]]:
-        newest = {record.type: record.value for record in self._log.control_records()}
-        return [(kind, newest[kind]) for kind in (KRAFT_VERSION, KRAFT_VOTERS) if kind in newest]
+        return self._write(snapshot_id, self._state.hold(), head, self._last_timestamp_ms)
 
     async def _write(
         self,
         snapshot_id: OffsetAndEpoch,
         values_of: Callable[[], list[bytes]],
-        control_records: list[tuple[int, bytes]],
+        control_records: Sequence[tuple[int, bytes]],
         last_timestamp_ms: int,
     ) -> None:
         native = self._log.native

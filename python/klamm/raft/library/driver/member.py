@@ -6,9 +6,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from klamm.raft.config import Identity
+from klamm.raft.control_records import snapshot_head
 from klamm.raft.driver import QuorumStateFile, RaftDriver
+from klamm.raft.driver.serving import Give, RaftRequests
 from klamm.raft.effects import Read
 from klamm.raft.library.calls import (
     Call,
@@ -38,6 +41,9 @@ from klamm.raft.reading import with_bytes
 from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
 
 logger = logging.getLogger("klamm.raft")
+
+LISTENER: Final = "RAFT"
+"""The name under which voters' addresses stand in the log."""
 
 
 class Member:
@@ -77,6 +83,7 @@ class Member:
             snapshot_config=config.snapshots,
             on_leader_change=self._on_leader_change,
         )
+        self._raft_requests = RaftRequests(self.driver, home.log, cluster)
         self._led_epoch: int | None = None
         self._is_closed = False
 
@@ -133,7 +140,8 @@ class Member:
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
         """Write the state as it is."""
-        return self.applier.hold_snapshot(snapshot_id)
+        head = snapshot_head(self.driver.voters_below(snapshot_id.offset))
+        return self.applier.hold_snapshot(snapshot_id, head)
 
     def on_fault(self, error: Exception) -> None:
         """The replica stopped for good."""
@@ -155,6 +163,11 @@ class Member:
 
         if self.fault is None:
             self.driver.handle_request(request, answer)
+
+    def handle_encoded(self, api_key: int, version: int, body: bytes, give: Give) -> None:
+        """Take a request of raft's as it is on the wire. Raises MalformedRequest."""
+        if self.fault is None:
+            self._raft_requests.handle(api_key, version, body, LISTENER, give)
 
     async def handle_call(self, body: bytes) -> bytes:
         """Answer a request of ours. Raises CallError."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from klamm.raft.driver.serving import Give
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import Request, Response
 from klamm.raft.voters import Endpoint
@@ -20,6 +21,12 @@ class Service(Protocol):
 
     def handle_raft(self, request: Request, reply: Callable[[Response], None]) -> None:
         """Take a request of raft's; `reply` is called once, now or later, or never when the replica stops."""
+
+    def handle_encoded(self, api_key: int, version: int, body: bytes, give: Give) -> None:
+        """Take a request of raft's as it is on the wire; `give` is called once with what makes the answer, or never.
+
+        Raises MalformedRequest.
+        """
 
     async def handle_call(self, body: bytes) -> bytes:
         """Answer a request of `klamm.raft.library.calls`. Raises CallError."""

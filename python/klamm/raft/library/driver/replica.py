@@ -16,8 +16,9 @@ from typing import Generic, Self, TypeVar
 from klamm.raft.library.driver.config import ReplicaConfig
 from klamm.raft.library.driver.home import Home, HomeOwner
 from klamm.raft.library.driver.leadership import Callback, Leadership
-from klamm.raft.library.driver.member import Member
+from klamm.raft.library.driver.member import LISTENER, Member
 from klamm.raft.library.driver.network import LocalHub, Network
+from klamm.raft.library.driver.tcp import TcpNetwork
 from klamm.raft.library.errors import NoLeaderError
 from klamm.raft.library.sessions import ReplicatedState
 from klamm.raft.library.state_machine import StateMachine
@@ -26,8 +27,6 @@ from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 M = TypeVar("M", bound=StateMachine)
 T = TypeVar("T")
-
-LISTENER = "RAFT"
 
 
 class Replica(Generic[M]):
@@ -48,9 +47,13 @@ class Replica(Generic[M]):
         voters: Mapping[int, str] | None = None,
         cluster: str = "klamm",
         config: ReplicaConfig | None = None,
+        listen: str | None = None,
         network: Network | None = None,
     ) -> None:
-        """`voters` says where each voter listens, "host:port" by node id; None: this replica alone.
+        """`voters` says where each voter is reached, "host:port" by node id; None: this replica alone.
+
+        `listen` is the "host:port" to listen on where that is another, as behind a port that is forwarded. Whoever
+        reaches it can read and change the state: let it be a network of your own.
 
         A `node_id` that is none of the voters makes an observer: it has all of the state, forwards commands, and has no
         vote. `cluster` is a name that all replicas of one state share, and no others.
@@ -59,6 +62,7 @@ class Replica(Generic[M]):
         self._node_id, self._cluster = node_id, cluster
         self._config = config or ReplicaConfig()
         self._voters = _voter_set(voters if voters is not None else {node_id: ""})
+        self._listen = listen
         self._network = network
         self._state = ReplicatedState(machine)
         self._member: Member | None = None
@@ -100,7 +104,11 @@ class Replica(Generic[M]):
         )
 
     def _default_network(self) -> Network:
-        return LocalHub().network(self._node_id)
+        address = _endpoints(self._listen) if self._listen else self._voters.endpoints(self._node_id)
+        others = any(voter.endpoints for voter in self._voters.voters)
+        if not others:
+            return LocalHub().network(self._node_id)
+        return TcpNetwork(address[0] if address else None, self._config.raft)
 
     async def close(self, *, timeout_s: float = 5.0) -> None:
         """Hand over if this replica leads, and stop, at the latest after `timeout_s`; may be called again.

@@ -77,11 +77,19 @@ class SyncReplica(Generic[M]):
         voters: Mapping[int, str] | None = None,
         cluster: str = "klamm",
         config: ReplicaConfig | None = None,
+        listen: str | None = None,
         network: Network | None = None,
     ) -> None:
         """As of `Replica`; starts with `start()`, or with `with`."""
         self.replica = Replica(
-            machine, directory, node_id=node_id, voters=voters, cluster=cluster, config=config, network=network
+            machine,
+            directory,
+            node_id=node_id,
+            voters=voters,
+            cluster=cluster,
+            config=config,
+            listen=listen,
+            network=network,
         )
         """The replica itself, for its own thread."""
         self._thread: LoopThread | None = None

@@ -60,7 +60,9 @@ async def measure(folder: Path, size: int) -> dict[str, float]:
     format_blank(config)
     node = Node(config)
     await node.start()
-    await node.metadata.controller.create_topics(CreateTopicsRequest((CreatableTopic("t", PARTITIONS, 1),), 30_000))
+    await node.metadata.active_controller.create_topics(
+        CreateTopicsRequest((CreatableTopic("t", PARTITIONS, 1),), 30_000)
+    )
     clients = next(name for name in node.listeners if name not in config.controller_listener_names)
     address = "address={}:{}".format(*node.listeners[clients])
     samples: list[float] = []

@@ -776,14 +776,16 @@ class Boot:
         segment_ms: int,
         listeners: Sequence[tuple[str, str, int, bool, Sequence[tuple[int, int, int]]]],
         features: Sequence[tuple[str, int, int]],
+        static_voters: Sequence[int],
         is_volatile: bool = False,
         is_missing_dirs: bool = False,
     ) -> Self:
         """Begin. ConfigError, OSError. `segment_bytes` and `segment_ms` are the metadata log's.
 
         A listener: name, host, port (0: a free one), whether it is for controllers, and key, lowest and highest version
-        of what Python answers. A feature: name, lowest and highest level known. Volatile: nothing is ever synced. With
-        directories missing, of which the caller knows, a partition that has no files may have them there, so it is not
+        of what Python answers. A feature: name, lowest and highest level known. `static_voters` are the ids that the
+        configuration names; those of the log come before them. Volatile: nothing is ever synced. With directories
+        missing, of which the caller knows, a partition that has no files may have them there, so it is not
         made anew.
         """
     def finish(

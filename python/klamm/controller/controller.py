@@ -48,6 +48,8 @@ if TYPE_CHECKING:
         BrokerHeartbeatResponse,
         BrokerRegistrationRequest,
         BrokerRegistrationResponse,
+        ControllerRegistrationRequest,
+        ControllerRegistrationResponse,
         UnregisterBrokerRequest,
         UnregisterBrokerResponse,
     )
@@ -263,6 +265,14 @@ class Controller:
     def on_unregister_broker(self, request: UnregisterBrokerRequest) -> Result[UnregisterBrokerResponse]:
         """UnregisterBroker."""
         return self._answered(request, lambda state: self._brokers.unregister(state, request))
+
+    def on_controller_registration(
+        self, request: ControllerRegistrationRequest
+    ) -> Result[ControllerRegistrationResponse]:
+        """ControllerRegistration."""
+        from klamm.controller.controllers import register_controller
+
+        return self._answered(request, lambda state: register_controller(state, request))
 
     def on_allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Result[AllocateProducerIdsResponse]:
         """AllocateProducerIds."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         BrokerHeartbeatResponse,
         BrokerRegistrationRequest,
         BrokerRegistrationResponse,
+        ControllerRegistrationRequest,
+        ControllerRegistrationResponse,
         UnregisterBrokerRequest,
         UnregisterBrokerResponse,
     )
@@ -112,6 +114,11 @@ class ControllerDriver:
         self._appended = -1
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch in which this controller is the active one; None while it is not."""
+        return self._epoch
+
     # The quorum's word
 
     def on_leader(
@@ -188,6 +195,10 @@ class ControllerDriver:
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         """UnregisterBroker."""
         return await self._run(request, lambda: self._controller.on_unregister_broker(request))
+
+    async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+        """ControllerRegistration."""
+        return await self._run(request, lambda: self._controller.on_controller_registration(request))
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         """AllocateProducerIds."""

@@ -74,6 +74,9 @@ _REFUSALS: Final[dict[type, Callable[[Any, ErrorCode, str | None], Any]]] = {
     UpdateFeaturesRequest: lambda _, code, message: UpdateFeaturesResponse(code, message),
     registration.BrokerRegistrationRequest: lambda _, code, __: registration.BrokerRegistrationResponse(code),
     registration.BrokerHeartbeatRequest: lambda _, code, __: registration.BrokerHeartbeatResponse(code),
+    registration.ControllerRegistrationRequest: lambda _, code, message: registration.ControllerRegistrationResponse(
+        code, message
+    ),
     registration.AssignReplicasToDirsRequest: lambda _, code, __: registration.AssignReplicasToDirsResponse(code),
     registration.UnregisterBrokerRequest: lambda _, code, message: registration.UnregisterBrokerResponse(code, message),
     registration.AllocateProducerIdsRequest: lambda _, code, __: registration.AllocateProducerIdsResponse(code),

@@ -33,12 +33,16 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     54: (0, 1),
     55: (0, 2),
     57: (0, 2),
+    58: (0, 0),
     59: (0, 1),
     60: (0, 2),
     61: (0, 0),
     62: (0, 4),
     63: (0, 2),
+    64: (0, 0),
     67: (0, 0),
+    70: (0, 0),
+    73: (0, 0),
     74: (0, 1),
 }
 """Lowest and highest version of each API that Python answers (facts 12)."""

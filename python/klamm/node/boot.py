@@ -44,7 +44,7 @@ class Booting:
         """Begin. Raises StorageError, OSError. Volatile: nobody wants the files back after a power cut."""
         opened = open_directories(config)
         self._config, self._opened, self._is_mine = config, opened, True
-        log_dirs = [path for path in config.log_dirs if path in opened.directory_ids]
+        log_dirs = [path for path in config.partition_dirs if path in opened.directory_ids]
         try:
             self._boot = Boot(
                 node_id=config.node_id,
@@ -56,8 +56,9 @@ class Booting:
                 segment_ms=config.integer("metadata.log.segment.ms"),
                 listeners=[listener_row(config, listener) for listener in _in_order(config)],
                 features=supported_features(),
+                static_voters=list(config.voters),
                 is_volatile=is_volatile,
-                is_missing_dirs=len(log_dirs) < len(config.log_dirs),
+                is_missing_dirs=len(log_dirs) < len(config.partition_dirs),
             )
         except BaseException:  # whatever stops a start, Ctrl-C too, must not keep the locks
             opened.locks.release()

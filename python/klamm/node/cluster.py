@@ -165,7 +165,7 @@ class Cluster:
         settings = tuple(CreatableTopicConfig(key, value) for key, value in (config or {}).items())
         topic = CreatableTopic(name, -1 if placed else partitions, -1 if placed else 1, placed, settings)
         request = CreateTopicsRequest((topic,), int(START_TIMEOUT_S * 1000))
-        [result] = self._call(self._node.metadata.controller.create_topics(request)).topics
+        [result] = self._call(self._node.metadata.active_controller.create_topics(request)).topics
         if result.error_code is not ErrorCode.NONE:
             raise KafkaError(result.error_code, result.error_message)
 

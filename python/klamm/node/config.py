@@ -54,6 +54,21 @@ class NodeConfig(NamedTuple):
         return tuple(listener for listener in self.listeners if listener.name in self.controller_listener_names)
 
     @property
+    def is_broker(self) -> bool:
+        """Whether the node keeps partitions and serves clients."""
+        return BROKER in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the node may be a voter of the metadata quorum."""
+        return CONTROLLER in self.roles
+
+    @property
+    def partition_dirs(self) -> tuple[Path, ...]:
+        """The log directories where partitions are kept: a controller alone keeps none."""
+        return self.log_dirs if self.is_broker else ()
+
+    @property
     def all_dirs(self) -> tuple[Path, ...]:
         """The log directories and the metadata log's, each once, sorted."""
         return tuple(sorted({*self.log_dirs, self.metadata_log_dir}))

@@ -30,6 +30,6 @@ from klamm._engine import Engine, MetadataLog
 from klamm.coordinator.counts import Counts
 
 
-def counters(engine: Engine, metadata_log: MetadataLog, groups: Counts) -> dict[str, int]:
-    """All of them. It takes no lock that work waits for."""
-    return engine.counters() | metadata_log.counters() | groups.named()
+def counters(engine: Engine, metadata_log: MetadataLog, groups: Counts | None) -> dict[str, int]:
+    """All of them; a node that is no broker has no groups. It takes no lock that work waits for."""
+    return engine.counters() | metadata_log.counters() | ({} if groups is None else groups.named())

@@ -104,7 +104,7 @@ def open_directories(config: NodeConfig) -> OpenedDirectories:
     _check_metadata_files(config.metadata_log_dir)
     if any(meta.directory_id is None for meta in ensemble.formatted.values()):
         check_ports(config.listeners)
-    locks = DirectoryLocks(directory for directory in ensemble.formatted if directory not in config.log_dirs)
+    locks = DirectoryLocks(directory for directory in ensemble.formatted if directory not in config.partition_dirs)
     try:
         complete = _with_directory_ids(ensemble.formatted)
     except BaseException:  # however it ends, and the error goes on

@@ -6,20 +6,21 @@ A node starts without any of them (ARCHITECTURE: A start imports what serving ne
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.request import Direct
 
 if TYPE_CHECKING:
     from klamm._engine import Engine, Image
-    from klamm.broker.handlers.config_changes import ConfigChangeHandlers
-    from klamm.broker.producer_ids import ProducerIds
+    from klamm.broker.handlers.config_changes import AskController, ConfigChangeHandlers
     from klamm.broker.request import Answer, Handler, RequestContext
     from klamm.controller.driver import ControllerDriver
-    from klamm.coordinator.driver import GroupCoordinator
+    from klamm.node.active_controller import ActiveController
+    from klamm.node.broker_part import BrokerPart
     from klamm.node.cluster_view import ClusterView
     from klamm.node.config import NodeConfig
+    from klamm.node.forwarding import Forwarder
     from klamm.node.quorum_view import QuorumView
     from klamm.raft.driver.serving import RaftRequests
 
@@ -33,18 +34,20 @@ class Handlers:
         cluster_id: str,
         engine: Engine,
         image: Callable[[], Image],
-        controller: ControllerDriver,
         *,
-        groups: Callable[[], GroupCoordinator],
-        producer_ids: ProducerIds,
+        controller: ControllerDriver | None,
+        active_controller: ActiveController,
+        broker: Callable[[], BrokerPart],
         quorum: Callable[[], QuorumView],
         raft: Callable[[], RaftRequests],
-        create_internal_topic: Callable[[str], None],
     ) -> None:
-        """`groups`, `quorum` and `raft` are called when a request needs what they give."""
+        """`controller` is that of this process, if there is one; `active_controller` the way to whoever decides.
+
+        `broker`, `quorum` and `raft` are called when a request needs what they give.
+        """
         self._config, self._cluster_id, self._engine, self._image = config, cluster_id, engine, image
-        self._controller, self._groups, self._quorum, self._raft = controller, groups, quorum, raft
-        self._producer_ids, self._create_internal_topic = producer_ids, create_internal_topic
+        self._controller_here, self._active_controller = controller, active_controller
+        self._broker, self._quorum, self._raft = broker, quorum, raft
         self._on_broker: dict[int, Handler | Direct] = {}
         self._on_controller: dict[int, Handler | Direct] = {}
 
@@ -61,9 +64,33 @@ class Handlers:
     def _view(self) -> ClusterView:
         from klamm.node.cluster_view import ClusterView
 
-        return ClusterView(self._image, self._create_internal_topic)
+        return ClusterView(self._image, self._broker().create_internal_topic)
 
     # What the active controller answers, whoever asks: a client by a broker, or a node by the controller listener
+
+    @property
+    def _controller(self) -> ControllerDriver:
+        assert self._controller_here is not None, "a node without a controller has no controller listener"
+        return self._controller_here
+
+    def _handler_here(self, api_key: int) -> Handler | None:
+        found = self.find(api_key, on_controller=True)
+        return None if isinstance(found, Direct) else found
+
+    @cached_property
+    def _forwarder(self) -> Forwarder:
+        from klamm.node.forwarding import Forwarder
+
+        return Forwarder(self._active_controller, self._handler_here)
+
+    def _forwarded_apis(self) -> dict[int, Handler | Direct]:
+        return dict.fromkeys(FORWARDED, self._forwarder.forward)
+
+    def _envelope_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.node.apis import VERSIONS
+        from klamm.node.envelopes import EnvelopeHandlers
+
+        return {58: EnvelopeHandlers(self._controller, self._handler_here, VERSIONS.get).envelope}
 
     def _topic_apis(self) -> dict[int, Handler | Direct]:
         from klamm.protocol import topics
@@ -79,10 +106,14 @@ class Handlers:
     def _forwarded_config_change_apis(self) -> dict[int, Handler | Direct]:
         from klamm.protocol import configs
 
-        ask = self._controller
+        controller = self._controller
+
+        async def decide(context: RequestContext, version: int, request: Any, answer: type[Any]) -> Any:
+            return await controller.incremental_alter_configs(request)
+
         return {
-            33: _forwarded(configs.AlterConfigsRequest, lambda request, _: ask.alter_configs(request)),
-            44: self._config_changes().incremental_alter_configs_at_controller,
+            33: _forwarded(configs.AlterConfigsRequest, lambda request, _: controller.alter_configs(request)),
+            44: self._config_changes(decide).incremental_alter_configs_at_controller,
         }
 
     def _feature_apis(self) -> dict[int, Handler | Direct]:
@@ -100,21 +131,37 @@ class Handlers:
         from klamm.broker.handlers.cluster import ClusterHandlers
 
         handlers = ClusterHandlers(
-            self._cluster_id, self._image, lambda: self._config.node_id, lambda: self._quorum().state()
+            self._cluster_id,
+            self._image,
+            lambda: self._config.node_id,
+            lambda: self._quorum().leader_id,
+            lambda: self._quorum().state(),
         )
         return {60: handlers.describe_cluster}
 
     def _node_apis(self) -> dict[int, Handler | Direct]:
         """What nodes alone ask the controller."""
-        from klamm.protocol import registration
+        from klamm.protocol import directory_assignments, registration
 
         ask = self._controller
+
+        async def assign(
+            request: directory_assignments.DirectoriesRequest, version: int
+        ) -> directory_assignments.DirectoriesResponse:
+            wanted = directory_assignments.from_wire(request)
+            return directory_assignments.answer_to_wire(wanted, await ask.assign_replicas_to_dirs(wanted))
+
         return {
             62: _forwarded(registration.BrokerRegistrationRequest, ask.register_broker),
             63: _forwarded(registration.BrokerHeartbeatRequest, lambda request, _: ask.broker_heartbeat(request)),
+            64: _forwarded(registration.UnregisterBrokerRequest, lambda request, _: ask.unregister_broker(request)),
             67: _forwarded(
                 registration.AllocateProducerIdsRequest, lambda request, _: ask.allocate_producer_ids(request)
             ),
+            70: _forwarded(
+                registration.ControllerRegistrationRequest, lambda request, _: ask.register_controller(request)
+            ),
+            73: _forwarded(directory_assignments.DirectoriesRequest, assign),
         }
 
     def _raft_apis(self) -> dict[int, Handler | Direct]:
@@ -132,7 +179,7 @@ class Handlers:
     def _group_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.groups import GroupHandlers
 
-        handlers = GroupHandlers(self._groups(), self._view())
+        handlers = GroupHandlers(self._broker().groups.coordinator, self._view())
         return {
             10: handlers.find_coordinator,
             11: handlers.join_group,
@@ -147,14 +194,14 @@ class Handlers:
     def _offset_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.offsets import OffsetHandlers
 
-        handlers = OffsetHandlers(self._groups(), self._view())
+        handlers = OffsetHandlers(self._broker().groups.coordinator, self._view())
         return {8: Direct(handlers.offset_commit), 9: Direct(handlers.offset_fetch), 47: handlers.offset_delete}
 
     def _record_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.records import RecordHandlers
         from klamm.node.partitions import LocalPartitions
 
-        handlers = RecordHandlers(LocalPartitions(self._engine, self._image), self._producer_ids)
+        handlers = RecordHandlers(LocalPartitions(self._engine, self._image), self._broker().producer_ids)
         return {21: handlers.delete_records, 22: handlers.init_producer_id, 61: handlers.describe_producers}
 
     def _log_dir_apis(self) -> dict[int, Handler | Direct]:
@@ -169,22 +216,20 @@ class Handlers:
         handlers = ConfigHandlers(self._config.node_id, self._config.given, self._image)
         return {32: handlers.describe_configs, 74: handlers.list_config_resources}
 
-    def _config_changes(self) -> ConfigChangeHandlers:
+    def _config_changes(self, ask: AskController) -> ConfigChangeHandlers:
         from klamm.broker.handlers.config_changes import ConfigChangeHandlers
         from klamm.node.dynamic_listeners import check_listeners
 
-        ask = self._controller
         return ConfigChangeHandlers(
             self._config.node_id,
             self._config.given,
             self._image,
-            ask.alter_configs,
-            ask.incremental_alter_configs,
+            ask,
             check_listeners=partial(check_listeners, self._config),
         )
 
     def _config_change_apis(self) -> dict[int, Handler | Direct]:
-        handlers = self._config_changes()
+        handlers = self._config_changes(self._forwarder.ask)
         return {33: handlers.alter_configs, 44: handlers.incremental_alter_configs}
 
 
@@ -196,25 +241,26 @@ def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:
     return {key: family for family, keys in families.items() for key in keys}
 
 
-_SHARED: Final[Mapping[Family, tuple[int, ...]]] = {
-    Handlers._topic_apis: (19, 20, 37, 43),
-    Handlers._feature_apis: (57,),
-    Handlers._quorum_apis: (55,),
-    Handlers._cluster_apis: (60,),
-}
+FORWARDED: Final = (19, 20, 37, 43, 55, 57, 64)
+"""The APIs that a broker hands on as they come; 33 and 44 it looks at first."""
 CONTROLLER_FAMILIES: Final = _by_key(
     {
-        **_SHARED,
+        Handlers._topic_apis: (19, 20, 37, 43),
+        Handlers._feature_apis: (57,),
+        Handlers._quorum_apis: (55,),
+        Handlers._cluster_apis: (60,),
         Handlers._config_apis: (32,),
         Handlers._forwarded_config_change_apis: (33, 44),
-        Handlers._node_apis: (62, 63, 67),
+        Handlers._node_apis: (62, 63, 64, 67, 70, 73),
+        Handlers._envelope_apis: (58,),
         Handlers._raft_apis: RAFT_APIS,
     }
 )
 """The APIs of controller listeners, each with what makes its handler."""
 BROKER_FAMILIES: Final = _by_key(
     {
-        **_SHARED,
+        Handlers._forwarded_apis: FORWARDED,
+        Handlers._cluster_apis: (60,),
         Handlers._group_apis: (10, 11, 12, 13, 14, 15, 16, 42),
         Handlers._offset_apis: (8, 9, 47),
         Handlers._record_apis: (21, 22, 61),

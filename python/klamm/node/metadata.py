@@ -14,9 +14,11 @@ from klamm._engine import Image
 from klamm.controller.controller import Controller
 from klamm.controller.driver import ControllerDriver
 from klamm.controller.settings import ControllerSettings
+from klamm.node.active_controller import ActiveController
 from klamm.node.boot import Booted
 from klamm.node.config import NodeConfig
 from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER
+from klamm.node.listeners import Listener
 from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.control_records import snapshot_head
@@ -66,15 +68,13 @@ class Metadata:
         self._bootstrap_file = config.metadata_log_dir / BOOTSTRAP_FILE
         self.log = NativeMetadataLog(booted.log, wall_clock_ms)
         key = ReplicaKey(config.node_id, booted.directory_ids[config.metadata_log_dir])
-        own = tuple(
-            Endpoint(one.name, one.host or booted.listeners[one.name][0], one.port or booted.listeners[one.name][1])
-            for one in config.advertised_controllers
-        )
+        self.endpoints = _own_endpoints(config, booted)
+        """Where other nodes reach the controller of this one."""
         static = VoterSet.of(
             Voter(ReplicaKey(voter), (Endpoint(config.controller_listener_names[0], *address),))
             for voter, address in config.voters.items()
         )
-        identity, seed = Identity(key, cluster_id, own), int.from_bytes(os.urandom(8), "big")
+        identity, seed = Identity(key, cluster_id, self.endpoints), int.from_bytes(os.urandom(8), "big")
         node = RaftNode(identity, VotersInLog(static), _raft_config(config), self.log, seed)
         self.kraft_version = node.replica.voters_in_log.kraft_version
         self.voters = frozenset(node.replica.voters.ids)
@@ -89,11 +89,17 @@ class Metadata:
             transport=self._peers,
             snapshot_config=_snapshot_config(config),
         )
-        settings = ControllerSettings(
-            config.node_id, cluster_id, self.voters, config.given, own_incarnation_id=incarnation_id
-        )
-        self.controller = ControllerDriver(Controller(settings), self.raft)
+        self.is_alone = node.replica.voters.is_only_voter(key)
+        """Whether this node was the only voter when it started, and so leads at once."""
         self.is_active = asyncio.Event()
+        self.controller: ControllerDriver | None = None
+        """The controller of this process, active or not; a broker alone has none."""
+        if config.is_controller:
+            settings = ControllerSettings(
+                config.node_id, cluster_id, self.voters, config.given, own_incarnation_id=incarnation_id
+            )
+            self.controller = ControllerDriver(Controller(settings), self.raft)
+        self.active_controller = ActiveController(config, self.controller, self.raft)
 
     def start(self) -> None:
         """Take part in the quorum. Raises what stops the replica at once."""
@@ -128,6 +134,7 @@ class Metadata:
 
     def on_leader(self, epoch: int) -> None:
         """This node is the active controller."""
+        assert self.controller is not None, "an observer is never elected"
         bootstrap = self._bootstrap() if self.image.metadata_version is None else []
         self.controller.on_leader(epoch, self.image, self.log.end_offset, bootstrap, self.kraft_version)
         self.is_active.set()
@@ -143,7 +150,8 @@ class Metadata:
     def on_not_leader(self, epoch: int) -> None:
         """Another node leads now, or none."""
         self.is_active.clear()
-        self.controller.on_not_leader()
+        if self.controller is not None:
+            self.controller.on_not_leader()
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
         """Write the committed image, as it is now, as that snapshot, in a thread."""
@@ -171,7 +179,9 @@ class Metadata:
 
     async def close(self) -> None:
         """Hand over, stop, and close the log."""
-        self.controller.close()
+        self.active_controller.close()
+        if self.controller is not None:
+            self.controller.close()
         await self.raft.close()
         self._peers.close()
         self.log.close()
@@ -206,6 +216,24 @@ class PeersWhenNeeded:
         """Close the connections."""
         if self._transport is not None:
             self._transport.close()
+
+
+def _own_endpoints(config: NodeConfig, booted: Booted) -> tuple[Endpoint, ...]:
+    """What is advertised to controllers, with the ports that the system chose."""
+    return tuple(
+        Endpoint(one.name, _host(one), one.port or booted.listeners[one.name][1])
+        for one in config.advertised_controllers
+        if one.name in booted.listeners
+    )
+
+
+def _host(listener: Listener) -> str:
+    """As in Apache Kafka, a listener on every interface is known by the host's name."""
+    if not listener.is_open:
+        return listener.host
+    import socket  # Not at the top: most listeners have an address.
+
+    return socket.getfqdn()
 
 
 def _raft_config(config: NodeConfig) -> RaftConfig:

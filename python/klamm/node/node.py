@@ -1,4 +1,8 @@
-"""One node: its parts constructed, introduced to each other, started and stopped in order (ARCHITECTURE: start)."""
+"""One node: its parts constructed, introduced to each other, started and stopped in order (ARCHITECTURE: start).
+
+Every node has an engine and follows the metadata log. A broker has a `BrokerPart` besides, a controller the controller
+of its `Metadata`; a node of both roles has both, in one process and over one log.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +14,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm._engine import Engine, Image
-from klamm.broker.producer_ids import Block, ProducerIds
 from klamm.broker.request import RequestContext, monotonic_ms
-from klamm.node.assignments import Assignments
 from klamm.node.boot import Booted, Booting, known, supported_features
+from klamm.node.broker_part import BrokerPart
 from klamm.node.config import NodeConfig
 from klamm.node.dispatch import Dispatcher
-from klamm.node.groups import GROUPS_TOPIC, NodeGroups
 from klamm.node.handlers import Handlers
 from klamm.node.metadata import Metadata
-from klamm.node.registration import Registration, lifecycle
-from klamm.protocol import registration as messages
-from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
     from klamm.coordinator.driver import GroupCoordinator
-    from klamm.node.dynamic_listeners import DynamicListeners
+    from klamm.node.controller_registration import ControllerRegistration
     from klamm.node.quorum_view import QuorumView
-    from klamm.protocol.topics import CreatableTopic
 
 log = logging.getLogger("klamm.node")
 
@@ -39,6 +37,7 @@ BROKER_RESOURCE: Final = 4
 RequestEvent = tuple[int, int, int, int, str | None, str, str, bytes, int]
 """Handle, connection id, API key and version, client id, listener, peer, body, age in ms: see `Engine.drain`."""
 FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
+NO_EPOCH: Final = -1
 LOG_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -47,7 +46,7 @@ class NodeFailedError(Exception):
 
 
 class Node:
-    """A broker and controller in one process. To be made, started and stopped on one loop's thread."""
+    """A node of the roles that its configuration names. To be made, started and stopped on one loop's thread."""
 
     def __init__(self, config: NodeConfig, booting: Booting | None = None, *, is_volatile: bool = False) -> None:
         """With a boot that was begun, if there is one. Volatile: nobody wants the files back after a power cut."""
@@ -62,19 +61,20 @@ class Node:
         self._stopping: asyncio.Task[None] | None = None
         self._image = Image()
         self._is_first_image = True
-        self._is_serving = False
-        self._dynamic_listeners: DynamicListeners | None = None
         self._told_kraft_version: int | None = None
         self._engine: Engine | None = None
+        self._broker: BrokerPart | None = None
+        self._controller_registration: ControllerRegistration | None = None
         self._incarnation_id = os.urandom(16)
-        self._creating: set[str] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._controller_listeners = frozenset(config.controller_listener_names)
 
     # Start
 
     async def start(self) -> None:
-        """Start, and return when the broker serves clients. Raises StorageError, OSError, NodeFailedError."""
+        """Start, and return when a broker serves clients, or a controller its listener.
+
+        Raises StorageError, OSError, NodeFailedError.
+        """
         began = time.monotonic()
         booting, self._booting = self._booting or Booting(self.config, is_volatile=self._is_volatile), None
         booted = booting.finish()
@@ -89,7 +89,6 @@ class Node:
 
     async def _start_parts(self, booted: Booted) -> None:
         config, engine = self.config, booted.engine
-        self._groups = NodeGroups(config, engine, lambda: self._image)
         self.metadata = Metadata(
             config,
             booted,
@@ -99,42 +98,26 @@ class Node:
             on_fault=self._on_fault,
         )
         self._tell_features(engine)
-        self._producer_ids = ProducerIds(self._allocate_producer_ids)
+        if config.is_broker:
+            self._broker = BrokerPart(
+                config,
+                booted,
+                self.metadata,
+                incarnation_id=self._incarnation_id,
+                image=lambda: self._image,
+                on_fault=self._on_fault,
+            )
         self._dispatcher = Dispatcher(engine, self._handlers(engine))
         asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
-        self._registration = Registration(
-            lifecycle(
-                config.integer("broker.heartbeat.interval.ms"),
-                config.integer("broker.session.timeout.ms"),
-                config.integer("initial.broker.registration.timeout.ms"),
-            ),
-            self.metadata.controller,
-            self._registration_request,
-            lambda: self.metadata.applied_offset,
-            self._on_fault,
-            log_dir_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
-        )
-        self._assignments = Assignments(
-            config.node_id, self.metadata.controller, lambda: self._registration.broker_epoch
-        )
         self.metadata.start()
-        await self._or_fail(self.metadata.is_active.wait())
+        if self.metadata.is_alone:
+            await self._or_fail(self.metadata.is_active.wait())
         for listener in config.controller_listeners:
             engine.open(listener.name)
-        self._registration.start()
-        await self._or_fail(self._registration.registered.wait())
-        # Before the controller elects: a replica in a directory that is no longer there gets no leader.
-        await self._or_fail(self._assignments.start())
-        self._registration.ready()
-        await self._or_fail(self._registration.running.wait())
-        # Not before the image says what this run of the broker leads.
-        engine.open_the_rest()
-        for listener in config.client_listeners:
-            engine.open(listener.name)
-        self._is_serving = True
-        if self._dynamic_listeners is not None:
-            self._dynamic_listeners.serve()
-        self._groups.start()
+        if self._broker is not None:
+            await self._or_fail(self._broker.start())
+        if config.is_controller:
+            self._register_controller()
         self._warn_of_features()
 
     def _tell_features(self, engine: Engine) -> None:
@@ -151,12 +134,31 @@ class Node:
         if without_apis:
             log.warning("features are finalized whose APIs klamm does not have yet: %s", ", ".join(without_apis))
 
+    def _register_controller(self) -> None:
+        """Not before a broker of this process serves: nobody waits for it."""
+        from klamm.node.controller_registration import ControllerRegistration
+        from klamm.protocol.registration import ControllerRegistrationRequest, Listener, supported
+
+        request = ControllerRegistrationRequest(
+            self.config.node_id,
+            self._incarnation_id,
+            tuple(Listener(*endpoint) for endpoint in self.metadata.endpoints),
+            supported(SUPPORTED_FEATURES),
+        )
+        register = self.metadata.active_controller.register_controller
+        self._controller_registration = ControllerRegistration(request, register)
+        self._controller_registration.on_published(self._image)
+
     async def _or_fail(self, waiting: Any) -> None:
         task = asyncio.ensure_future(waiting)
-        await asyncio.wait({task, self.failed}, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait({task, self.failed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
         if self.failed.done():
-            task.cancel()
             self.failed.result()
+        task.result()
 
     def _handlers(self, engine: Engine) -> Handlers:
         return Handlers(
@@ -164,12 +166,11 @@ class Node:
             self.cluster_id,
             engine,
             lambda: self._image,
-            self.metadata.controller,
-            groups=lambda: self._groups.coordinator,
-            producer_ids=self._producer_ids,
+            controller=self.metadata.controller,
+            active_controller=self.metadata.active_controller,
+            broker=lambda: self.broker,
             quorum=self._quorum_view,
             raft=self.metadata.raft_requests,
-            create_internal_topic=self._create_internal_topic,
         )
 
     @property
@@ -184,14 +185,22 @@ class Node:
 
     @property
     def groups(self) -> GroupCoordinator:
-        """The group coordinator of this broker."""
-        return self._groups.coordinator
+        """The group coordinator of a broker."""
+        return self.broker.groups.coordinator
+
+    @property
+    def broker(self) -> BrokerPart:
+        """What a broker has besides. Raises NodeFailedError where the node is none."""
+        if self._broker is None:
+            raise NodeFailedError(f"node {self.config.node_id} is no broker")
+        return self._broker
 
     def counters(self) -> dict[str, int]:
         """What the node has done since its start; see `klamm.node.counters`."""
         from klamm.node.counters import counters
 
-        return counters(self._running(), self.metadata.log.native, self._groups.counts)
+        groups = None if self._broker is None else self._broker.groups.counts
+        return counters(self._running(), self.metadata.log.native, groups)
 
     def _running(self) -> Engine:
         if self._engine is None:
@@ -206,10 +215,9 @@ class Node:
                 case "request":
                     self._on_request(event)
                 case "acked":
-                    self._groups.on_acked(*event)
+                    self.broker.groups.on_acked(*event)
                 case "auto_create":
-                    for topic in event:
-                        self._auto_create(topic)
+                    self.broker.auto_create(event)
                 case "dir_failed":
                     self._on_log_dir_failed(event)
                 case "log":
@@ -218,7 +226,7 @@ class Node:
 
     def _on_log_dir_failed(self, directory_id: bytes) -> None:
         """The others go on, unless it held the metadata log or there are none: then the node ends, as Kafka's does."""
-        self._registration.on_log_dir_failed(directory_id)
+        self.broker.on_log_dir_failed(directory_id)
         failures = {found: (path, cause) for path, found, cause, _ in self._running().log_dirs() if found is not None}
         path, cause = failures.get(directory_id, ("", None))
         if directory_id == self._directory_ids[self.config.metadata_log_dir]:
@@ -240,15 +248,17 @@ class Node:
         engine = self._engine
         if engine is None:
             return  # Committed while the node closes: its next start shows it.
-        self._assignments.add(engine.publish(image))
+        unassigned = engine.publish(image)
         delta = image.delta_since(before)
         # What a snapshot holds is in no delta.
         if self._is_first_image or any(place in delta.changed_configs for place in self._own_config_places):
             self._is_first_image = False
             self._apply_dynamic_configs(image)
         self._tell_features(engine)
-        self._groups.on_published(image, delta)
-        self._registration.on_published()
+        if self._broker is not None:
+            self._broker.on_published(image, delta, unassigned)
+        if self._controller_registration is not None:
+            self._controller_registration.on_published(image)
 
     @property
     def _own_config_places(self) -> tuple[tuple[int, str], ...]:
@@ -260,91 +270,17 @@ class Node:
         for place in self._own_config_places:
             merged |= image.configs(*place)
         self._running().set_settings(known(merged))
-        if self._dynamic_listeners is None and not _has_plain_listeners(self.config, merged):
-            from klamm.node.dynamic_listeners import DynamicListeners
-
-            self._dynamic_listeners = DynamicListeners(self.config, self._running(), self.listeners)
-            if self._is_serving:
-                self._dynamic_listeners.serve()
-        if self._dynamic_listeners is not None:
-            self._dynamic_listeners.follow(merged)
+        if self._broker is not None:
+            self._broker.follow_configs(merged)
 
     def _on_fault(self, error: Exception) -> None:
         if not self.failed.done():
             self.failed.set_exception(NodeFailedError(str(error)))
 
-    # What the node asks of itself
-
-    def _registration_request(self) -> messages.BrokerRegistrationRequest:
-        ranges = SUPPORTED_FEATURES.items()
-        return messages.BrokerRegistrationRequest(
-            broker_id=self.config.node_id,
-            cluster_id=self.cluster_id,
-            incarnation_id=self._incarnation_id,
-            listeners=tuple(
-                messages.Listener(one.name, one.host, one.port or self.listeners[one.name][1])
-                for one in self.config.advertised_brokers
-            ),
-            features=tuple(
-                messages.SupportedFeature(name, found.min_version, found.max_version) for name, found in ranges
-            ),
-            rack=self.config.optional_text("broker.rack"),
-            log_dirs=tuple(sorted(found for path in self.config.log_dirs if (found := self._directory_ids.get(path)))),
-            previous_broker_epoch=self._running().previous_broker_epoch,
-        )
-
-    async def _allocate_producer_ids(self) -> Block:
-        request = messages.AllocateProducerIdsRequest(self.config.node_id, self._registration.broker_epoch)
-        answer = await self.metadata.controller.allocate_producer_ids(request)
-        if answer.error_code is not ErrorCode.NONE:
-            raise KafkaError(answer.error_code)
-        return Block(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
-
     def _quorum_view(self) -> QuorumView:
         from klamm.node.quorum_view import QuorumView
 
-        def own_endpoints() -> list[tuple[str, str, int]]:
-            return [(name, *self.listeners[name]) for name in self.config.controller_listener_names]
-
-        return QuorumView(self.metadata.raft, self.config.node_id, own_endpoints)
-
-    def _create_internal_topic(self, name: str) -> None:
-        from klamm.protocol.topics import CreatableTopic, CreatableTopicConfig
-
-        config = self._groups.config
-        settings = tuple(CreatableTopicConfig(*pair) for pair in config.offsets_topic_configs().items())
-        topic = CreatableTopic(
-            name, config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, (), settings
-        )
-        self._create(topic)
-
-    def _auto_create(self, name: str) -> None:
-        from klamm.protocol.topics import CreatableTopic
-
-        if name == GROUPS_TOPIC:
-            self._create_internal_topic(name)
-        else:
-            self._create(CreatableTopic(name, -1, -1))
-
-    def _create(self, topic: CreatableTopic) -> None:
-        """Ask the controller for a topic, unless that is under way."""
-        if topic.name in self._creating:
-            return
-        self._creating.add(topic.name)
-        task = asyncio.ensure_future(self._create_now(topic))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _create_now(self, topic: CreatableTopic) -> None:
-        from klamm.protocol.topics import CreateTopicsRequest
-
-        try:
-            request = CreateTopicsRequest((topic,), self.config.integer("request.timeout.ms"))
-            [result] = (await self.metadata.controller.create_topics(request)).topics
-            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                log.warning("topic %s was not created: %s", topic.name, result.error_message or result.error_code.name)
-        finally:
-            self._creating.discard(topic.name)
+        return QuorumView(self.metadata.raft, self.config.node_id, self.metadata.endpoints)
 
     # Stop
 
@@ -356,20 +292,20 @@ class Node:
 
     async def _stop(self, engine: Engine, timeout_s: float) -> None:
         engine.stop_accepting()
-        if self.config.boolean("controlled.shutdown.enable") and not self.failed.done():
-            await self._registration.shut_down(timeout_s)
-        self._registration.stop()
+        if self._broker is not None:
+            is_controlled = self.config.boolean("controlled.shutdown.enable") and not self.failed.done()
+            await self._broker.shut_down(timeout_s if is_controlled else 0)
         await self._dispatcher.drain(DRAIN_S)
         await self._close(engine)
 
     async def _close(self, engine: Engine) -> None:
         asyncio.get_running_loop().remove_reader(engine.event_fd)
-        for task in list(self._tasks):
-            task.cancel()
-        self._groups.close()
-        self._producer_ids.close()
-        self._assignments.close()
-        broker_epoch = self._registration.broker_epoch
+        if self._controller_registration is not None:
+            self._controller_registration.close()
+        broker_epoch = NO_EPOCH
+        if self._broker is not None:
+            broker_epoch = self._broker.broker_epoch
+            self._broker.close()
         self._engine = None
         try:
             await asyncio.to_thread(engine.shutdown, broker_epoch)
@@ -382,22 +318,11 @@ class Node:
         self._locks.release()
         engine, self._engine = booted.engine, None
         asyncio.get_running_loop().remove_reader(engine.event_fd)
-        if hasattr(self, "_registration"):
-            self._registration.stop()
-        if hasattr(self, "_assignments"):
-            self._assignments.close()
+        if self._broker is not None:
+            self._broker.close()
         if hasattr(self, "metadata"):
             await self.metadata.close()
         else:
             booted.log.close()
         # What was found clean is left so.
         engine.shutdown(engine.previous_broker_epoch)
-
-
-def _has_plain_listeners(config: NodeConfig, values: Mapping[str, str]) -> bool:
-    """Whether the listeners are the file's, with nothing of their own: then there is nothing to follow."""
-    return (
-        values.get("listeners") == config.given.get("listeners")
-        and len(config.client_listeners) == 1
-        and not any(name.startswith("listener.name.") for name in values)
-    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from klamm.broker.handlers.quorum import QuorumState
 from klamm.protocol.cluster import ReplicaState
 from klamm.raft.description import ReplicaDescription
 from klamm.raft.driver import RaftDriver
 from klamm.raft.ports import NotLeaderError
-from klamm.raft.voters import Voter
+from klamm.raft.voters import Endpoint, Voter
 
 Endpoints = list[tuple[str, str, int]]
 
@@ -17,9 +17,14 @@ Endpoints = list[tuple[str, str, int]]
 class QuorumView:
     """The quorum of one node, as it is when it is asked for."""
 
-    def __init__(self, raft: RaftDriver, own_id: int, own_endpoints: Callable[[], Endpoints]) -> None:
-        """`own_endpoints` are (listener, host, port) of this node's controller listeners, with the ports bound."""
+    def __init__(self, raft: RaftDriver, own_id: int, own_endpoints: Sequence[Endpoint]) -> None:
+        """`own_endpoints` are this node's controller listeners, with the ports bound."""
         self._raft, self._own_id, self._own_endpoints = raft, own_id, own_endpoints
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader that this node knows of."""
+        return self._raft.leader_id
 
     def state(self) -> QuorumState | None:
         """None while this node does not lead."""
@@ -39,8 +44,8 @@ class QuorumView:
     def _endpoints_of(self, voter: Voter) -> Endpoints:
         """Where a voter listens; of this node itself what was bound, should its port have been left to the system."""
         if voter.key.id == self._own_id:
-            return self._own_endpoints()
-        return [(endpoint.listener, endpoint.host, endpoint.port) for endpoint in voter.endpoints]
+            return [(one.listener, one.host, one.port) for one in self._own_endpoints]
+        return [(one.listener, one.host, one.port) for one in voter.endpoints]
 
 
 def _shown(replica: ReplicaDescription) -> ReplicaState:

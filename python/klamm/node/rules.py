@@ -39,9 +39,6 @@ def check_supported(config: NodeConfig) -> None:
         value = _engine.format_config("node", name, config.given.get(name, accepted))
         if value != accepted:
             raise NodeConfigError(f"{name}={value}: {what} are not there yet, remove the key")
-    if config.roles != {BROKER, CONTROLLER}:
-        roles = ",".join(sorted(config.roles))
-        raise NodeConfigError(f"process.roles={roles}: only process.roles=broker,controller is there yet")
     if len(config.voters) > 1:
         ids = ", ".join(map(str, config.voters))
         raise NodeConfigError(f"controller.quorum.voters names {ids}: more than one controller is not there yet")

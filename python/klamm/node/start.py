@@ -75,14 +75,16 @@ async def _run(config: NodeConfig, booting: Booting, signals: Signals, on_servin
 
 def _say_where(node: Node) -> None:
     config = node.config
-    clients = [name for name in node.listeners if name not in config.controller_listener_names]
-    addresses = [_address(*node.listeners[name]) for name in clients]
-    folders = ", ".join(str(path) for path in config.log_dirs)
-    text = f"""klamm {__version__}, cluster {node.cluster_id}, node {config.node_id}
-  listening   {", ".join(addresses)}
-  data        {folders}
-  try         klamm topics create hello --bootstrap {_here(*node.listeners[clients[0]])}
-  stop        Ctrl-C"""
+    listeners = config.client_listeners or config.controller_listeners
+    bound = [node.listeners[one.name] for one in listeners]
+    lines = [
+        f"klamm {__version__}, cluster {node.cluster_id}, node {config.node_id}",
+        f"  listening   {', '.join(_address(*one) for one in bound)}{'' if config.is_broker else ' (controller)'}",
+        f"  data        {', '.join(map(str, config.partition_dirs or [config.metadata_log_dir]))}",
+    ]
+    if config.is_broker:
+        lines.append(f"  try         klamm topics create hello --bootstrap {_here(*bound[0])}")
+    text = "\n".join([*lines, "  stop        Ctrl-C"])
     try:
         print(text, flush=True)
     except OSError as error:

@@ -137,13 +137,18 @@ def response_header_size(api_key: int, api_version: int, frame: bytes) -> int:
     """Where the body of an answer begins: behind the correlation id, and tagged fields that nobody reads."""
     if api_key < 0 or kio_classes.response_class(api_key, api_version).__header_schema__.__version__ == 0:
         return 4
-    count, position = _uvarint(frame, 4)
+    return skip_tagged_fields(frame, 4)
+
+
+def skip_tagged_fields(frame: bytes, position: int) -> int:
+    """Where the body begins behind the tagged fields of a header. Raises MalformedRequest."""
+    count, position = _uvarint(frame, position)
     for _ in range(count):
         _, position = _uvarint(frame, position)
         size, position = _uvarint(frame, position)
         position += size
     if position > len(frame):
-        raise MalformedRequest(f"the header of an answer to API {api_key} goes beyond its {len(frame)} bytes")
+        raise MalformedRequest(f"a header goes beyond its {len(frame)} bytes")
     return position
 
 
@@ -157,4 +162,4 @@ def _uvarint(data: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise MalformedRequest("the header of an answer is cut short")
+    raise MalformedRequest("a header is cut short")

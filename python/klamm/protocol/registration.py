@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
+
+if TYPE_CHECKING:
+    from klamm.protocol.features import VersionRange
 
 
 class Listener(Value):
@@ -23,6 +27,11 @@ class SupportedFeature(Value):
     name: str
     min_supported_version: int
     max_supported_version: int
+
+
+def supported(ranges: Mapping[str, VersionRange]) -> tuple[SupportedFeature, ...]:
+    """The features of a registration."""
+    return tuple(SupportedFeature(name, found.min_version, found.max_version) for name, found in ranges.items())
 
 
 class BrokerRegistrationRequest(Value):
@@ -74,7 +83,7 @@ class BrokerHeartbeatResponse(Value):
 
 
 class AssignReplicasToDirsRequest(Value):
-    """AssignReplicasToDirs (73), between broker and controller of one process; (directory id, topic id, partition)."""
+    """AssignReplicasToDirs (73): (directory id, topic id, partition); `directory_assignments` has the wire's shape."""
 
     broker_id: int
     broker_epoch: int
@@ -119,4 +128,24 @@ class AllocateProducerIdsResponse(Value):
     error_code: ErrorCode = ErrorCode.NONE
     producer_id_start: int = 0
     producer_id_len: int = 0
+    throttle_time_ms: int = 0
+
+
+class ControllerRegistrationRequest(Value):
+    """ControllerRegistration (70): a controller, its listeners and what it can work with (KIP-919)."""
+
+    API_KEY: ClassVar[int] = 70
+    controller_id: int
+    incarnation_id: bytes
+    listeners: tuple[Listener, ...]
+    features: tuple[SupportedFeature, ...]
+    zk_migration_ready: bool = False
+
+
+class ControllerRegistrationResponse(Value):
+    """ControllerRegistration (70)."""
+
+    API_KEY: ClassVar[int] = 70
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
     throttle_time_ms: int = 0

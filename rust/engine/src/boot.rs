@@ -29,6 +29,8 @@ pub struct BootOptions {
     pub listeners: Vec<ListenerOptions>,
     /// Name, lowest and highest level of each feature that this node supports.
     pub features: Vec<(String, i16, i16)>,
+    /// The voters that the configuration names; those of the log come before them.
+    pub static_voters: Vec<i32>,
 }
 
 /// An image and the offset behind the last record that it holds.
@@ -77,7 +79,8 @@ impl Booted {
 }
 
 fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
-    let BootOptions { engine, metadata_dir, metadata_log, listeners, features } = options;
+    let BootOptions { engine, metadata_dir, metadata_log, listeners, features, static_voters } = options;
+    let node_id = engine.node_id;
     let context = if engine.is_volatile { LogContext::volatile } else { LogContext::new }(OPEN_FILES_MAX);
     // First, because a port that is taken is the likeliest failure, and nothing was changed then.
     let net = net_config(&engine.settings);
@@ -89,7 +92,7 @@ fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
         };
         let addresses = sockets.into_iter().zip(&listeners).map(accept).collect::<Result<_, _>>()?;
         let (log, _) = QuorumLog::open(&metadata_dir, &metadata_log, &context, now_ms())?;
-        let read = read_images(&log).inspect_err(|_| drop(log.close()))?;
+        let read = read_images(&log, node_id, &static_voters).inspect_err(|_| drop(log.close()))?;
         Ok((addresses, Arc::new(log), read))
     })();
     match opened {
@@ -124,7 +127,7 @@ fn refused(options: &ListenerOptions, error: &std::io::Error) -> BootError {
 type Whole = (ImageUpTo, i16);
 
 /// The newest snapshot, and with the kraft.version all that the log holds.
-fn read_images(log: &QuorumLog) -> Result<(ImageUpTo, Option<Whole>), BootError> {
+fn read_images(log: &QuorumLog, node_id: i32, static_voters: &[i32]) -> Result<(ImageUpTo, Option<Whole>), BootError> {
     let snapshot = match log.latest_snapshot() {
         Some(id) if id.end_offset > 0 => {
             let image = load_snapshot(&log.snapshot_path(id), id.end_offset, id.epoch)?;
@@ -133,7 +136,8 @@ fn read_images(log: &QuorumLog) -> Result<(ImageUpTo, Option<Whole>), BootError>
         _ => ImageUpTo { image: Arc::default(), end_offset: log.start_offset() },
     };
     // Whoever decides reads them again, and says what is wrong with them.
-    let Some(kraft_version) = kraft_version_if_alone(&log.control_entries(-1)?) else { return Ok((snapshot, None)) };
+    let alone = kraft_version_if_alone(&log.control_entries(-1)?, node_id, static_voters);
+    let Some(kraft_version) = alone else { return Ok((snapshot, None)) };
     let end_offset = log.end_offset();
     let whole = log.replay(&snapshot.image, snapshot.end_offset, end_offset).ok();
     // Before the first record of a cluster there is nothing true to tell.
@@ -142,16 +146,44 @@ fn read_images(log: &QuorumLog) -> Result<(ImageUpTo, Option<Whole>), BootError>
     Ok((snapshot, whole))
 }
 
-/// The kraft.version of a quorum that never had a second voter, whose whole log is committed: nobody could cut it.
-fn kraft_version_if_alone(entries: &[ControlEntry]) -> Option<i16> {
+/// The kraft.version of a quorum in which this node never had company, whose whole log is committed: nobody could cut it.
+fn kraft_version_if_alone(entries: &[ControlEntry], node_id: i32, static_voters: &[i32]) -> Option<i16> {
     let mut newest = 0;
+    let mut is_alone = static_voters == [node_id];
     for entry in entries {
         match entry.parse() {
             Ok(ControlRecord::KRaftVersion { kraft_version }) => newest = kraft_version,
-            Ok(ControlRecord::KRaftVoters { voters }) if voters.len() > 1 => return None,
+            Ok(ControlRecord::KRaftVoters { voters }) => match voters.as_slice() {
+                [only] if only.id == node_id => is_alone = true,
+                _ => return None,
+            },
             Ok(_) => {}
             Err(_) => return None,
         }
     }
-    Some(newest)
+    is_alone.then_some(newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klamm_records::control::Voter;
+
+    fn voters(ids: &[i32]) -> ControlEntry {
+        let voter =
+            |&id| Voter { id, directory_id: [1; 16], endpoints: vec![], kraft_version_min: 0, kraft_version_max: 1 };
+        let record = ControlRecord::KRaftVoters { voters: ids.iter().map(voter).collect() };
+        ControlEntry { offset: -1, kind: record.kind(), value: record.value() }
+    }
+
+    #[test]
+    fn only_a_voter_that_never_had_company_knows_its_log_committed() {
+        assert_eq!(kraft_version_if_alone(&[], 1, &[1]), Some(0));
+        for others in [&[][..], &[2], &[1, 2]] {
+            assert_eq!(kraft_version_if_alone(&[], 1, others), None, "{others:?}");
+            assert_eq!(kraft_version_if_alone(&[voters(others)], 1, &[1]), None, "{others:?}");
+        }
+        assert_eq!(kraft_version_if_alone(&[voters(&[1])], 1, &[]), Some(0));
+        assert_eq!(kraft_version_if_alone(&[voters(&[1, 2]), voters(&[1])], 1, &[]), None);
+    }
 }

@@ -44,7 +44,7 @@ impl Boot {
     #[new]
     #[pyo3(signature = (
         *, node_id, cluster_id, log_dirs, settings, metadata_dir, segment_bytes, segment_ms, listeners, features,
-        is_volatile=false, is_missing_dirs=false
+        static_voters, is_volatile=false, is_missing_dirs=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "a constructor's arguments are what Python gives it")]
     fn new(
@@ -57,6 +57,7 @@ impl Boot {
         segment_ms: i64,
         listeners: Vec<ListenerRow>,
         features: Vec<(String, i16, i16)>,
+        static_voters: Vec<i32>,
         is_volatile: bool,
         is_missing_dirs: bool,
     ) -> PyResult<Self> {
@@ -65,7 +66,7 @@ impl Boot {
         let engine = EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs };
         let metadata_log = QuorumLogConfig { segment_bytes, segment_ms };
         let listeners = listeners.into_iter().map(listener).collect();
-        let options = BootOptions { engine, metadata_dir, metadata_log, listeners, features };
+        let options = BootOptions { engine, metadata_dir, metadata_log, listeners, features, static_voters };
         let thread = boot::start(options, runtime.handle())?;
         Ok(Self { running: Mutex::new(Some(Running { thread, runtime })) })
     }

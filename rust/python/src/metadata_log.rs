@@ -101,7 +101,8 @@ impl MetadataLog {
 
     fn start_flush(&self, on_done: Py<PyAny>) {
         self.log.start_flush(Box::new(move |result| {
-            Python::attach(|py| {
+            // Where the interpreter ends while its process forgot to close a node, nobody waits any more.
+            let _ = Python::try_attach(|py| {
                 let (offset, error) = match result {
                     Ok(offset) => (offset, None),
                     Err(error) => (-1, Some(error.to_string())),

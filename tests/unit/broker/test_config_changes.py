@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from klamm._engine import Image
 from klamm.broker.handlers.config_changes import ConfigChangeHandlers
+from klamm.broker.request import RequestContext
 from klamm.protocol.codec import decode_response, from_entity, write_request
 from klamm.protocol.configs import (
     AlterableConfig,
@@ -19,6 +20,8 @@ from klamm.protocol.configs import (
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.resource_types import ResourceType
 
+T = TypeVar("T")
+
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 
 
@@ -28,7 +31,7 @@ class Asked:
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.handlers = ConfigChangeHandlers(
-            1, {"num.io.threads": "8"}, Image, self.alter, self.alter_incrementally, check_listeners=lambda values: None
+            1, {"num.io.threads": "8"}, Image, self.ask, check_listeners=lambda values: None
         )
 
     def _responses(self, request: Any) -> tuple[AlterConfigsResourceResponse, ...]:
@@ -41,11 +44,11 @@ class Asked:
             for each in reversed(request.resources)
         )
 
-    async def alter(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        return AlterConfigsResponse(self._responses(request))
-
-    async def alter_incrementally(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-        return IncrementalAlterConfigsResponse(self._responses(request))
+    async def ask(self, context: RequestContext, version: int, request: Any, answer: type[T]) -> T:
+        is_incremental = isinstance(request, IncrementalAlterConfigsRequest)
+        assert answer is (IncrementalAlterConfigsResponse if is_incremental else AlterConfigsResponse)
+        made: Any = answer
+        return cast(T, made(self._responses(request)))
 
 
 def resource(resource_type: int, name: str, key: str, value: str) -> AlterConfigsResource:

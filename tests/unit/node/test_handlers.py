@@ -18,7 +18,7 @@ def handlers() -> Handlers:
 
     class Controller:
         def __getattr__(self, name: str) -> object:
-            return unused
+            return self
 
     controller: Any = Controller()
     return Handlers(
@@ -26,12 +26,11 @@ def handlers() -> Handlers:
         "cluster",
         unused,
         Image,
-        controller,
-        groups=lambda: unused,
-        producer_ids=unused,
+        controller=controller,
+        active_controller=controller,
+        broker=lambda: controller,
         quorum=lambda: controller,
         raft=lambda: unused,
-        create_internal_topic=lambda _: None,
     )
 
 

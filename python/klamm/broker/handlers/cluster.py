@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from klamm._engine import BrokerInfo, Image
@@ -27,18 +27,20 @@ ALL_CLUSTER_OPERATIONS: Final = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 
 
 
 class ClusterHandlers:
-    """Serves DescribeCluster: brokers from the committed image, controllers from the quorum (KIP-919)."""
+    """Serves DescribeCluster: brokers and controllers as they have registered (KIP-919)."""
 
     def __init__(
         self,
         cluster_id: str,
         image: Callable[[], Image],
-        controller_id: Callable[[], int],
+        own_id: Callable[[], int],
+        leader_id: Callable[[], int | None],
         quorum: Callable[[], QuorumState | None],
     ) -> None:
+        """`leader_id` is the active controller's, `quorum` what its leader knows, None elsewhere."""
         self._cluster_id = cluster_id
         self._image = image
-        self._controller_id = controller_id
+        self._own_id, self._leader_id = own_id, leader_id
         self._quorum = quorum
 
     async def describe_cluster(self, context: RequestContext, version: int, body: bytes) -> bytes:
@@ -49,12 +51,14 @@ class ClusterHandlers:
             return write(_refused(request.endpoint_type, version), version)
         if context.on_controller:
             nodes = self._controllers(context.listener)
+            controller_id = self._leader_id()
         else:
             nodes = self._brokers(context.listener, include_fenced=request.include_fenced_brokers)
-        controller_id = self._controller_id()
+            # Clients cannot reach a controller: they are told of a broker, which hands on what is a controller's.
+            controller_id = self._own_id()
         answer = DescribeClusterResponse(
             cluster_id=self._cluster_id,
-            controller_id=controller_id if any(node.broker_id == controller_id for node in nodes) else NO_CONTROLLER,
+            controller_id=_known(controller_id, nodes),
             endpoint_type=request.endpoint_type,
             brokers=nodes,
             cluster_authorized_operations=(
@@ -70,13 +74,28 @@ class ClusterHandlers:
         return tuple(node for broker in shown if (node := _node(broker, listener)) is not None)
 
     def _controllers(self, listener: str) -> tuple[DescribeClusterBroker, ...]:
-        quorum = self._quorum()
-        return tuple(
-            DescribeClusterBroker(node_id, host, port)
+        """Those that have registered; before metadata.version 15 none can, and the leader alone knows the voters."""
+        quorum, image = self._quorum(), self._image()
+        found = {
+            node_id: DescribeClusterBroker(node_id, host, port)
             for node_id, endpoints in (() if quorum is None else quorum.nodes)
             for name, host, port in endpoints
             if name == listener
-        )
+        }
+        registered = (image.controller(each) for each in image.controller_ids())
+        found |= {
+            controller.id: DescribeClusterBroker(controller.id, endpoint.host, endpoint.port)
+            for controller in registered
+            if controller is not None
+            for endpoint in controller.endpoints
+            if endpoint.name == listener
+        }
+        return tuple(node for _, node in sorted(found.items()))
+
+
+def _known(controller_id: int | None, nodes: Sequence[DescribeClusterBroker]) -> int:
+    is_told = any(node.broker_id == controller_id for node in nodes)
+    return NO_CONTROLLER if controller_id is None or not is_told else controller_id
 
 
 def _refused(endpoint_type: int, version: int) -> DescribeClusterResponse:

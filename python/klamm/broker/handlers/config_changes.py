@@ -6,9 +6,9 @@ A broker's configs are changed through the broker itself: it alone knows its fil
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from klamm._engine import Image
 from klamm.broker import loggers
@@ -27,19 +27,27 @@ from klamm.protocol.configs import (
 from klamm.protocol.errors import KafkaError
 from klamm.protocol.resource_types import ResourceType
 
+T = TypeVar("T")
 Responses = tuple[AlterConfigsResourceResponse, ...]
 
 
+class AskController(Protocol):
+    """The way to the active controller."""
+
+    async def __call__(self, context: RequestContext, version: int, request: Any, answer: type[T]) -> T:
+        """The answer, as a value `answer`, to `request` of the client of `context`, in that version."""
+        ...
+
+
 class ConfigChangeHandlers:
-    """Serves the APIs of this file; the last two positional arguments ask the active controller."""
+    """Serves the APIs of this file; `ask` asks the active controller."""
 
     def __init__(
         self,
         node_id: int,
         static: Mapping[str, str],
         image: Callable[[], Image],
-        alter: Callable[[AlterConfigsRequest], Awaitable[AlterConfigsResponse]],
-        alter_incrementally: Callable[[IncrementalAlterConfigsRequest], Awaitable[IncrementalAlterConfigsResponse]],
+        ask: AskController,
         *,
         check_listeners: CheckListeners,
     ) -> None:
@@ -47,23 +55,29 @@ class ConfigChangeHandlers:
         self._node_id = node_id
         self._static = static
         self._image = image
-        self._ask_alter = alter
-        self._ask_incrementally = alter_incrementally
+        self._ask = ask
 
     async def alter_configs(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """Replace all configs of each resource."""
         request = read(AlterConfigsRequest, version, body)
-        responses = await self._decide(request, self._ask_alter, is_incremental=False)
+        responses = await self._decide(context, version, request, AlterConfigsResponse)
         return write(AlterConfigsResponse(responses), version)
 
     async def incremental_alter_configs(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """Change single keys of each resource."""
         request = read(IncrementalAlterConfigsRequest, version, body)
-        responses = await self._decide(request, self._ask_incrementally, is_incremental=True)
+        responses = await self._decide(context, version, request, IncrementalAlterConfigsResponse)
         return write(IncrementalAlterConfigsResponse(responses), version)
 
-    async def _decide(self, request: Any, ask: Callable[[Any], Awaitable[Any]], *, is_incremental: bool) -> Responses:
+    async def _decide(
+        self,
+        context: RequestContext,
+        version: int,
+        request: Any,
+        response: type[AlterConfigsResponse] | type[IncrementalAlterConfigsResponse],
+    ) -> Responses:
         """One answer for each resource, in the request's order: ours where refused here, else the controller's."""
+        is_incremental = response is IncrementalAlterConfigsResponse
         alter_loggers = self._alter_loggers(request) if is_incremental else None
         first = preprocess(
             request.resources,
@@ -75,7 +89,7 @@ class ConfigChangeHandlers:
         )
         answered: dict[tuple[int, str], AlterConfigsResourceResponse] = {}
         if first.forward:
-            answer = await ask(replace(request, resources=first.forward))
+            answer = await self._ask(context, version, replace(request, resources=first.forward), response)
             answered = {(each.resource_type, each.resource_name): each for each in answer.responses}
         resources: tuple[AlterConfigsResource, ...] = request.resources
         places = [(each.resource_type, each.resource_name) for each in resources]
@@ -103,7 +117,8 @@ class ConfigChangeHandlers:
             except KafkaError as error:
                 responses.append(AlterConfigsResourceResponse(*place, error.code, error.message))
         rest = tuple(each for each, ours in zip(request.resources, is_logger, strict=True) if not ours)
-        decided = await self._ask_incrementally(replace(request, resources=rest))
+        left = replace(request, resources=rest)
+        decided = await self._ask(context, version, left, IncrementalAlterConfigsResponse)
         return write(IncrementalAlterConfigsResponse((*decided.responses, *responses)), version)
 
     def _alter_loggers(self, request: IncrementalAlterConfigsRequest) -> AlterLoggers:

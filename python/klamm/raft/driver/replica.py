@@ -23,7 +23,7 @@ from klamm.raft.node import RaftNode
 from klamm.raft.ports import ElectionStore, Listener, NotLeaderError, RaftStoppedError, ReplyTo, Transport
 from klamm.raft.role_states import NEVER_MS
 from klamm.raft.snapshots import SnapshotConfig, is_snapshot_due, next_log_start
-from klamm.raft.voters import VotersInLog
+from klamm.raft.voters import Endpoint, VotersInLog
 from klamm.raft.waiters import CommitWaiters
 
 if TYPE_CHECKING:
@@ -98,6 +98,11 @@ class RaftDriver:
     def leader_id(self) -> int | None:
         """The leader of that epoch, where it is known."""
         return self._node.replica.leader_id
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where that leader listens, as far as this replica was told."""
+        return self._node.replica.leader_endpoints
 
     def start(self) -> None:
         """Read quorum-state and take part. Raises QuorumStateError, OSError, and what stops the replica at once."""

@@ -1,0 +1,62 @@
+"""Registers this controller with the active one, so that all know where it listens and what it can (KIP-919)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from klamm._engine import Image
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.features import CONTROLLER_REGISTRATION_LEVEL
+from klamm.protocol.registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+
+log = logging.getLogger("klamm.node.registration")
+
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 120.0
+JITTER: Final = 0.02
+
+Register = Callable[[ControllerRegistrationRequest], Awaitable[ControllerRegistrationResponse]]
+
+
+class ControllerRegistration:
+    """Keeps this run of the controller registered; what the committed image says of it counts, not an answer."""
+
+    def __init__(self, request: ControllerRegistrationRequest, register: Register) -> None:
+        self._request, self._register = request, register
+        self._task: asyncio.Task[None] | None = None
+        self._is_registered = False
+
+    def on_published(self, image: Image) -> None:
+        """More metadata is committed."""
+        found = image.controller(self._request.controller_id)
+        self._is_registered = found is not None and found.incarnation_id == self._request.incarnation_id
+        level = image.metadata_version
+        is_possible = level is not None and level >= CONTROLLER_REGISTRATION_LEVEL
+        if is_possible and not self._is_registered and self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+            self._task.add_done_callback(self._on_done)
+
+    def close(self) -> None:
+        """Register no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("this controller could not be registered", exc_info=error)
+
+    async def _run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while not self._is_registered:
+            answer = await self._register(self._request)
+            if answer.error_code is ErrorCode.NONE:
+                log.info("this controller is registered")
+                return
+            log.info("the active controller answered %s to a registration; asking again", answer.error_code.name)
+            await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

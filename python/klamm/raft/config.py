@@ -15,6 +15,8 @@ class RaftConfig(NamedTuple):
     election_backoff_max_ms: int = 1000
     fetch_max_bytes: int = 1 << 20
     fetch_max_wait_ms: int = 500
+    auto_join: bool = False  # controller.quorum.auto.join.enable, and this replica is a controller
+    bootstrap_servers: tuple[Endpoint, ...] = ()  # whom to ask for the leader beside the voters that are known
 
 
 class Identity(NamedTuple):

@@ -2,6 +2,7 @@
 
 from klamm.raft.effects import AppendFetched, TruncateLog
 from klamm.raft.elections import Elections, is_meant_for
+from klamm.raft.joining import Joining
 from klamm.raft.log import truncation_offset
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
@@ -23,6 +24,7 @@ class Following:
     def __init__(self, replica: Replica, elections: Elections) -> None:
         self._replica = replica
         self._elections = elections
+        self.joining = Joining(replica)
 
     # Hearing of leaders
 
@@ -124,9 +126,9 @@ class Following:
         if now_ms >= deadline_ms:
             self._elections.campaign(now_ms)
             return now_ms
-        return min(deadline_ms, self._fetch_from_leader(now_ms))
+        return min(deadline_ms, self._fetch_from_leader(now_ms, state))
 
-    def _fetch_from_leader(self, now_ms: int) -> int:
+    def _fetch_from_leader(self, now_ms: int, state: Follower) -> int:
         replica, leader_id = self._replica, self._replica.leader_id
         if leader_id is None:
             raise InvariantError(f"a follower without a leader in epoch {replica.epoch}")
@@ -136,22 +138,33 @@ class Following:
             return self.fetch_from_anyone(now_ms)  # another may know of a newer leader
         busy_until_ms = replica.requests.busy_until_ms(now_ms)
         if busy_until_ms <= now_ms:
-            replica.send(now_ms, leader_id, self._fetch_request(), replica.leader_endpoints)
+            request = self.joining.next_request(now_ms, state) or self._fetch_request()
+            replica.send(now_ms, leader_id, request, replica.leader_endpoints)
             return replica.requests.ready_at_ms(leader_id)
         return busy_until_ms
 
     def fetch_from_anyone(self, now_ms: int) -> int:
-        """Ask a voter at random: who does not lead answers with the leader it knows. Returns when to ask again."""
+        """Ask a voter or a bootstrap server at random: who does not lead answers with the leader it knows.
+
+        Returns when to ask again.
+        """
         replica = self._replica
-        others = replica.voters.others(replica.id)
+        others = self._known_servers()
         busy_until_ms = replica.requests.busy_until_ms(now_ms)
         if not others or busy_until_ms > now_ms or replica.log.flushed_offset < replica.log.end_offset:
             return busy_until_ms if busy_until_ms > now_ms else NEVER_MS
-        ready = [voter_id for voter_id in others if replica.requests.is_ready(now_ms, voter_id)]
+        ready = [node_id for node_id in others if replica.requests.is_ready(now_ms, node_id)]
         if ready:
-            replica.send(now_ms, ready[replica.below(len(ready))], self._fetch_request())
+            chosen = ready[replica.below(len(ready))]
+            replica.send(now_ms, chosen, self._fetch_request(), others[chosen])
             return replica.requests.busy_until_ms(now_ms)
-        return min(replica.requests.ready_at_ms(voter_id) for voter_id in others)
+        return min(replica.requests.ready_at_ms(node_id) for node_id in others)
+
+    def _known_servers(self) -> dict[int, tuple[Endpoint, ...]]:
+        """The voters, and the bootstrap servers, whose ids are not known and stand below -1 as Kafka's do."""
+        replica = self._replica
+        voters = {voter_id: replica.voters.endpoints(voter_id) for voter_id in replica.voters.others(replica.id)}
+        return voters | {-2 - n: (endpoint,) for n, endpoint in enumerate(replica.config.bootstrap_servers)}
 
     def _fetch_request(self) -> FetchRequest:
         replica = self._replica

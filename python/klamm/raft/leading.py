@@ -24,7 +24,7 @@ from klamm.raft.messages import (
 from klamm.raft.quorum import UNKNOWN_OFFSET, majority_size, replicated_offset
 from klamm.raft.replica import CHECK_QUORUM_FACTOR, Replica
 from klamm.raft.role_states import NEVER_MS, Leader, ParkedFetch, ReplicaProgress, Resigned
-from klamm.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey, Voter, VoterSet
+from klamm.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey
 
 # Who fetches says who it is: what is kept of that stays bounded.
 OBSERVERS_MAX: Final = 10_000
@@ -62,19 +62,6 @@ class Leading:
         if known.offset != BOOTSTRAP_OFFSET and voters == known.voters:
             return ()
         return (KRAFT_VERSION, encode_kraft_version(known.kraft_version)), (KRAFT_VOTERS, encode_voters(voters))
-
-    def upgrade_kraft_version(self) -> None:
-        """Write kraft.version 1 and the voters to the log, which held neither.
-
-        Only a sole voter does: of others neither their directories nor where they listen are known here.
-        """
-        replica, known = self._replica, self._replica.voters_in_log
-        is_leading = isinstance(replica.state, Leader) and replica.state.started
-        if not is_leading or known.kraft_version > 0 or not known.voters.is_only_voter(replica.key):
-            return
-        voters = VoterSet.of([Voter(replica.key, replica.identity.endpoints or known.voters.endpoints(replica.id))])
-        records = (KRAFT_VERSION, encode_kraft_version(1)), (KRAFT_VOTERS, encode_voters(voters))
-        replica.effects.append(AppendControl(replica.epoch, records))
 
     def on_voters_changed(self, now_ms: int) -> None:
         """Count the voters of the set that is in force from now on."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from klamm.raft.log import NOTHING, OffsetAndEpoch
 from klamm.raft.quorum import UNKNOWN_OFFSET
-from klamm.raft.voters import Endpoint, ReplicaKey
+from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, Endpoint, ReplicaKey
 
 
 class Error(IntEnum):
@@ -18,6 +18,7 @@ class Error(IntEnum):
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
     BROKER_NOT_AVAILABLE = 8
     UNSUPPORTED_VERSION = 35
     INVALID_REQUEST = 42
@@ -27,6 +28,8 @@ class Error(IntEnum):
     POSITION_OUT_OF_RANGE = 99
     INCONSISTENT_CLUSTER_ID = 104
     INVALID_VOTER_KEY = 125
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
 
 
 # These two fill the error field at the top of a response: the sender learns nothing of the receiver's epoch.
@@ -143,5 +146,86 @@ class FetchSnapshotResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-Request = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
-Response = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+class AddVoterRequest(NamedTuple):
+    """An operator, or a controller that joins by itself, asks the leader for a further voter (KIP-853, KIP-1186)."""
+
+    cluster_id: str | None
+    voter: ReplicaKey
+    endpoints: tuple[Endpoint, ...]
+    ack_when_committed: bool = True  # else it is answered once appended
+    timeout_ms: int = 0  # as Kafka's leader, this one goes by its own time-out
+
+
+class AddVoterResponse(NamedTuple):
+    """Whether the voter is in the set, and why not in words."""
+
+    error: Error
+    message: str | None = None
+
+
+class RemoveVoterRequest(NamedTuple):
+    """An operator, or a controller whose disk was replaced, asks the leader for a voter less.
+
+    Without a directory id it is the voter of that node id, of which there is one at most (KAFKA-18775).
+    """
+
+    cluster_id: str | None
+    voter: ReplicaKey
+
+
+class RemoveVoterResponse(NamedTuple):
+    """Whether the voter is gone, and why not in words."""
+
+    error: Error
+    message: str | None = None
+
+
+class UpdateVoterRequest(NamedTuple):
+    """A voter tells its leader where it listens and which kraft.versions it can."""
+
+    cluster_id: str | None
+    epoch: int
+    voter: ReplicaKey
+    endpoints: tuple[Endpoint, ...]
+    kraft_version_min: int = KRAFT_VERSION_MIN
+    kraft_version_max: int = KRAFT_VERSION_MAX
+
+
+class UpdateVoterResponse(NamedTuple):
+    """The answer to UpdateRaftVoter."""
+
+    error: Error
+    epoch: int
+    leader_id: int | None
+    leader_endpoints: tuple[Endpoint, ...] = ()
+
+
+class ApiVersionsRequest(NamedTuple):
+    """The leader asks who is to become a voter which kraft.versions it can. Only sent; the listener answers it."""
+
+
+class ApiVersionsResponse(NamedTuple):
+    """The range of kraft.version, None where the node knows no such feature."""
+
+    error: Error
+    kraft_versions: tuple[int, int] | None = None
+
+
+Request = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | UpdateVoterRequest
+    | ApiVersionsRequest
+)
+# Those about the one partition.
+PartitionResponse = (
+    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+)
+# Those that tell the epoch and the leader that their sender knows.
+EpochResponse = PartitionResponse | UpdateVoterResponse
+Response = EpochResponse | AddVoterResponse | RemoveVoterResponse | ApiVersionsResponse

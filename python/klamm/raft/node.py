@@ -16,21 +16,31 @@ from klamm.raft.leading import Leading
 from klamm.raft.log import LogView
 from klamm.raft.messages import (
     TOP_LEVEL_ERRORS,
+    AddVoterRequest,
+    AddVoterResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    EpochResponse,
     Error,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
     Request,
     Response,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
 from klamm.raft.quorum import Tally
+from klamm.raft.reconfiguration import Reconfiguration
 from klamm.raft.replica import Replica
 from klamm.raft.requests import InFlight
 from klamm.raft.role_states import (
@@ -61,6 +71,7 @@ class RaftNode:
         self._leading = Leading(self.replica)
         self._snapshot_serving = SnapshotServing(self.replica, self._leading)
         self._following = Following(self.replica, self._elections)
+        self._reconfiguration = Reconfiguration(self.replica, self._leading)
         self._has_said_goodbye = False
 
     @property
@@ -75,7 +86,10 @@ class RaftNode:
         """
         if isinstance(effect, SendRequest) or effect.read is None:
             return effect
-        if isinstance(self.replica.state, Leader) and self.replica.epoch == effect.response.epoch:
+        response = effect.response
+        if not isinstance(response, FetchResponse | FetchSnapshotResponse):
+            return effect
+        if isinstance(self.replica.state, Leader) and self.replica.epoch == response.epoch:
             return effect
         refusal: Response = self.replica.fetch_error(Error.NOT_LEADER_OR_FOLLOWER)
         if isinstance(effect.read, ReadSlice):
@@ -117,6 +131,14 @@ class RaftNode:
                 self._leading.on_fetch(now_ms, request_id, request)
             case FetchSnapshotRequest():
                 self._snapshot_serving.on_fetch_snapshot(now_ms, request_id, request)
+            case AddVoterRequest():
+                self._reconfiguration.on_add(now_ms, request_id, request)
+            case RemoveVoterRequest():
+                self._reconfiguration.on_remove(now_ms, request_id, request)
+            case UpdateVoterRequest():
+                self._reconfiguration.on_update(now_ms, request_id, request)
+            case ApiVersionsRequest():
+                raise AssertionError("ApiVersions is answered by the listener")
             case _:
                 assert_never(request)
         return self._done(now_ms)
@@ -133,6 +155,8 @@ class RaftNode:
         asked = self.replica.requests.end(correlation_id)
         if asked is not None:
             self.replica.requests.back_off(now_ms, asked.to)
+            if isinstance(asked.request, ApiVersionsRequest):
+                self._reconfiguration.on_api_versions_failed(asked.to)
         return self._done(now_ms)
 
     def on_persisted(self, now_ms: int, ticket: int) -> list[Effect]:
@@ -149,11 +173,13 @@ class RaftNode:
     def on_flushed(self, now_ms: int) -> list[Effect]:
         """More of the log is durable: the leader counts it, a follower may fetch on."""
         self._leading.on_flushed(now_ms)
-        return self._take_effects() if isinstance(self.replica.state, Leader) else self._done(now_ms)
+        state = self.replica.state
+        is_settled = isinstance(state, Leader) and state.change is None and self.replica.is_voter
+        return self._take_effects() if is_settled else self._done(now_ms)
 
     def on_kraft_upgrade(self, now_ms: int) -> list[Effect]:
         """The leader is asked for kraft.version 1 (KIP-853); nothing happens when the log is at it."""
-        self._leading.upgrade_kraft_version()
+        self._reconfiguration.upgrade()
         return self._done(now_ms)
 
     def on_resign(self, now_ms: int, epoch: int) -> list[Effect]:
@@ -191,6 +217,16 @@ class RaftNode:
 
     def _take_response(self, now_ms: int, asked: InFlight, response: Response) -> bool:
         """False when the peer is to be left alone for a moment (facts 2.4)."""
+        match response:
+            case AddVoterResponse() | RemoveVoterResponse():
+                return self._following.joining.on_changed(response)
+            case ApiVersionsResponse():
+                self._reconfiguration.on_api_versions(now_ms, asked.to, response)
+                return True
+            case _:
+                return self._take_epoch_response(now_ms, asked, response)
+
+    def _take_epoch_response(self, now_ms: int, asked: InFlight, response: EpochResponse) -> bool:
         if response.error in TOP_LEVEL_ERRORS:
             is_pre_vote = isinstance(asked.request, VoteRequest) and asked.request.pre_vote
             if response.error is Error.UNSUPPORTED_VERSION and is_pre_vote:
@@ -206,17 +242,15 @@ class RaftNode:
             return self._learn_from(now_ms, response)
         if self.replica.leader_id is None and response.leader_id is not None:
             self._following.learn(now_ms, response.epoch, response.leader_id, response.leader_endpoints)
-        if response.error is Error.INVALID_VOTER_KEY:
-            return True
         return response.error is Error.NONE and self._take_body(now_ms, asked, response)
 
-    def _learn_from(self, now_ms: int, response: Response) -> bool:
+    def _learn_from(self, now_ms: int, response: EpochResponse) -> bool:
         before = (self.replica.epoch, self.replica.leader_id)
         self._following.learn(now_ms, response.epoch, response.leader_id, response.leader_endpoints)
         # Nothing new: ask again a little later, not at the speed of the network.
         return before != (self.replica.epoch, self.replica.leader_id)
 
-    def _take_body(self, now_ms: int, asked: InFlight, response: Response) -> bool:
+    def _take_body(self, now_ms: int, asked: InFlight, response: EpochResponse) -> bool:
         match response:
             case VoteResponse():
                 if isinstance(asked.request, VoteRequest):
@@ -227,6 +261,8 @@ class RaftNode:
                 self._leading.on_end_epoch_response(asked.to)
             case FetchSnapshotResponse():
                 pass
+            case UpdateVoterResponse():
+                return self._following.joining.on_updated(now_ms, response)
             case BeginQuorumEpochResponse():
                 pass  # the voter shows that it knows by its fetches
             case _:
@@ -238,6 +274,7 @@ class RaftNode:
     def _on_voters_changed(self, now_ms: int) -> None:
         replica = self.replica
         replica.effects.append(VotersChanged(replica.voters_in_log))
+        self._reconfiguration.on_voters_changed()
         self._leading.on_voters_changed(now_ms)
 
     # Time
@@ -252,7 +289,9 @@ class RaftNode:
             case Prospective() | Candidate():
                 return self._elections.tick_nominee(now_ms, state)
             case Leader():
-                return self._leading.tick(now_ms, state)
+                change_ms = self._reconfiguration.tick(now_ms, state)
+                is_over = self.replica.state is not state
+                return now_ms if is_over else min(change_ms, self._leading.tick(now_ms, state))
             case Follower():
                 return self._following.tick(now_ms, state)
             case Resigned():

@@ -36,7 +36,7 @@ from klamm.raft.role_states import (
 )
 from klamm.raft.roles import NEXT_ROLES, OBSERVER_ROLES, START_ROLES, Role
 from klamm.raft.voter_history import VoterHistory
-from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
 # The leader waits this much longer than its followers do, for what is on its way (KIP-835).
 CHECK_QUORUM_FACTOR: Final = 1.5
@@ -114,6 +114,11 @@ class Replica:
     def is_voter(self) -> bool:
         """Whether it counts in elections and for the high watermark."""
         return self.voters.is_voter(self.key)
+
+    @property
+    def own_voter(self) -> Voter:
+        """The entry that this replica should have among the voters."""
+        return Voter(self.key, self.identity.endpoints or self.voters.endpoints(self.id))
 
     @property
     def log_end(self) -> OffsetAndEpoch:
@@ -209,6 +214,7 @@ class Replica:
             epoch_start_offset=self.log.end_offset,
             granting=frozenset(self.state.tally.granted),
             voters={key.id: ReplicaProgress(key) for key in others},
+            reported_voters=self.voters.with_voter(self.own_voter),
             check_quorum_deadline_ms=now_ms + check_quorum_ms if others else NEVER_MS,
             begin_epoch_due_ms=now_ms if others else NEVER_MS,
         )
@@ -246,7 +252,8 @@ class Replica:
         before, known = self.state, self.election
         if state.ROLE not in NEXT_ROLES[before.ROLE]:
             raise InvariantError(f"{before.ROLE.value} cannot become {state.ROLE.value} (epoch {election.epoch})")
-        if not self.is_voter and state.ROLE not in OBSERVER_ROLES:
+        is_removed = before.ROLE is Role.LEADER and state.ROLE is Role.RESIGNED  # it led until that was committed
+        if not self.is_voter and state.ROLE not in OBSERVER_ROLES and not is_removed:
             raise InvariantError(f"replica {self.id} is no voter and cannot become {state.ROLE.value}")
         if election.epoch > EPOCH_MAX:
             raise InvariantError(f"epoch {known.epoch} is the last that there is: the quorum must be formed anew")
@@ -271,6 +278,8 @@ class Replica:
     def _end_leadership(self, leader: Leader, epoch: int) -> None:
         for parked in leader.parked.values():
             self._refuse_parked(parked)
+        if leader.change is not None and leader.change.request_id is not None:
+            self.reply(leader.change.request_id, leader.change.answer(Error.NOT_LEADER_OR_FOLLOWER))
         if self._announced_leader == (self.id, epoch):
             self.effects.append(LostLeadership(epoch))
 

@@ -5,10 +5,17 @@ Written out: a dataclass costs a millisecond each time a node starts.
 
 from typing import ClassVar, Final, NamedTuple
 
-from klamm.raft.messages import FetchRequest
+from klamm.raft.messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    Error,
+    FetchRequest,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
 from klamm.raft.quorum import UNKNOWN_OFFSET, Tally
 from klamm.raft.roles import Role
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.voters import ReplicaKey, VoterSet
 
 NEVER_MS: Final = 1 << 62
 
@@ -77,6 +84,23 @@ class ParkedFetch(NamedTuple):
     deadline_ms: int
 
 
+class VoterChange:
+    """A voter that the leader is asked to add or to remove, from the request on until the record is committed."""
+
+    __slots__ = ("deadline_ms", "offset", "request", "request_id")
+
+    def __init__(self, request_id: int, request: AddVoterRequest | RemoveVoterRequest, deadline_ms: int) -> None:
+        self.request_id: int | None = request_id  # None when it was answered already
+        self.request = request
+        self.deadline_ms = deadline_ms
+        self.offset: int | None = None  # of its record, once that is in the log
+
+    def answer(self, error: Error, message: str | None = None) -> AddVoterResponse | RemoveVoterResponse:
+        """The response to what was asked."""
+        is_add = isinstance(self.request, AddVoterRequest)
+        return AddVoterResponse(error, message) if is_add else RemoveVoterResponse(error, message)
+
+
 class Leader:
     """Leads the epoch.
 
@@ -87,6 +111,7 @@ class Leader:
     ROLE: ClassVar[Role] = Role.LEADER
     __slots__ = (
         "begin_epoch_due_ms",
+        "change",
         "check_quorum_deadline_ms",
         "epoch_start_offset",
         "fetched_voters",
@@ -94,6 +119,7 @@ class Leader:
         "high_watermark",
         "observers",
         "parked",
+        "reported_voters",
         "started",
         "ticket",
         "voters",
@@ -105,6 +131,7 @@ class Leader:
         epoch_start_offset: int,
         granting: frozenset[int],
         voters: dict[int, ReplicaProgress],
+        reported_voters: VoterSet,
         *,
         check_quorum_deadline_ms: int,
         begin_epoch_due_ms: int,
@@ -113,6 +140,8 @@ class Leader:
         self.epoch_start_offset = epoch_start_offset
         self.granting = granting
         self.voters = voters
+        self.reported_voters = reported_voters  # what static voters told of themselves (kraft.version 0)
+        self.change: VoterChange | None = None
         self.check_quorum_deadline_ms = check_quorum_deadline_ms
         self.begin_epoch_due_ms = begin_epoch_due_ms
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
@@ -126,11 +155,13 @@ class Follower:
     """Fetches from the leader of its epoch."""
 
     ROLE: ClassVar[Role] = Role.FOLLOWER
-    __slots__ = ("deadline_ms", "has_fetched", "leader_high_watermark")
+    __slots__ = ("deadline_ms", "has_fetched", "has_updated_leader", "leader_high_watermark", "voter_due_ms")
 
     def __init__(self, deadline_ms: int) -> None:
         """At the deadline a voter becomes Prospective."""
         self.deadline_ms = deadline_ms
+        self.voter_due_ms = deadline_ms  # when it looks again whether the leader knows it well (facts 2.9)
+        self.has_updated_leader = False
         self.has_fetched = False  # from then on it grants no pre-vote (KIP-996)
         self.leader_high_watermark = UNKNOWN_OFFSET
 

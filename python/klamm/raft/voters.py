@@ -3,6 +3,10 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
+# The kraft.versions that this code can.
+KRAFT_VERSION_MIN: Final = 0
+KRAFT_VERSION_MAX: Final = 1
+
 
 class ReplicaKey(NamedTuple):
     """A replica: its node id and, where it is known, the 16 bytes of its metadata directory's id."""
@@ -28,8 +32,12 @@ class Voter(NamedTuple):
 
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
-    kraft_version_min: int = 0
-    kraft_version_max: int = 1
+    kraft_version_min: int = KRAFT_VERSION_MIN
+    kraft_version_max: int = KRAFT_VERSION_MAX
+
+    def supports(self, kraft_version: int) -> bool:
+        """Whether the voter can take part at that level."""
+        return self.kraft_version_min <= kraft_version <= self.kraft_version_max
 
 
 class VoterSet:
@@ -87,6 +95,10 @@ class VoterSet:
     def with_voter(self, voter: Voter) -> "VoterSet":
         """The set with that entry in place of the one of the same node id, or added."""
         return VoterSet.of([*(entry for entry in self.voters if entry.key.id != voter.key.id), voter])
+
+    def without(self, node_id: int) -> "VoterSet":
+        """The set without that voter."""
+        return VoterSet.of(entry for entry in self.voters if entry.key.id != node_id)
 
     def endpoints(self, node_id: int) -> tuple[Endpoint, ...]:
         """Where that voter listens; empty when it is no voter."""

@@ -55,7 +55,9 @@ def state_of(role: Role) -> RoleState:
         case Role.CANDIDATE:
             return Candidate(0, tally)
         case Role.LEADER:
-            return Leader(1, 0, frozenset({1}), {}, check_quorum_deadline_ms=0, begin_epoch_due_ms=0)
+            return Leader(
+                1, 0, frozenset({1}), {}, VoterSet.of_ids([1]), check_quorum_deadline_ms=0, begin_epoch_due_ms=0
+            )
         case Role.FOLLOWER:
             return Follower(0)
         case Role.RESIGNED:

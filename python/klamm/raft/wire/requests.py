@@ -5,20 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, assert_never
 
-from klamm.protocol import codec
+from klamm.protocol import codec, voter_messages
 from klamm.protocol import quorum_messages as wire
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
+    RemoveVoterRequest,
     Request,
+    UpdateVoterRequest,
     VoteRequest,
 )
 from klamm.raft.voters import Endpoint, ReplicaKey
+from klamm.raft.wire import voters
 
-VERSIONS: Final[Mapping[int, tuple[int, int]]] = {1: (13, 18), 52: (0, 2), 53: (0, 1), 54: (0, 1), 59: (0, 1)}
+_VOTERS: Final = {80: (0, 1), 81: (0, 0), 82: (0, 0), 18: (3, 4)}
+VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
+    1: (13, 18),
+    52: (0, 2),
+    53: (0, 1),
+    54: (0, 1),
+    59: (0, 1),
+    **_VOTERS,
+}
 """Lowest and highest version that a request is sent in; a fetch that knows the topic only by name is none."""
 
 PARTITION: Final = 0
@@ -48,13 +61,20 @@ def api_key_of(request: Request) -> int:
             return wire.EndQuorumEpochRequest.API_KEY
         case FetchSnapshotRequest():
             return wire.FetchSnapshotRequest.API_KEY
+        case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | ApiVersionsRequest():
+            return voters.api_key_of(request)
         case _:
             assert_never(request)
 
 
 def versions_of(request: Request) -> tuple[int, int]:
-    """The versions that can say what the request says: before 2 a vote is no pre-vote (facts 2.2)."""
+    """The versions that can say what the request says: before 2 a vote is no pre-vote (facts 2.2), and before 1 an
+
+    added voter is always acknowledged when committed.
+    """
     low, high = VERSIONS[api_key_of(request)]
+    if isinstance(request, AddVoterRequest) and not request.ack_when_committed:
+        return 1, high
     return (2, high) if isinstance(request, VoteRequest) and request.pre_vote else (low, high)
 
 
@@ -86,6 +106,8 @@ def _to_wire(request: Request) -> Any:
             return _fetch_to_wire(request)
         case FetchSnapshotRequest():
             return _snapshot_to_wire(request)
+        case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | ApiVersionsRequest():
+            return voters.request_to_wire(request)
         case _:
             assert_never(request)
 
@@ -230,6 +252,9 @@ _DECODERS: Final[Mapping[int, tuple[Any, Callable[[Any], Request | None]]]] = {
     53: (wire.BeginQuorumEpochRequest, _begin_from_wire),
     54: (wire.EndQuorumEpochRequest, _end_from_wire),
     59: (wire.FetchSnapshotRequest, _snapshot_from_wire),
+    80: (voter_messages.AddRaftVoterRequest, voters.add_from_wire),
+    81: (voter_messages.RemoveRaftVoterRequest, voters.remove_from_wire),
+    82: (voter_messages.UpdateRaftVoterRequest, voters.update_from_wire),
 }
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, assert_never
 
-from klamm.protocol import codec
+from klamm.protocol import codec, voter_messages
 from klamm.protocol import quorum_messages as wire
 from klamm.protocol.errors import ErrorCode
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import (
     TOP_LEVEL_ERRORS,
+    AddVoterRequest,
+    AddVoterResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -20,12 +24,18 @@ from klamm.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    PartitionResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
     Request,
     Response,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
 from klamm.raft.voters import Endpoint
+from klamm.raft.wire import voters
 from klamm.raft.wire.requests import PARTITION, Received, only_partition
 
 WireResponse = (
@@ -34,6 +44,7 @@ WireResponse = (
     | wire.EndQuorumEpochResponse
     | wire.FetchResponse
     | wire.FetchSnapshotResponse
+    | voters.WireResponse
 )
 E = TypeVar("E", wire.BeginQuorumEpochResponse, wire.EndQuorumEpochResponse)
 
@@ -43,6 +54,9 @@ _CARRIERS: Final[Mapping[int, type[Any]]] = {
     53: wire.BeginQuorumEpochResponse,
     54: wire.EndQuorumEpochResponse,
     59: wire.FetchSnapshotResponse,
+    80: voter_messages.AddRaftVoterResponse,
+    81: voter_messages.RemoveRaftVoterResponse,
+    82: voter_messages.UpdateRaftVoterResponse,
 }
 
 
@@ -93,6 +107,8 @@ def decode_response(request: Request, version: int, body: bytes, listener: str) 
             return _fetch_from_wire(codec.read_response(wire.FetchResponse, version, body), listener)
         case FetchSnapshotRequest():
             return _snapshot_from_wire(codec.read_response(wire.FetchSnapshotResponse, version, body), listener)
+        case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | ApiVersionsRequest():
+            return voters.decode_response(request, version, body, listener)
         case _:
             assert_never(request)
 
@@ -101,6 +117,8 @@ def decode_response(request: Request, version: int, body: bytes, listener: str) 
 
 
 def _to_wire(response: Response, listener: str) -> WireResponse:
+    if isinstance(response, AddVoterResponse | RemoveVoterResponse | UpdateVoterResponse | ApiVersionsResponse):
+        return voters.response_to_wire(response, listener)
     if response.error in TOP_LEVEL_ERRORS:
         return _top_level(response)
     match response:
@@ -121,7 +139,7 @@ def _to_wire(response: Response, listener: str) -> WireResponse:
             assert_never(response)
 
 
-def _top_level(response: Response) -> WireResponse:
+def _top_level(response: PartitionResponse) -> WireResponse:
     error = ErrorCode(response.error)
     match response:
         case VoteResponse():
@@ -138,7 +156,7 @@ def _top_level(response: Response) -> WireResponse:
             assert_never(response)
 
 
-def _epoch_to_wire(make: type[E], response: Response, listener: str) -> E:
+def _epoch_to_wire(make: type[E], response: PartitionResponse, listener: str) -> E:
     topics = (wire.EpochTopicData(wire.METADATA_TOPIC, (wire.EpochPartitionData(*_leader_part(response)),)),)
     return make(topics=topics, node_endpoints=_nodes(response, listener))
 
@@ -176,16 +194,16 @@ def _snapshot_to_wire(response: FetchSnapshotResponse, listener: str) -> wire.Fe
     )
 
 
-def _leader_part(response: Response) -> tuple[int, ErrorCode, int, int]:
+def _leader_part(response: PartitionResponse) -> tuple[int, ErrorCode, int, int]:
     leader = _leader(response)
     return PARTITION, ErrorCode(response.error), leader.leader_id, leader.leader_epoch
 
 
-def _leader(response: Response) -> wire.LeaderIdAndEpoch:
+def _leader(response: PartitionResponse) -> wire.LeaderIdAndEpoch:
     return wire.LeaderIdAndEpoch(-1 if response.leader_id is None else response.leader_id, response.epoch)
 
 
-def _nodes(response: Response, listener: str) -> tuple[wire.NodeEndpoint, ...]:
+def _nodes(response: PartitionResponse, listener: str) -> tuple[wire.NodeEndpoint, ...]:
     """Where the leader listens, on the listener that was asked (facts 2.2)."""
     if response.leader_id is None:
         return ()

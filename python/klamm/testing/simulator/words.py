@@ -3,25 +3,40 @@
 from typing import assert_never
 
 from klamm.raft import effects as fx
-from klamm.raft.control_records import LEADER_CHANGE
+from klamm.raft.control_records import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    decode_kraft_version,
+    decode_voters,
+)
 from klamm.raft.election_state import ElectionState
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
+    EpochResponse,
     Error,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
     Request,
     Response,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
-from klamm.raft.voters import ReplicaKey, VotersInLog
+from klamm.raft.voters import Endpoint, ReplicaKey, VotersInLog
 from klamm.testing.simulator.memory_log import DATA, MemoryLog, Record
 from klamm.testing.simulator.replica import Envelope, SimulatedReplica
 
@@ -49,12 +64,33 @@ def of_request(request: Request) -> str:
             return f"Fetch epoch={request.epoch} log={position} hw={_known(request.high_watermark)}"
         case FetchSnapshotRequest():
             return f"FetchSnapshot epoch={request.epoch} id={of_end(request.snapshot_id)} position={request.position}"
+        case AddVoterRequest():
+            return f"AddRaftVoter {of_key(request.voter)}"
+        case RemoveVoterRequest():
+            return f"RemoveRaftVoter {of_key(request.voter)}"
+        case UpdateVoterRequest():
+            return f"UpdateRaftVoter {of_key(request.voter)} epoch={request.epoch} {_where(request.endpoints)}"
+        case ApiVersionsRequest():
+            return "ApiVersions"
         case _:
             assert_never(request)
 
 
 def of_response(request: Request, response: Response) -> str:
     """An answer, with what was asked."""
+    match response:
+        case AddVoterResponse():
+            return f"AddRaftVoter: {_verdict(response)}"
+        case RemoveVoterResponse():
+            return f"RemoveRaftVoter: {_verdict(response)}"
+        case ApiVersionsResponse():
+            low, high = response.kraft_versions or (0, 0)
+            return f"ApiVersions: kraft.version {low} to {high}"
+        case _:
+            return _of_epoch_response(request, response)
+
+
+def _of_epoch_response(request: Request, response: EpochResponse) -> str:
     leader = "none" if response.leader_id is None else str(response.leader_id)
     head = f"epoch={response.epoch} leader={leader}"
     error = "" if response.error is Error.NONE else f" {response.error.name}"
@@ -71,6 +107,8 @@ def of_response(request: Request, response: Response) -> str:
             return f"Fetch: {head}{error}{_fetched(response)}"
         case FetchSnapshotResponse():
             return f"FetchSnapshot: {head}{error}{_slice(response)}"
+        case UpdateVoterResponse():
+            return f"UpdateRaftVoter: {head}{error}"
         case _:
             assert_never(response)
 
@@ -81,7 +119,7 @@ def of_effect(effect: fx.Effect) -> str:
         case fx.PersistElection():
             return f"write quorum-state #{effect.ticket}: {of_election(effect.state)}"
         case fx.AppendControl(epoch, records):
-            names = ", ".join("LeaderChange" if kind == LEADER_CHANGE else f"control {kind}" for kind, _ in records)
+            names = ", ".join(of_control(kind, value) for kind, value in records)
             return f"append {names} of epoch {epoch}"
         case fx.AppendFetched(batches, _):
             return f"append {len(_records_of(batches))} fetched record(s)"
@@ -145,7 +183,24 @@ def of_record(record: Record) -> str:
     """A record of the log."""
     if record.type == DATA:
         return record.value.decode(errors="replace")
-    return "LeaderChange" if record.type == LEADER_CHANGE else f"control {record.type}"
+    return of_control(record.type, record.value)
+
+
+def of_control(kind: int, value: bytes) -> str:
+    """A control record."""
+    if kind == KRAFT_VOTERS:
+        return f"KRaftVoters({' '.join(of_key(voter.key) for voter in decode_voters(value).voters)})"
+    if kind == KRAFT_VERSION:
+        return f"KRaftVersion({decode_kraft_version(value)})"
+    return "LeaderChange" if kind == LEADER_CHANGE else f"control {kind}"
+
+
+def _verdict(response: AddVoterResponse | RemoveVoterResponse) -> str:
+    return response.error.name if response.message is None else f"{response.error.name} ({response.message})"
+
+
+def _where(endpoints: tuple[Endpoint, ...]) -> str:
+    return ",".join(f"{one.host}:{one.port}" for one in endpoints) or "nowhere"
 
 
 def _vote_name(request: VoteRequest) -> str:

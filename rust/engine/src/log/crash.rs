@@ -46,6 +46,15 @@ enum Pending {
     SetLen(u64),
 }
 
+impl Pending {
+    fn apply(&self, content: &mut Vec<u8>) {
+        match self {
+            Pending::Write { position, bytes } => write(content, *position, bytes),
+            Pending::SetLen(len) => content.resize(*len as usize, 0),
+        }
+    }
+}
+
 fn write(content: &mut Vec<u8>, position: u64, bytes: &[u8]) {
     let end = position as usize + bytes.len();
     if content.len() < end {
@@ -55,13 +64,20 @@ fn write(content: &mut Vec<u8>, position: u64, bytes: &[u8]) {
 }
 
 impl Content {
+    /// With all changes.
+    #[cfg(test)]
+    fn whole(&self) -> Vec<u8> {
+        let mut content = self.durable.clone();
+        for (_, pending) in &self.pending {
+            pending.apply(&mut content);
+        }
+        content
+    }
+
     fn sync(&mut self, begun: usize) {
         let later = self.pending.partition_point(|(at, _)| *at < begun);
         for (_, pending) in self.pending.drain(..later) {
-            match pending {
-                Pending::Write { position, bytes } => write(&mut self.durable, position, &bytes),
-                Pending::SetLen(len) => self.durable.resize(len as usize, 0),
-            }
+            pending.apply(&mut self.durable);
         }
     }
 
@@ -146,6 +162,29 @@ pub struct Disk {
 }
 
 impl Disk {
+    /// A disk on which everything below `root` is durable.
+    #[cfg(test)]
+    pub fn of(root: &Path) -> Self {
+        let mut disk = Self::default();
+        let mut folders = vec![root.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("list") {
+                let path = entry.expect("entry").path();
+                let entry = if path.is_dir() {
+                    folders.push(path.clone());
+                    Entry::Dir
+                } else {
+                    let durable = fs::read(&path).expect("read");
+                    disk.inodes.push(Content { durable, pending: Vec::new() });
+                    Entry::File(disk.inodes.len() - 1)
+                };
+                disk.now.0.insert(path, entry);
+            }
+        }
+        disk.durable = disk.now.clone();
+        disk
+    }
+
     fn name(&mut self, naming: Naming) {
         let of = match &naming {
             Naming::Put { path, .. } | Naming::Dir { path } | Naming::Remove { path } => path,
@@ -227,15 +266,25 @@ impl Disk {
                 names.apply(naming);
             }
         }
+        self.leave(&names, root, target, |inode| {
+            let torn = torn.as_ref().filter(|(torn, _)| *torn == inode).map(|(_, write)| write);
+            self.inodes[inode].survive(torn, dice)
+        });
+    }
+
+    /// Writes what a process that is killed leaves into `target`, which stands for `root`: all of its changes.
+    #[cfg(test)]
+    pub fn stop(&self, root: &Path, target: &Path) {
+        self.leave(&self.now, root, target, |inode| self.inodes[inode].whole());
+    }
+
+    fn leave(&self, names: &Names, root: &Path, target: &Path, mut content: impl FnMut(usize) -> Vec<u8>) {
         for (path, entry) in &names.0 {
             let to = target.join(path.strip_prefix(root).expect("everything is below the root"));
             match entry {
                 Entry::Dir => fs::create_dir_all(&to).expect("create"),
                 Entry::File(_) if to.parent().is_none_or(|parent| !parent.exists()) => {}
-                Entry::File(inode) => {
-                    let torn = torn.as_ref().filter(|(torn, _)| torn == inode).map(|(_, write)| write);
-                    fs::write(&to, self.inodes[*inode].survive(torn, dice)).expect("write");
-                }
+                Entry::File(inode) => fs::write(&to, content(*inode)).expect("write"),
             }
         }
     }

@@ -15,7 +15,7 @@ use super::testing::{BatchSpec, batch, config, read_all};
 use super::*;
 use crate::Uuid;
 
-struct Owner {
+pub(super) struct Owner {
     state: FlushState,
     log: Mutex<Option<Log>>,
     told: Mutex<Sender<i64>>,
@@ -60,11 +60,19 @@ fn start(paths: &[&Path]) -> (Arc<LogManager>, Receiver<Event>) {
 }
 
 fn start_with(paths: &[&Path], config: ManagerConfig) -> (Arc<LogManager>, Receiver<Event>) {
+    start_over(paths, config, LogContext::new(64))
+}
+
+pub(super) fn start_over(
+    paths: &[&Path],
+    config: ManagerConfig,
+    context: LogContext,
+) -> (Arc<LogManager>, Receiver<Event>) {
     let locked = paths.iter().map(|path| LockedDir::open(path).expect("free")).collect();
     let (told, events) = channel();
     let told = Mutex::new(told);
     let on_event: OnEvent = Arc::new(move |event| drop(told.lock().send(event)));
-    let manager = LogManager::start(locked, config, LogContext::new(64), 0, on_event);
+    let manager = LogManager::start(locked, config, context, 0, on_event);
     (manager.expect("start"), events)
 }
 
@@ -72,7 +80,12 @@ fn create(manager: &LogManager, dir: usize, topic: &str) -> (Arc<Owner>, Receive
     create_with(manager, dir, topic, config())
 }
 
-fn create_with(manager: &LogManager, dir: usize, topic: &str, config: LogConfig) -> (Arc<Owner>, Receiver<i64>) {
+pub(super) fn create_with(
+    manager: &LogManager,
+    dir: usize,
+    topic: &str,
+    config: LogConfig,
+) -> (Arc<Owner>, Receiver<i64>) {
     let log = manager.plan(dir, topic, 0, Uuid([7; 16]), Arc::new(config)).expect("plan");
     let (owner, flushed) = Owner::new(log);
     manager.adopt(dir, topic, 0, owner.clone());

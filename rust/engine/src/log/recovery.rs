@@ -422,7 +422,8 @@ fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<(), LogError> {
     let (mut from, mut to) = (i64::MAX, i64::MIN);
     for name in swaps.iter().filter(|name| name.kind == Kind::Log) {
         from = from.min(name.base_offset);
-        to = to.max(next_offset_of(cache, path, *name)?);
+        // One that nothing was left of takes its own place at least: an index of aborted transactions would stay there.
+        to = to.max(next_offset_of(cache, path, *name)?).max(name.base_offset + 1);
     }
     for name in at(Stage::Live).filter(|name| (from..to).contains(&name.base_offset)) {
         cache.remove(&path.join(name.to_string()))?;

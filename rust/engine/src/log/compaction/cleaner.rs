@@ -275,6 +275,8 @@ fn clean(
     }
     let mut stats = cleaning.stats;
     stats.keys = map.len();
+    // A checkpoint that outlived the swaps would leave old values behind tombstones that go.
+    job.sync_names()?;
     note(end_offset.max(chosen.plan.first_dirty_offset))?;
     Ok(stats)
 }

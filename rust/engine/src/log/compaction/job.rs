@@ -164,6 +164,11 @@ impl CleanJob {
         groups
     }
 
+    /// Makes the names durable under which segments took the place of others.
+    pub(super) fn sync_names(&self) -> Result<(), LogError> {
+        self.dir.forgive(self.dir.at("", |path| self.cache.sync_dir(path)))
+    }
+
     /// Starts writing groups anew, in order.
     pub fn cleaning<'a>(&'a self, map: &'a OffsetMap) -> Cleaning<'a> {
         let rules = Rules {

@@ -21,4 +21,6 @@ pub use offset_map::OffsetMap;
 pub use plan::CleanPlan;
 
 #[cfg(test)]
+mod swap_tests;
+#[cfg(test)]
 mod tests;

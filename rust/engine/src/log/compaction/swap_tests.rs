@@ -88,22 +88,22 @@ fn write_round(log: &mut Log, salt: i64) {
         put(log, fields, timestamp, key, value);
     };
     for number in 0..4 {
-        put(log, plain.clone(), &format!("stays {salt} {number}"), Some("value"));
-        put(log, plain.clone(), "often", Some("of no use"));
+        put(log, plain, &format!("stays {salt} {number}"), Some("value"));
+        put(log, plain, "often", Some("of no use"));
         log.roll(log.log_end_offset(), 0).expect("roll");
     }
     for (producer_id, commit) in [(100 + salt, false), (200 + salt, true)] {
         put(log, producer(producer_id, true), "in a transaction", Some("value"));
-        put(log, plain.clone(), "often", Some("of no use"));
+        put(log, plain, "often", Some("of no use"));
         let mut marker = end_transaction_marker(producer_id, 0, 0, commit, 0).expect("small");
         log.append_as_leader(&mut marker, 0, 0, Origin::Coordinator).expect("append");
     }
     put(log, producer(300 + salt, false), "often", Some("the producer's last"));
-    put(log, plain.clone(), &format!("deleted {salt}"), Some("value"));
-    put(log, plain.clone(), &format!("deleted {salt}"), None);
+    put(log, plain, &format!("deleted {salt}"), Some("value"));
+    put(log, plain, &format!("deleted {salt}"), None);
     // Whole segments of it go, short ones that become one and long ones.
     for number in 0..18 {
-        put(log, plain.clone(), "often", Some("of no use, and rather long, so that a segment is full soon"));
+        put(log, plain, "often", Some("of no use, and rather long, so that a segment is full soon"));
         if number % 2 == 1 && number < 8 {
             log.roll(log.log_end_offset(), 0).expect("roll");
         }
@@ -201,7 +201,7 @@ fn check_aborted(log: &mut Log, all: &[u8]) {
     let known: BTreeSet<i64> = log.aborted_between(0, end).expect("read").iter().map(|txn| txn.producer_id).collect();
     let transactional = |header: &Header<'_>| header.is_transactional() && !header.is_control();
     let present: BTreeSet<i64> = batches(all)
-        .map(|batch| batch.expect("whole").header().clone())
+        .map(|batch| batch.expect("whole").header())
         .filter(transactional)
         .map(|header| header.producer_id())
         .filter(|id| (100..200).contains(id))

@@ -590,7 +590,8 @@ class StorageError(Exception):
 class MetadataLog:
     """The log of `__cluster_metadata-0` with its snapshots (facts 3.6, 3.7). Every method may raise StorageError.
 
-    Nothing blocks but the constructor, `truncate_to`, `delete_before` and `close`: appends go to the page cache.
+    Nothing blocks but the constructor, `truncate_to`, `delete_before`, `install_received_snapshot` and `close`: appends
+    go to the page cache.
     """
 
     def __new__(
@@ -638,6 +639,17 @@ class MetadataLog:
     def snapshot_path(self, end_offset: int, epoch: int) -> str: ...
     def snapshot_finished(self, end_offset: int, epoch: int) -> None: ...
     def delete_before(self, end_offset: int, epoch: int, now_ms: int) -> bool: ...
+    def read_snapshot(self, end_offset: int, epoch: int, position: int, max_bytes: int) -> bytes | None:
+        """Bytes of a finished snapshot; None: there is no such snapshot."""
+    def append_snapshot_slice(self, end_offset: int, epoch: int, position: int, data: bytes) -> None:
+        """Keep a slice of the leader's snapshot; position 0 begins anew. ValueError: not the next, nothing kept."""
+    def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
+        """Check every batch of it and make it durable; `on_done(error)` is called on a thread of the engine."""
+    def received_snapshot_path(self) -> str | None:
+        """Where the snapshot lies that is being received."""
+    def install_received_snapshot(self, end_offset: int, epoch: int, now_ms: int) -> None:
+        """Let the log begin and end with it. Blocks, durable when it returns. ValueError: not received and checked."""
+    def drop_received_snapshot(self) -> None: ...
     def close(self) -> None: ...
 
 @final

@@ -81,6 +81,7 @@ class Metadata:
         self._peers = PeersWhenNeeded(config)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
+        self._loaded: tuple[OffsetAndEpoch, Image] | None = None  # and not installed yet
         self.raft = RaftDriver(
             node,
             self.log,
@@ -157,6 +158,20 @@ class Metadata:
         """Write the committed image, as it is now, as that snapshot, in a thread."""
         head = snapshot_head(self.raft.voters_below(snapshot_id.offset))
         return self._write_snapshot(snapshot_id, self.image.stable, head)
+
+    async def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Read the image from the snapshot that was received, in a thread."""
+        path = self.log.native.received_snapshot_path()
+        if path is None:
+            raise FileNotFoundError(f"snapshot {snapshot_id} is no longer being received")
+        self._loaded = snapshot_id, await asyncio.to_thread(_engine.load_snapshot, path, *snapshot_id)
+
+    def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The image that was loaded from it is the one to go on from, at the commit that follows."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is None or loaded[0] != snapshot_id:
+            raise RuntimeError(f"snapshot {snapshot_id} is installed, and {loaded and loaded[0]} was loaded")
+        self._whole = loaded[1], snapshot_id.offset
 
     async def _write_snapshot(
         self, snapshot_id: OffsetAndEpoch, image: Image, head: Sequence[tuple[int, bytes]]
@@ -244,6 +259,7 @@ def _raft_config(config: NodeConfig) -> RaftConfig:
         retry_backoff_ms=config.integer("controller.quorum.retry.backoff.ms"),
         election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
         fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
+        fetch_snapshot_max_bytes=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
     )
 
 

@@ -6,7 +6,7 @@ from klamm.raft.voters import Endpoint, ReplicaKey
 
 
 class RaftConfig(NamedTuple):
-    """Each field is named for its `controller.quorum.` key; the two of fetch have none in Kafka 4.2 and before."""
+    """Each field is named for its `controller.quorum.` key; those of fetch have none in Kafka 4.2 and before."""
 
     election_timeout_ms: int = 1000
     fetch_timeout_ms: int = 2000
@@ -15,6 +15,7 @@ class RaftConfig(NamedTuple):
     election_backoff_max_ms: int = 1000
     fetch_max_bytes: int = 1 << 20
     fetch_max_wait_ms: int = 500
+    fetch_snapshot_max_bytes: int = 1 << 20
     auto_join: bool = False  # controller.quorum.auto.join.enable, and this replica is a controller
     bootstrap_servers: tuple[Endpoint, ...] = ()  # whom to ask for the leader beside the voters that are known
 

@@ -45,6 +45,31 @@ class TruncateLog(NamedTuple):
     offset: int
 
 
+class AppendSnapshotSlice(NamedTuple):
+    """Keep a slice of a snapshot from the leader. Position 0 begins anew: what was received before is forgotten."""
+
+    snapshot_id: OffsetAndEpoch
+    position: int
+    data: bytes
+
+
+class CheckSnapshot(NamedTuple):
+    """Check the snapshot that was received and make it durable, then report `events.SnapshotChecked` of `attempt`."""
+
+    snapshot_id: OffsetAndEpoch
+    attempt: int
+
+
+class InstallSnapshot(NamedTuple):
+    """Make the checked snapshot the newest, let the log begin and end with it, and load the state from it."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+class DropSnapshot(NamedTuple):
+    """Forget the snapshot that was being received."""
+
+
 class SendRequest(NamedTuple):
     """Send to a node; report `events.ResponseReceived` or `events.RequestFailed` with the same correlation id."""
 
@@ -123,6 +148,10 @@ Effect = (
     | AppendControl
     | AppendFetched
     | TruncateLog
+    | AppendSnapshotSlice
+    | CheckSnapshot
+    | InstallSnapshot
+    | DropSnapshot
     | SendRequest
     | Reply
     | HighWatermarkAdvanced

@@ -52,6 +52,13 @@ class Flushed(NamedTuple):
     """The log's `flushed_offset` moved."""
 
 
+class SnapshotChecked(NamedTuple):
+    """The snapshot of `CheckSnapshot` is whole and durable, or is dropped because it is not."""
+
+    attempt: int
+    is_valid: bool
+
+
 class ResignRequested(NamedTuple):
     """The controller gives up `epoch`, which it led (a fault while it replayed its own records, say)."""
 
@@ -75,6 +82,7 @@ Event = (
     | Persisted
     | Appended
     | Flushed
+    | SnapshotChecked
     | ResignRequested
     | KraftUpgradeRequested
     | ShutdownRequested
@@ -100,6 +108,8 @@ def happen(node: RaftNode, now_ms: int, event: Event) -> list[Effect]:
             return node.on_append(now_ms)
         case Flushed():
             return node.on_flushed(now_ms)
+        case SnapshotChecked(attempt, is_valid):
+            return node.on_snapshot_checked(now_ms, attempt, is_valid)
         case ResignRequested(epoch):
             return node.on_resign(now_ms, epoch)
         case KraftUpgradeRequested():

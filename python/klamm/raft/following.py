@@ -12,19 +12,22 @@ from klamm.raft.messages import (
     Error,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
 )
 from klamm.raft.replica import InvariantError, Replica
 from klamm.raft.role_states import NEVER_MS, Follower
+from klamm.raft.snapshot_fetching import SnapshotFetching
 from klamm.raft.voters import Endpoint, ReplicaKey
 
 
 class Following:
     """The part of a replica that follows."""
 
-    def __init__(self, replica: Replica, elections: Elections) -> None:
+    def __init__(self, replica: Replica, elections: Elections, snapshots: SnapshotFetching) -> None:
         self._replica = replica
         self._elections = elections
         self.joining = Joining(replica)
+        self._snapshots = snapshots
 
     # Hearing of leaders
 
@@ -92,15 +95,23 @@ class Following:
     # Fetching
 
     def on_fetch_response(self, now_ms: int, response: FetchResponse) -> bool:
-        """Append, or truncate where the logs part. What depends on the changed log comes with the next tick.
+        """Append, truncate where the logs part, or begin with a snapshot; the next tick looks at the changed log.
 
         False when the answer asks for what this replica cannot do, so that the next fetch waits a little.
         """
         replica, state = self._replica, self._replica.state
         if not isinstance(state, Follower):
             return True
-        if response.snapshot_id is not None:
+        if state.fetching is None and not self._take_fetched(state, response):
             return False
+        state.has_fetched = True
+        state.deadline_ms = now_ms + replica.config.fetch_timeout_ms
+        return True
+
+    def _take_fetched(self, state: Follower, response: FetchResponse) -> bool:
+        replica = self._replica
+        if response.snapshot_id is not None:
+            return self._snapshots.begin(state, response.snapshot_id)
         if response.diverging is not None:
             offset = truncation_offset(replica.log, response.diverging)
             if offset < replica.high_watermark:
@@ -113,8 +124,6 @@ class Following:
             if response.records:
                 replica.effects.append(AppendFetched(response.records, replica.epoch))
             state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
-        state.has_fetched = True
-        state.deadline_ms = now_ms + replica.config.fetch_timeout_ms
         return True
 
     def tick(self, now_ms: int, state: Follower) -> int:
@@ -123,10 +132,19 @@ class Following:
         # Up to what is flushed: the leader's high watermark speaks of a log that is this one as far as it goes.
         replica.advance_high_watermark(min(state.leader_high_watermark, replica.log.flushed_offset))
         deadline_ms = state.deadline_ms if replica.is_voter else NEVER_MS
+        if state.fetching is not None and state.fetching.is_whole:
+            return self._wait_for_check(now_ms, state, deadline_ms)
         if now_ms >= deadline_ms:
             self._elections.campaign(now_ms)
             return now_ms
         return min(deadline_ms, self._fetch_from_leader(now_ms, state))
+
+    def _wait_for_check(self, now_ms: int, state: Follower, deadline_ms: int) -> int:
+        """While the disk works no leader is asked; who lacks what is committed need not campaign, but others may."""
+        if now_ms < deadline_ms:
+            return deadline_ms
+        state.has_fetched = False
+        return NEVER_MS
 
     def _fetch_from_leader(self, now_ms: int, state: Follower) -> int:
         replica, leader_id = self._replica, self._replica.leader_id
@@ -138,7 +156,7 @@ class Following:
             return self.fetch_from_anyone(now_ms)  # another may know of a newer leader
         busy_until_ms = replica.requests.busy_until_ms(now_ms)
         if busy_until_ms <= now_ms:
-            request = self.joining.next_request(now_ms, state) or self._fetch_request()
+            request = self.joining.next_request(now_ms, state) or self._next_fetch(state)
             replica.send(now_ms, leader_id, request, replica.leader_endpoints)
             return replica.requests.ready_at_ms(leader_id)
         return busy_until_ms
@@ -165,6 +183,10 @@ class Following:
         replica = self._replica
         voters = {voter_id: replica.voters.endpoints(voter_id) for voter_id in replica.voters.others(replica.id)}
         return voters | {-2 - n: (endpoint,) for n, endpoint in enumerate(replica.config.bootstrap_servers)}
+
+    def _next_fetch(self, state: Follower) -> FetchRequest | FetchSnapshotRequest:
+        fetching = state.fetching
+        return self._fetch_request() if fetching is None else self._snapshots.request(fetching)
 
     def _fetch_request(self) -> FetchRequest:
         replica = self._replica

@@ -143,6 +143,30 @@ class MetadataLog(LogView, Protocol):
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes | None:
         """The snapshot's bytes from `position` on, `max_bytes` at most; None when there is no such snapshot."""
 
+    # A snapshot from the leader lies beside the log until it is installed. At most one is being received.
+
+    def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """Keep the slice; it need not be durable. Position 0 begins anew, whatever was received before is forgotten.
+
+        Raises ValueError, having kept nothing, when the slice does not follow the one before.
+        """
+
+    def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
+        """Begin to check all of the snapshot that was received and to make it durable, and return at once.
+
+        `on_done(error)` is called once, from any thread; the text names the file, and what is wrong with it.
+        """
+
+    def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Make the checked snapshot the newest: the log begins and ends with it, older snapshots go.
+
+        Durable when it returns. A crash on the way leaves either the log as it was or what this makes of it. Raises
+        ValueError when that snapshot was not received and checked.
+        """
+
+    def drop_received_snapshot(self) -> None:
+        """Forget what was received of a snapshot that is not installed."""
+
 
 class Valid(NamedTuple):
     """The fetch position is a prefix of this log."""

@@ -5,7 +5,7 @@ and stripped where it is decoded. Bulk bytes are not in an outgoing message: see
 """
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.raft.log import NOTHING, OffsetAndEpoch
 from klamm.raft.quorum import UNKNOWN_OFFSET
@@ -34,6 +34,9 @@ class Error(IntEnum):
 
 # These two fill the error field at the top of a response: the sender learns nothing of the receiver's epoch.
 TOP_LEVEL_ERRORS = frozenset({Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION})
+
+# What the body of a FetchSnapshot answer may tell of, rather than a slice.
+SNAPSHOT_ERRORS = frozenset({Error.SNAPSHOT_NOT_FOUND, Error.POSITION_OUT_OF_RANGE})
 
 
 class VoteRequest(NamedTuple):
@@ -229,3 +232,13 @@ PartitionResponse = (
 # Those that tell the epoch and the leader that their sender knows.
 EpochResponse = PartitionResponse | UpdateVoterResponse
 Response = EpochResponse | AddVoterResponse | RemoveVoterResponse | ApiVersionsResponse
+
+# Of the requests whose answer tells an epoch.
+RESPONSE_OF: Final[dict[type[Request], type[EpochResponse]]] = {
+    VoteRequest: VoteResponse,
+    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
+    EndQuorumEpochRequest: EndQuorumEpochResponse,
+    FetchRequest: FetchResponse,
+    FetchSnapshotRequest: FetchSnapshotResponse,
+    UpdateVoterRequest: UpdateVoterResponse,
+}

@@ -118,11 +118,26 @@ class NativeMetadataLog:
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes | None:
         """A slice of a snapshot; None when there is no such snapshot."""
-        if self.snapshot_size(snapshot_id) is None:
-            return None
-        with open(self.native.snapshot_path(*snapshot_id), "rb") as file:
-            file.seek(position)
-            return file.read(max_bytes)
+        return self.native.read_snapshot(*snapshot_id, position, max_bytes)
+
+    def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """Keep a slice of the leader's snapshot."""
+        with _writing():
+            self.native.append_snapshot_slice(*snapshot_id, position, data)
+
+    def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
+        """Check the snapshot that was received; `on_done` runs on a thread of the engine."""
+        with _writing():
+            self.native.check_received_snapshot(on_done)
+
+    def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Let the log begin and end with the snapshot that was received."""
+        with _writing():
+            self.native.install_received_snapshot(*snapshot_id, self._wall_clock_ms())
+
+    def drop_received_snapshot(self) -> None:
+        """Forget what was received."""
+        self.native.drop_received_snapshot()
 
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Let the log begin at that snapshot."""

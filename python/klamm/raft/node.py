@@ -15,6 +15,8 @@ from klamm.raft.following import Following
 from klamm.raft.leading import Leading
 from klamm.raft.log import LogView
 from klamm.raft.messages import (
+    RESPONSE_OF,
+    SNAPSHOT_ERRORS,
     TOP_LEVEL_ERRORS,
     AddVoterRequest,
     AddVoterResponse,
@@ -53,6 +55,7 @@ from klamm.raft.role_states import (
     RoleState,
     Unattached,
 )
+from klamm.raft.snapshot_fetching import SnapshotFetching
 from klamm.raft.snapshot_serving import SnapshotServing
 from klamm.raft.voters import VotersInLog
 
@@ -70,7 +73,8 @@ class RaftNode:
         self._elections = Elections(self.replica)
         self._leading = Leading(self.replica)
         self._snapshot_serving = SnapshotServing(self.replica, self._leading)
-        self._following = Following(self.replica, self._elections)
+        self._snapshot_fetching = SnapshotFetching(self.replica)
+        self._following = Following(self.replica, self._elections, self._snapshot_fetching)
         self._reconfiguration = Reconfiguration(self.replica, self._leading)
         self._has_said_goodbye = False
 
@@ -177,6 +181,11 @@ class RaftNode:
         is_settled = isinstance(state, Leader) and state.change is None and self.replica.is_voter
         return self._take_effects() if is_settled else self._done(now_ms)
 
+    def on_snapshot_checked(self, now_ms: int, attempt: int, is_valid: bool) -> list[Effect]:
+        """The snapshot that was received is durable and whole, or of no use."""
+        self._snapshot_fetching.on_checked(now_ms, attempt, is_valid)
+        return self._done(now_ms)
+
     def on_kraft_upgrade(self, now_ms: int) -> list[Effect]:
         """The leader is asked for kraft.version 1 (KIP-853); nothing happens when the log is at it."""
         self._reconfiguration.upgrade()
@@ -242,7 +251,10 @@ class RaftNode:
             return self._learn_from(now_ms, response)
         if self.replica.leader_id is None and response.leader_id is not None:
             self._following.learn(now_ms, response.epoch, response.leader_id, response.leader_endpoints)
-        return response.error is Error.NONE and self._take_body(now_ms, asked, response)
+        if type(response) is not RESPONSE_OF.get(type(asked.request)):
+            return False
+        is_of_snapshot = isinstance(response, FetchSnapshotResponse) and response.error in SNAPSHOT_ERRORS
+        return (response.error is Error.NONE or is_of_snapshot) and self._take_body(now_ms, asked, response)
 
     def _learn_from(self, now_ms: int, response: EpochResponse) -> bool:
         before = (self.replica.epoch, self.replica.leader_id)
@@ -253,14 +265,13 @@ class RaftNode:
     def _take_body(self, now_ms: int, asked: InFlight, response: EpochResponse) -> bool:
         match response:
             case VoteResponse():
-                if isinstance(asked.request, VoteRequest):
-                    self._elections.on_vote_response(now_ms, asked.to, response)
+                self._elections.on_vote_response(now_ms, asked.to, response)
             case FetchResponse():
                 return self._following.on_fetch_response(now_ms, response)
             case EndQuorumEpochResponse():
                 self._leading.on_end_epoch_response(asked.to)
             case FetchSnapshotResponse():
-                pass
+                return self._snapshot_fetching.on_response(now_ms, response)
             case UpdateVoterResponse():
                 return self._following.joining.on_updated(now_ms, response)
             case BeginQuorumEpochResponse():

@@ -52,6 +52,15 @@ class Listener(Protocol):
         a later one by then.
         """
 
+    def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
+        """Read the state from the snapshot that was received and checked, and keep it for `on_snapshot_installed`.
+
+        Whatever it raises refuses the snapshot, which is fetched again then.
+        """
+
+    def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The log begins and ends with that snapshot: the state that was loaded takes the place of the one here."""
+
     def on_fault(self, error: Exception) -> None:
         """The replica stopped for good."""
 

@@ -9,6 +9,7 @@ from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.dice import Dice
 from klamm.raft.effects import (
     BecameLeader,
+    DropSnapshot,
     Effect,
     HighWatermarkAdvanced,
     LeaderChanged,
@@ -68,6 +69,7 @@ class Replica:
         self.high_watermark = UNKNOWN_OFFSET
         self.ticket = 0  # the newest election state handed out
         self.durable_ticket = 0  # the newest that is on disk
+        self.snapshot_attempts = 0  # how many snapshots it has begun to fetch
         self.is_shutting_down = False
         self._dice = Dice(seed)
         self._stored = ElectionState()  # what `ticket` carried; no file says as much
@@ -265,6 +267,8 @@ class Replica:
         self._adopt(state, election)
         if isinstance(before, Leader):
             self._end_leadership(before, known.epoch)
+        if isinstance(before, Follower) and before.fetching is not None:
+            self.effects.append(DropSnapshot())  # another leader's file of the same id may differ byte for byte
         self._maybe_announce_leader()
 
     def _adopt(self, state: RoleState, election: ElectionState) -> None:

@@ -5,6 +5,7 @@ Written out: a dataclass costs a millisecond each time a node starts.
 
 from typing import ClassVar, Final, NamedTuple
 
+from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -151,11 +152,36 @@ class Leader:
         self.started = False  # its LeaderChange record is in the log
 
 
+class SnapshotFetch:
+    """A snapshot on its way from the leader. Invariant: `position <= size`, once `size` is known (not 0)."""
+
+    __slots__ = ("attempt", "id", "position", "size")
+
+    def __init__(self, snapshot_id: OffsetAndEpoch, attempt: int) -> None:
+        """`attempt` is never used again by this replica."""
+        self.id = snapshot_id
+        self.attempt = attempt
+        self.position = 0  # how many bytes are here
+        self.size = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is here, and is being checked."""
+        return 0 < self.size == self.position
+
+
 class Follower:
     """Fetches from the leader of its epoch."""
 
     ROLE: ClassVar[Role] = Role.FOLLOWER
-    __slots__ = ("deadline_ms", "has_fetched", "has_updated_leader", "leader_high_watermark", "voter_due_ms")
+    __slots__ = (
+        "deadline_ms",
+        "fetching",
+        "has_fetched",
+        "has_updated_leader",
+        "leader_high_watermark",
+        "voter_due_ms",
+    )
 
     def __init__(self, deadline_ms: int) -> None:
         """At the deadline a voter becomes Prospective."""
@@ -164,6 +190,7 @@ class Follower:
         self.has_updated_leader = False
         self.has_fetched = False  # from then on it grants no pre-vote (KIP-996)
         self.leader_high_watermark = UNKNOWN_OFFSET
+        self.fetching: SnapshotFetch | None = None  # instead of the log
 
 
 class Resigned:

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use klamm_engine::log::{AppendError, LogContext};
-use klamm_engine::quorum::{QuorumLog, QuorumLogConfig, ReplayFailed, SnapshotId};
+use klamm_engine::log::{AppendError, LogContext, LogError};
+use klamm_engine::quorum::{QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -22,6 +22,13 @@ pub struct MetadataLog {
 fn append_error(error: AppendError) -> PyErr {
     match error {
         AppendError::Log(error) => storage_error(&error),
+        other => PyValueError::new_err(other.to_string()),
+    }
+}
+
+fn receive_error(error: ReceiveError) -> PyErr {
+    match error {
+        ReceiveError::Log(error) => storage_error(&error),
         other => PyValueError::new_err(other.to_string()),
     }
 }
@@ -157,6 +164,55 @@ impl MetadataLog {
 
     fn snapshot_finished(&self, end_offset: i64, epoch: i32) -> PyResult<()> {
         self.log.snapshot_finished(SnapshotId { end_offset, epoch }).map_err(|error| storage_error(&error))
+    }
+
+    fn read_snapshot<'py>(
+        &self,
+        py: Python<'py>,
+        end_offset: i64,
+        epoch: i32,
+        position: u64,
+        max_bytes: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let id = SnapshotId { end_offset, epoch };
+        let bytes = py.detach(|| self.log.read_snapshot(id, position, max_bytes));
+        Ok(bytes.map_err(|error| storage_error(&error))?.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    fn append_snapshot_slice(&self, end_offset: i64, epoch: i32, position: u64, data: &[u8]) -> PyResult<()> {
+        self.log.append_snapshot_slice(SnapshotId { end_offset, epoch }, position, data).map_err(receive_error)
+    }
+
+    fn check_received_snapshot(&self, on_done: Py<PyAny>) -> PyResult<()> {
+        let Some(received) = self.log.received_snapshot() else {
+            return Err(PyValueError::new_err("no snapshot was received"));
+        };
+        let check = move || {
+            let error = received.check().err().map(|error| error.to_string());
+            drop(received);
+            Python::attach(|py| {
+                if let Err(error) = on_done.call1(py, (error,)) {
+                    error.write_unraisable(py, None);
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("klamm-snapshot".to_owned()).spawn(check);
+        thread
+            .map(drop)
+            .map_err(|error| storage_error(&LogError::io("cannot start a thread for", self.log.dir())(error)))
+    }
+
+    fn received_snapshot_path(&self) -> Option<PathBuf> {
+        self.log.received_snapshot().map(|received| received.path().to_owned())
+    }
+
+    fn install_received_snapshot(&self, py: Python<'_>, end_offset: i64, epoch: i32, now_ms: i64) -> PyResult<()> {
+        let id = SnapshotId { end_offset, epoch };
+        py.detach(|| self.log.install_received_snapshot(id, now_ms)).map_err(receive_error)
+    }
+
+    fn drop_received_snapshot(&self) {
+        self.log.drop_received_snapshot();
     }
 
     fn delete_before(&self, py: Python<'_>, end_offset: i64, epoch: i32, now_ms: i64) -> PyResult<bool> {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
+import threading
 import time
 from collections.abc import Awaitable
 from pathlib import Path
@@ -149,3 +150,108 @@ def test_control_records_are_known_without_reading_the_log_again(tmp_path: Path)
     assert [record.offset for record in follower.control_records()] == [0, 1]
     log.close()
     follower.close()
+
+
+SNAPSHOT = OffsetAndEpoch(40, 3)
+
+
+def snapshot_bytes(folder: Path) -> bytes:
+    """A snapshot of SNAPSHOT's id as a leader would serve it."""
+    path = folder / "leaders.checkpoint"
+    values, timestamp = [b"value %d" % n for n in range(3000)], 77
+    _engine.write_values_snapshot(path, values, epoch=3, last_contained_log_timestamp_ms=timestamp, now_ms=1)
+    return path.read_bytes()
+
+
+def receive(log: NativeMetadataLog, data: bytes, slice_bytes: int = 10_000) -> str | None:
+    """Give it to the log in slices and have it checked: what is wrong with it."""
+    for position in range(0, len(data), slice_bytes):
+        log.append_snapshot_slice(SNAPSHOT, position, data[position : position + slice_bytes])
+    done, errors = threading.Event(), list[str | None]()
+
+    def tell(error: str | None) -> None:
+        errors.append(error)
+        done.set()
+
+    log.check_received_snapshot(tell)
+    assert done.wait(30)
+    return errors[0]
+
+
+def own_log(folder: Path) -> NativeMetadataLog:
+    """A log that has parted from the leader's: longer than the snapshot, but of older epochs."""
+    log = open_log(folder)
+    for epoch in (1, 2):
+        log.append([b"own"] * 30, epoch, 1)
+    return log
+
+
+def test_a_received_snapshot_takes_the_place_of_the_log(tmp_path: Path) -> None:
+    log, data = own_log(tmp_path / "log"), snapshot_bytes(tmp_path)
+    assert receive(log, data) is None
+    assert (log.end_offset, log.latest_snapshot_id) == (60, None), "nothing has changed yet"
+    log.install_received_snapshot(SNAPSHOT)
+    for _ in range(2):
+        assert (log.start_offset, log.end_offset, log.flushed_offset) == (40, 40, 40)
+        assert (log.last_epoch, log.latest_snapshot_id) == (3, SNAPSHOT)
+        assert log.snapshot_size(SNAPSHOT) == len(data)
+        assert log.read_snapshot(SNAPSHOT, 100, 50) == data[100:150]
+        assert log.read_snapshot(SNAPSHOT, len(data) - 3, 50) == data[-3:]
+        assert log.read_snapshot(OffsetAndEpoch(41, 3), 0, 50) is None
+        assert log.snapshots()[0].last_contained_log_timestamp_ms == 77
+        assert (log.end_offset_for_epoch(3), log.end_offset_for_epoch(2)) == ((40, 3), (40, 3))
+        log.close()
+        log = open_log(tmp_path / "log")
+    assert log.append([b"next"], 5, 1) == 40
+    assert (log.end_offset_for_epoch(3), log.end_offset_for_epoch(5)) == ((40, 3), (41, 5))
+    log.close()
+
+
+@pytest.mark.parametrize("at", [5, 70, 20_000, -5])
+def test_a_damaged_snapshot_is_refused_and_named(tmp_path: Path, at: int) -> None:
+    log, data = own_log(tmp_path / "log"), bytearray(snapshot_bytes(tmp_path))
+    data[at] ^= 0x10
+    error = receive(log, bytes(data))
+    assert error is not None
+    assert "00000000000000000040-0000000003" in error
+    with pytest.raises(ValueError, match="not received and checked"):
+        log.install_received_snapshot(SNAPSHOT)
+    assert (log.end_offset, log.snapshots()) == (60, [])
+    log.close()
+
+
+def test_a_snapshot_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    log, data = own_log(tmp_path / "log"), snapshot_bytes(tmp_path)
+    for size in (1, 60, 20_000, len(data) - 1):
+        assert receive(log, data[:size]) is not None
+    log.close()
+
+
+def test_slices_come_in_order(tmp_path: Path) -> None:
+    log, data = own_log(tmp_path / "log"), snapshot_bytes(tmp_path)
+    with pytest.raises(ValueError, match="byte 7"):
+        log.append_snapshot_slice(SNAPSHOT, 7, b"x")
+    log.append_snapshot_slice(SNAPSHOT, 0, data[:100])
+    for snapshot_id, position in ((SNAPSHOT, 99), (SNAPSHOT, 101), (OffsetAndEpoch(41, 3), 100)):
+        with pytest.raises(ValueError, match="byte 100 of 00000000000000000040-0000000003"):
+            log.append_snapshot_slice(snapshot_id, position, b"x")
+    assert receive(log, data) is None, "position 0 begins anew"
+    log.drop_received_snapshot()
+    with pytest.raises(ValueError, match="not received"):
+        log.install_received_snapshot(SNAPSHOT)
+    assert list((tmp_path / "log").glob("*.part")) == []
+    log.close()
+
+
+def test_a_start_sweeps_what_was_not_installed_and_finishes_what_was(tmp_path: Path) -> None:
+    log, data = own_log(tmp_path / "log"), snapshot_bytes(tmp_path)
+    log.close()
+    part = tmp_path / "log" / "00000000000000000040-0000000003-1.checkpoint.part"
+    part.write_bytes(data)
+    log = open_log(tmp_path / "log")
+    assert (log.end_offset, log.snapshots(), part.exists()) == (60, [], False)
+    log.close()
+    (tmp_path / "log" / "00000000000000000040-0000000003.checkpoint").write_bytes(data)
+    log = open_log(tmp_path / "log")
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (40, 40, 3)
+    log.close()

@@ -75,6 +75,7 @@ class RaftDriver:
         self._timer_ms = NEVER_MS
         self._clean_timer: asyncio.TimerHandle | None = None
         self._snapshot_task: asyncio.Task[None] | None = None
+        self._check_task: asyncio.Task[None] | None = None
         latest = log.latest_snapshot_id
         self._last_snapshot_offset = latest.offset if latest is not None else 0
         self._last_snapshot_ms = self._now_ms()
@@ -246,6 +247,14 @@ class RaftDriver:
             case fx.TruncateLog(offset):
                 logger.info("metadata log cut from %d to %d: it parts from the leader's", self._log.end_offset, offset)
                 self._log.truncate_to(offset)
+            case fx.AppendSnapshotSlice(snapshot_id, position, data):
+                self._log.append_snapshot_slice(snapshot_id, position, data)
+            case fx.CheckSnapshot():
+                self._check_snapshot(effect)
+            case fx.InstallSnapshot(snapshot_id):
+                self._install_snapshot(snapshot_id)
+            case fx.DropSnapshot():
+                self._drop_snapshot()
             case fx.SendRequest() | fx.Reply():
                 self._held.append(effect)
             case fx.VotersChanged(voters):
@@ -374,7 +383,7 @@ class RaftDriver:
             self._snapshot_task = self._loop.create_task(self._finish_snapshot(snapshot_id, writing))
 
     async def _finish_snapshot(self, snapshot_id: OffsetAndEpoch, writing: Awaitable[None]) -> None:
-        name = f"{snapshot_id.offset:020}-{snapshot_id.epoch:010}"
+        name = _name_of(snapshot_id)
         try:
             logger.info("writing snapshot %s", name)
             await writing
@@ -383,6 +392,46 @@ class RaftDriver:
             logger.exception("snapshot %s failed; the log keeps all that it has", name)
         finally:
             self._snapshot_task = None
+
+    def _check_snapshot(self, effect: fx.CheckSnapshot) -> None:
+        logger.info("snapshot %s was fetched from leader %s", _name_of(effect.snapshot_id), self.leader_id)
+        self._check_task = self._loop.create_task(self._finish_check(effect))
+
+    async def _finish_check(self, effect: fx.CheckSnapshot) -> None:
+        """Check it and load the state from it, both in threads; the core hears of both at once."""
+        checked: asyncio.Future[str | None] = self._loop.create_future()
+
+        def tell(error: str | None) -> None:
+            if not checked.done():
+                checked.set_result(error)
+
+        def tell_from_any_thread(error: str | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+                self._loop.call_soon_threadsafe(tell, error)
+
+        is_valid = False
+        try:
+            self._log.check_received_snapshot(tell_from_any_thread)
+            error = await checked
+            if error is None:
+                await self._listener.load_snapshot(effect.snapshot_id)
+                is_valid = True
+            else:
+                logger.error("a snapshot from leader %s is refused, and asked for again: %s", self.leader_id, error)
+        except Exception:  # what is wrong with it, the state is as it was
+            logger.exception("snapshot %s cannot be loaded", _name_of(effect.snapshot_id))
+        self._step(self._node.on_snapshot_checked, effect.attempt, is_valid)
+
+    def _drop_snapshot(self) -> None:
+        if self._check_task is not None:
+            self._check_task.cancel()
+        self._log.drop_received_snapshot()
+
+    def _install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._log.install_received_snapshot(snapshot_id)
+        self._last_snapshot_offset, self._last_snapshot_ms = snapshot_id.offset, self._now_ms()
+        logger.info("the metadata log begins with snapshot %s", _name_of(snapshot_id))
+        self._listener.on_snapshot_installed(snapshot_id)
 
     def _clean(self) -> None:
         try:
@@ -439,8 +488,9 @@ class RaftDriver:
         for timer in (self._timer, self._clean_timer):
             if timer is not None:
                 timer.cancel()
-        if self._snapshot_task is not None:
-            self._snapshot_task.cancel()
+        for task in (self._snapshot_task, self._check_task):
+            if task is not None:
+                task.cancel()
         self._handed_over.set()
         self._disk_is_done.set()
         self._waiters.fail_all(self._stopped_error())
@@ -451,3 +501,7 @@ class RaftDriver:
     def _check_running(self) -> None:
         if self._is_stopped:
             raise self._stopped_error()
+
+
+def _name_of(snapshot_id: OffsetAndEpoch) -> str:
+    return f"{snapshot_id.offset:020}-{snapshot_id.epoch:010}"

@@ -19,13 +19,22 @@ class Faults:
     strike_leader_chance: float = 0.0  # soon after it was elected: it crashes or is cut off
     slow_disk_chance: float = 0.0
     resign_every_us: int = 0
+    snapshot_every_us: int = 0  # somebody writes a snapshot
+    clean_share: float = 0.5  # of the snapshots: the log before them goes
+    snapshot_bytes_max: int = 100  # of filler
+    damaged_slice_chance: float = 0.0  # of the slices of a snapshot: the disk loses or changes some of their bytes
+    wipe_every_us: int = 0  # a replica comes back with an empty disk, where Kafka's static voters survive that
     clock_rates: dict[int, float] = field(default_factory=dict)
     clock_jump_every_us: int = 0
 
     def stop(self) -> None:
-        """Let everything work from now on; the clocks keep their rates."""
-        rates = self.clock_rates
-        self.__init__(clock_rates=rates)  # type: ignore[misc]
+        """Let everything work from now on; the clocks keep their rates, and snapshots are written as before."""
+        self.__init__(  # type: ignore[misc]
+            clock_rates=self.clock_rates,
+            snapshot_every_us=self.snapshot_every_us,
+            clean_share=self.clean_share,
+            snapshot_bytes_max=self.snapshot_bytes_max,
+        )
 
 
 def draw(dice: random.Random, node_ids: list[int]) -> Faults:
@@ -48,4 +57,9 @@ def draw(dice: random.Random, node_ids: list[int]) -> Faults:
         resign_every_us=int(maybe(dice.uniform(1e6, 5e6))),
         clock_rates={node_id: dice.uniform(0.8, 1.25) for node_id in node_ids} if dice.random() < 0.5 else {},
         clock_jump_every_us=int(maybe(dice.uniform(1e6, 5e6))),
+        snapshot_every_us=int(maybe(dice.uniform(1e5, 2e6))),
+        clean_share=dice.random(),
+        snapshot_bytes_max=dice.choice([1, 100, 1_000]),
+        damaged_slice_chance=maybe(dice.uniform(0.01, 0.2)),
+        wipe_every_us=int(maybe(dice.uniform(5e5, 4e6))),
     )

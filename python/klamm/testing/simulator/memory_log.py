@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Final
 
 from klamm.raft.log import NOTHING, ControlRecord, OffsetAndEpoch, SnapshotInfo
+from klamm.testing.simulator import memory_snapshot
 
 _BATCH: Final = Struct(">qii")  # base offset, epoch, record count
 _RECORD: Final = Struct(">hi")  # control type or DATA, size
@@ -25,10 +26,20 @@ class Record:
 
 
 @dataclass(slots=True)
+class ReceivedSnapshot:
+    """A snapshot on its way in; it is lost with the process."""
+
+    id: OffsetAndEpoch
+    data: bytes = b""
+    is_checked: bool = False
+
+
+@dataclass(slots=True)
 class MemoryLog:
     """Invariant: start <= flushed <= end; `epochs` has (epoch, start offset), ascending in both.
 
-    `start_flush` only notes what is asked; `finish_flush` makes it so, whenever the test wants.
+    `start_flush` and `check_received_snapshot` only note what is asked; `finish_flush` and `finish_check` make it so,
+    whenever the test wants. Finished snapshots are `memory_snapshot` files.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -41,6 +52,8 @@ class MemoryLog:
     flushing_to: int | None = None
     on_flush_done: Callable[[int, str | None], None] | None = None
     batch_bytes_max: int = 8 << 20
+    received: ReceivedSnapshot | None = None
+    checks: list[tuple[ReceivedSnapshot, Callable[[str | None], None]]] = field(default_factory=list)
 
     # LogView
 
@@ -169,17 +182,33 @@ class MemoryLog:
     def control_records(self, start: int = -1) -> Sequence[ControlRecord]:
         """The control records of the snapshot and the log."""
         first = max(start - self.start_offset, 0)
-        return [record for record in self.snapshot_control if record.offset >= start] + [
+        found = [record for record in self._snapshot_control() if record.offset >= start]
+        found += [
             ControlRecord(offset, record.type, record.value)
             for offset, record in enumerate(self.records[first:], self.start_offset + first)
             if record.type != DATA
         ]
+        return sorted(found, key=lambda record: record.offset)
+
+    def _snapshot_control(self) -> list[ControlRecord]:
+        latest = self.latest_snapshot_id
+        data = self.snapshot_bytes.get(latest) if latest is not None else None
+        if latest is None or not data:
+            return self.snapshot_control
+        content = memory_snapshot.decode_unchecked(data)
+        return [ControlRecord(latest.offset - 1, kind, value) for kind, value in content.control_records]
 
     def truncate_to(self, offset: int) -> None:
         """Drop records from `offset` on."""
         del self.records[max(offset - self.start_offset, 0) :]
         self.epochs = [entry for entry in self.epochs if entry[1] < offset]
         self.flushed_offset = min(self.flushed_offset, offset)
+        self._cut_flush(offset)
+
+    def _cut_flush(self, offset: int) -> None:
+        """A flush that runs says nothing of what is appended in place of what it was to sync."""
+        if self.flushing_to is not None:
+            self.flushing_to = min(self.flushing_to, offset)
 
     def bytes_from(self, offset: int) -> int:
         """The values' bytes from `offset` on."""
@@ -220,9 +249,71 @@ class MemoryLog:
         self.start_offset = snapshot_id.offset
         kept = [entry for entry in self.epochs if entry[1] >= snapshot_id.offset]
         older = [entry[0] for entry in self.epochs if entry[1] < snapshot_id.offset]
-        self.epochs = [(older[-1], snapshot_id.offset), *kept] if older and self.records else kept
-        self.snapshot_infos = [info for info in self.snapshot_infos if info.id.offset >= snapshot_id.offset]
+        is_within = older and self.records and (not kept or kept[0][1] > snapshot_id.offset)
+        self.epochs = [(older[-1], snapshot_id.offset), *kept] if is_within else kept
+        self._keep_snapshots_from(snapshot_id.offset)
         return True
+
+    def _keep_snapshots_from(self, offset: int) -> None:
+        self.snapshot_infos = [info for info in self.snapshot_infos if info.id.offset >= offset]
+        kept = {info.id for info in self.snapshot_infos}
+        self.snapshot_bytes = {id_: data for id_, data in self.snapshot_bytes.items() if id_ in kept}
+
+    # A snapshot from the leader
+
+    def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """Keep a slice."""
+        if position == 0:
+            self.received = ReceivedSnapshot(snapshot_id)
+        received = self.received
+        if received is None or received.id != snapshot_id or len(received.data) != position:
+            raise ValueError(f"a slice at {position} of snapshot {snapshot_id} does not follow")
+        received.data += data
+
+    def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
+        """Note that it is to be checked."""
+        if self.received is None:
+            raise ValueError("no snapshot was received")
+        self.checks.append((self.received, on_done))
+
+    def finish_check(self) -> None:
+        """End the oldest check that runs."""
+        received, on_done = self.checks.pop(0)
+        error = damage_of(received)
+        received.is_checked = error is None
+        on_done(error)
+
+    def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Begin and end with the checked snapshot."""
+        self.finish_received_snapshot(snapshot_id)
+        self.truncate_to_latest_snapshot()
+
+    def finish_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The first half of an install, which is durable: the snapshot is there, and newer than the log's end."""
+        received, self.received = self.received, None
+        if received is None or received.id != snapshot_id or not received.is_checked:
+            raise ValueError(f"snapshot {snapshot_id} was not received and checked")
+        self.snapshot_infos = [info for info in self.snapshot_infos if info.id != snapshot_id]
+        self.add_snapshot(SnapshotInfo(snapshot_id, len(received.data), 0), received.data)
+
+    def truncate_to_latest_snapshot(self) -> None:
+        """The second half, and what each start does: a log that ends before its newest snapshot gives way to it."""
+        latest = self.latest_snapshot_id
+        if latest is None or (latest.epoch, latest.offset) <= (self.last_record_epoch, self.end_offset):
+            return
+        self.records, self.epochs = [], []
+        self.start_offset = self.flushed_offset = latest.offset
+        self._cut_flush(latest.offset)
+        self._keep_snapshots_from(latest.offset)
+
+    def drop_received_snapshot(self) -> None:
+        """Forget what was received."""
+        self.received = None
+
+    @property
+    def last_record_epoch(self) -> int:
+        """The epoch of the last record; -1 for none."""
+        return self.records[-1].epoch if self.records else -1
 
     # Losing
 
@@ -237,3 +328,18 @@ class MemoryLog:
         self.truncate_to(end)
         self.flushed_offset = flushed_offset
         self.on_flush_done = self.flushing_to = None
+
+    def restart(self) -> None:
+        """The process ended: what it was receiving is gone, and an install that was cut short is finished."""
+        self.on_flush_done = self.flushing_to = self.received = None
+        self.checks = []
+        self.truncate_to_latest_snapshot()
+
+
+def damage_of(received: ReceivedSnapshot) -> str | None:
+    """What is wrong with a received snapshot."""
+    try:
+        found = memory_snapshot.decode(received.data).id
+    except ValueError as error:
+        return str(error)
+    return None if found == received.id else f"it is snapshot {found}, not {received.id}"

@@ -11,14 +11,19 @@ from typing import assert_never
 from klamm.raft import effects as fx
 from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS
 from klamm.raft.election_state import ElectionState
+from klamm.raft.log import OffsetAndEpoch, SnapshotInfo
 from klamm.raft.messages import Request, Response
 from klamm.raft.node import RaftNode
 from klamm.raft.reading import with_bytes
 from klamm.raft.roles import Role
 from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.testing.simulator import memory_snapshot
 from klamm.testing.simulator.memory_log import MemoryLog
 
+# What a snapshot keeps of the control records: who votes, and at which kraft.version.
+KEPT_CONTROLS = (KRAFT_VERSION, KRAFT_VOTERS)
 TICKS_AT_ONCE_MAX = 1000
 
 
@@ -41,7 +46,9 @@ class CrashedError(Exception):
 class SimulatedReplica:
     """A replica that can crash and start again over what its disk kept.
 
-    `chains` has for each record a hash over it and all before it: two logs agree below an offset when these do.
+    `chains` has for each record a hash over it and all before it: two logs agree below an offset when these do. It is
+    None below the last record of a snapshot that was fetched. The same hash is the state of the state machine, which
+    folds what is committed and nothing else.
     """
 
     def __init__(self, node_id: int, voters: VoterSet, config: RaftConfig, now_ms: Callable[[], int]) -> None:
@@ -54,12 +61,19 @@ class SimulatedReplica:
         self.stored: ElectionState | None = None
         self.core: RaftNode | None = None
         self.life = 0
-        self.chains: list[int] = []
+        self.wipes = 0
+        self.installed_count = 0  # snapshots, over all lives
+        self.chains: list[int | None] = []
+        self.applied = 0  # the state machine: how far, and the fold over all records below
+        self.state = 0
         self.outbox: list[Envelope] = []
         self.effects: list[fx.Effect] = []  # those of the last step, for who watches
         self.writing: fx.PersistElection | None = None
         self.to_write: fx.PersistElection | None = None
         self.crash_after_effects: int | None = None
+        self.damage: Callable[[bytes], bytes] = lambda data: data  # what the disk makes of a slice
+        self.checking: list[int] = []  # attempts whose snapshots are being checked, as the log's checks
+        self.snapshotting: tuple[OffsetAndEpoch, bytes] | None = None
         self._held: list[fx.SendRequest | fx.Reply] = []
         self._asked: dict[int, Envelope] = {}
         self._next_request_id = 0
@@ -102,6 +116,7 @@ class SimulatedReplica:
         self.life += 1
         identity = Identity(ReplicaKey(self.id), "cluster")
         self.core = RaftNode(identity, VotersInLog(self.voters), self.config, self.log, seed)
+        self._load_latest_snapshot()
         self.step(events.Started(self.stored))
 
     def step(self, event: events.Event) -> None:
@@ -167,6 +182,34 @@ class SimulatedReplica:
         self.log.finish_flush()
         self.step(events.Flushed())
 
+    def finish_check(self) -> None:
+        """The oldest check of a received snapshot ends."""
+        attempt, results = self.checking.pop(0), list[str | None]()
+        self.log.checks[0] = (self.log.checks[0][0], results.append)
+        self.log.finish_check()
+        self.step(events.SnapshotChecked(attempt, results == [None]))
+
+    def begin_snapshot(self, filler: bytes) -> None:
+        """Take hold of what is committed now, to write it as a snapshot."""
+        snapshot_id = OffsetAndEpoch(self.applied, self.log.epoch_at(self.applied - 1))
+        controls = [
+            (record.type, record.value) for record in self.log.control_records() if record.type in KEPT_CONTROLS
+        ]
+        content = memory_snapshot.Content(snapshot_id, self.state, tuple(controls))
+        self.snapshotting = (snapshot_id, memory_snapshot.encode(content, filler))
+
+    def finish_snapshot(self) -> None:
+        """The snapshot is on disk."""
+        if self.snapshotting is None:
+            raise RuntimeError(f"replica {self.id} writes no snapshot")
+        (snapshot_id, data), self.snapshotting = self.snapshotting, None
+        if snapshot_id.offset >= self.log.start_offset and self.log.snapshot_size(snapshot_id) is None:
+            self.log.add_snapshot(SnapshotInfo(snapshot_id, len(data), 0), data)
+
+    def clean(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Let the log begin at one of its snapshots."""
+        self.log.delete_before(snapshot_id)
+
     def crash(self, keep_records: int | None, *, write_survives: bool) -> None:
         """End this life.
 
@@ -175,24 +218,37 @@ class SimulatedReplica:
         """
         if write_survives and self.writing is not None:
             self.stored = self.writing.state
-        self.core = self.writing = self.to_write = self.crash_after_effects = None
-        self.log.flushing_to = self.log.on_flush_done = None
+        self.core = self.writing = self.to_write = self.crash_after_effects = self.snapshotting = None
+        self.checking = []
         if keep_records is not None:
             self.log.lose_unflushed(keep_records)
+        end_offset = self.log.end_offset
+        self.log.restart()
+        if self.log.end_offset != end_offset:
+            self._begin_chains_with_snapshot()
         del self.chains[self.log.end_offset :]
         self._held, self.outbox, self._asked, self.effects = [], [], {}, []
+
+    def wipe(self) -> None:
+        """Lose the disk, while it is down."""
+        self.log, self.stored, self.chains = MemoryLog(), None, []
+        self.applied = self.state = 0
+        self.wipes += 1
 
     # Effects
 
     def _apply_all(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
-            if self.crash_after_effects is not None:
-                self.crash_after_effects -= 1
-                if self.crash_after_effects < 0:
-                    raise CrashedError
+            self._maybe_crash()
             self.effects.append(effect)
             self._apply(effect)
         self._release_held()
+
+    def _maybe_crash(self) -> None:
+        if self.crash_after_effects is not None:
+            self.crash_after_effects -= 1
+            if self.crash_after_effects < 0:
+                raise CrashedError
 
     def _apply(self, effect: fx.Effect) -> None:
         match effect:
@@ -207,11 +263,21 @@ class SimulatedReplica:
             case fx.TruncateLog(offset):
                 self.log.truncate_to(offset)
                 del self.chains[offset:]
+            case fx.AppendSnapshotSlice(snapshot_id, position, data):
+                self.log.append_snapshot_slice(snapshot_id, position, self.damage(data))
+            case fx.CheckSnapshot(_, attempt):
+                self.log.check_received_snapshot(lambda error: None)
+                self.checking.append(attempt)
+            case fx.InstallSnapshot(snapshot_id):
+                self._install(snapshot_id)
+            case fx.DropSnapshot():
+                self.log.drop_received_snapshot()
             case fx.SendRequest() | fx.Reply():
                 self._held.append(effect)
+            case fx.HighWatermarkAdvanced(offset):
+                self._fold(offset)
             case (
-                fx.HighWatermarkAdvanced()
-                | fx.VotersChanged()
+                fx.VotersChanged()
                 | fx.LeaderChanged()
                 | fx.BecameLeader()
                 | fx.LostLeadership()
@@ -221,10 +287,34 @@ class SimulatedReplica:
             case _:
                 assert_never(effect)
 
+    def _install(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.log.finish_received_snapshot(snapshot_id)
+        self._maybe_crash()  # the next start goes on from here
+        self.log.truncate_to_latest_snapshot()
+        self.installed_count += 1
+        self._begin_chains_with_snapshot()
+        self._load_latest_snapshot()
+
+    def _load_latest_snapshot(self) -> None:
+        latest = self.log.latest_snapshot_id
+        content = None if latest is None else memory_snapshot.decode_unchecked(self.log.snapshot_bytes[latest])
+        self.applied, self.state = (0, 0) if content is None else (content.id.offset, content.state)
+
+    def _begin_chains_with_snapshot(self) -> None:
+        self._load_latest_snapshot()
+        self.chains = [None] * (self.applied - 1) + [self.state]
+
+    def _fold(self, offset: int) -> None:
+        """Apply what is committed, as a node's listener does."""
+        for record in self.log.records[self.applied - self.log.start_offset : offset - self.log.start_offset]:
+            self.state = hash((self.state, record.epoch, record.type, record.value))
+            self.applied += 1
+
     def _extend_chains(self) -> None:
+        start = self.log.start_offset
         for offset in range(len(self.chains), self.log.end_offset):
             before = self.chains[offset - 1] if offset else 0
-            record = self.log.records[offset]
+            record = self.log.records[offset - start]
             self.chains.append(hash((before, record.epoch, record.type, record.value)))
 
     def _release_held(self) -> None:

@@ -125,6 +125,14 @@ def of_effect(effect: fx.Effect) -> str:
             return f"append {len(_records_of(batches))} fetched record(s)"
         case fx.TruncateLog(offset):
             return f"truncate the log to {offset}"
+        case fx.AppendSnapshotSlice(snapshot_id, position, data):
+            return f"keep bytes {position}..{position + len(data)} of snapshot {of_end(snapshot_id)}"
+        case fx.CheckSnapshot(snapshot_id, attempt):
+            return f"check snapshot {of_end(snapshot_id)} #{attempt}"
+        case fx.InstallSnapshot(snapshot_id):
+            return f"install snapshot {of_end(snapshot_id)}"
+        case fx.DropSnapshot():
+            return "drop the snapshot that was being fetched"
         case fx.SendRequest():
             return f"send to {effect.to}: {of_request(effect.request)}"
         case fx.Reply():

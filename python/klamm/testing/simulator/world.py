@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 
 from klamm.raft.config import RaftConfig
-from klamm.raft.effects import PersistElection
+from klamm.raft.effects import CheckSnapshot, PersistElection
 from klamm.raft.events import ResignRequested
 from klamm.raft.role_states import NEVER_MS
 from klamm.raft.roles import Role
@@ -24,7 +24,9 @@ from klamm.testing.simulator.invariants.log_matching import LogMatching
 from klamm.testing.simulator.invariants.majority_holds import MajorityHolds
 from klamm.testing.simulator.invariants.monotonic import Monotonic
 from klamm.testing.simulator.invariants.one_vote import OneVote
+from klamm.testing.simulator.invariants.state_is_fold import StateIsFold
 from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica
+from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
 
 PROPOSE_EVERY_US = 20_000
 
@@ -52,7 +54,9 @@ class World:
         voters = VoterSet.of_ids(range(1, voter_count + 1))
         for node_id in range(1, voter_count + observer_count + 1):
             self._clock_offsets_ms[node_id] = dice.randrange(1_000_000)
-            self.replicas[node_id] = SimulatedReplica(node_id, voters, config, self._clock_of(node_id))
+            replica = SimulatedReplica(node_id, voters, config, self._clock_of(node_id))
+            replica.damage = self._damage
+            self.replicas[node_id] = replica
         self.invariants: list[Invariant] = [
             ElectionSafety(),
             OneVote(),
@@ -61,6 +65,7 @@ class World:
             LeaderCompleteness(self.history),
             MajorityHolds(self.history),
             Monotonic(),
+            StateIsFold(self.history),
         ]
 
     # Running
@@ -86,6 +91,8 @@ class World:
         self._every(lambda: faults.crash_every_us, self._crash_someone)
         self._every(lambda: faults.resign_every_us, self._resign_someone)
         self._every(lambda: faults.clock_jump_every_us, self._jump_a_clock)
+        self._every(lambda: faults.snapshot_every_us, self._snapshot_somewhere)
+        self._every(lambda: faults.wipe_every_us, self._wipe_someone)
 
     def heal(self) -> None:
         """End all faults, and start who is down."""
@@ -153,6 +160,8 @@ class World:
         replica.outbox.clear()
         if replica.to_write is not None and replica.writing is None:
             self._begin_write(replica)
+        if any(isinstance(effect, CheckSnapshot) for effect in replica.effects):
+            self._at(self._disk_us(), self._while_alive(replica, replica.finish_check))
         if replica.log.flushed_offset < replica.log.end_offset and replica.log.flushing_to is None:
             self._begin_flush(replica)
         if replica.core is not None:
@@ -202,6 +211,35 @@ class World:
         replica.begin_flush()
         self._at(self._disk_us(), self._while_alive(replica, replica.finish_flush))
 
+    def _snapshot_somewhere(self) -> None:
+        """Whoever has applied something may write a snapshot, or be struck while it does."""
+        replica = self.dice.choice(list(self.replicas.values()))
+        latest = replica.log.latest_snapshot_id
+        if not replica.is_up or replica.snapshotting is not None:
+            return
+        if replica.applied <= (latest.offset if latest is not None else 0):
+            return
+        size = self.dice.randrange(self.faults.snapshot_bytes_max)
+        replica.begin_snapshot(bytes([replica.id]) * size)
+        self._say(f"{replica.id} writes a snapshot of {replica.applied} records")
+        self._at(self._disk_us(), self._while_alive(replica, lambda: self._finish_snapshot(replica)))
+
+    def _finish_snapshot(self, replica: SimulatedReplica) -> None:
+        replica.finish_snapshot()
+        snapshots = replica.log.snapshots()
+        if self.dice.random() < self.faults.clean_share:
+            begin_with = self.dice.choice(snapshots).id
+            replica.clean(begin_with)
+            self._say(f"the log of {replica.id} begins with snapshot {words.of_end(begin_with)}")
+
+    def _damage(self, data: bytes) -> bytes:
+        """What a disk keeps of a slice, now and then: some of it, or other bytes."""
+        if self.dice.random() >= self.faults.damaged_slice_chance:
+            return data
+        at = self.dice.randrange(len(data))
+        self._say(f"a disk damages byte {at} of a slice")
+        return data[:at] + bytes([data[at] ^ 1 + self.dice.randrange(255)]) + data[at + 1 :]
+
     # Network
 
     def _send(self, envelope: Envelope) -> None:
@@ -249,6 +287,18 @@ class World:
         self._tick_at_us.pop(replica.id, None)
         self._check(replica)
         self._at(self.dice.randrange(3_000_000), lambda: self._start(replica))
+
+    def _wipe_someone(self) -> None:
+        """A disk is lost and replaced by an empty one, where the quorum survives that."""
+        replica = self.dice.choice(list(self.replicas.values()))
+        if not replica.is_up or not may_be_wiped(self.replicas, replica, self.history):
+            return
+        replica.crash(0, write_survives=False)
+        self._tick_at_us.pop(replica.id, None)
+        replica.wipe()
+        self._say(f"{replica.id} loses its disk")
+        self._check(replica)
+        self._at(WIPED_FOR_US, lambda: self._start(replica))
 
     def _crash_someone(self) -> None:
         replica = self.dice.choice(list(self.replicas.values()))

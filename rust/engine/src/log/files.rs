@@ -166,6 +166,13 @@ impl FileCache {
 
     /// Writes a whole new file, synced when `durable`.
     pub fn write_whole(self: &Arc<Self>, path: &Path, content: &[u8], durable: bool) -> Result<(), LogError> {
+        let open = self.create_new(path)?;
+        open.write_at(content, 0)?;
+        if durable { open.sync() } else { Ok(()) }
+    }
+
+    /// Opens a file that is empty then, whatever was there.
+    pub fn create_new(self: &Arc<Self>, path: &Path) -> Result<OpenFile, LogError> {
         let permit = self.reserve()?;
         let file = OpenOptions::new()
             .write(true)
@@ -176,8 +183,7 @@ impl FileCache {
         let open = OpenFile { id: self.next_id(), file, path: path.to_owned(), permit };
         self.record(|| Change::Create { id: open.id, path: path.to_owned() });
         self.record(|| Change::SetLen { id: open.id, len: 0 });
-        open.write_at(content, 0)?;
-        if durable { open.sync() } else { Ok(()) }
+        Ok(open)
     }
 
     fn next_id(&self) -> u64 {

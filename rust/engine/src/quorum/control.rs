@@ -53,9 +53,14 @@ impl ControlEntries {
     /// Batches were appended, as far as `end_offset`.
     pub fn appended(&self, bytes: &[u8], end_offset: i64) {
         if let Some(known) = self.0.lock().as_mut() {
-            collect(bytes, None, known);
+            collect(bytes, known);
             known.retain(|entry| entry.offset < end_offset);
         }
+    }
+
+    /// The log is another one: what it holds is read when somebody asks.
+    pub fn forget(&self) {
+        *self.0.lock() = None;
     }
 
     /// Everything at or above `offset` is gone.
@@ -66,16 +71,15 @@ impl ControlEntries {
     }
 }
 
-/// Adds the control records of these batches, at their own offsets or at that of the snapshot they come from.
-pub fn collect(bytes: &[u8], of_snapshot: Option<i64>, found: &mut Vec<ControlEntry>) {
+/// Adds the control records of these batches.
+pub fn collect(bytes: &[u8], found: &mut Vec<ControlEntry>) {
     let mut buffer = Vec::new();
     for batch in batches(bytes).map_while(Result::ok).filter(|batch| batch.header().is_control()) {
         let Ok(list) = records(batch, &mut buffer, BATCH_BYTES_MAX) else { continue };
         for record in list.map_while(Result::ok) {
             let Some(&[_, _, high, low]) = record.key.and_then(|key| key.first_chunk()) else { continue };
-            let offset = of_snapshot.unwrap_or(record.offset);
             let value = record.value.unwrap_or_default().to_vec();
-            found.push(ControlEntry { offset, kind: i16::from_be_bytes([high, low]), value });
+            found.push(ControlEntry { offset: record.offset, kind: i16::from_be_bytes([high, low]), value });
         }
     }
 }

@@ -9,10 +9,13 @@ use parking_lot::Mutex;
 use super::buffered::BufferedLog;
 use super::control::{self, ControlEntries, ControlEntry};
 use super::flusher::{OnFlushed, QuorumFlusher};
+use super::received::{ReceiveError, Received};
 use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
 use crate::counters::Named;
+use crate::log::files::FileCache;
 use crate::log::{AppendError, Log, LogConfig, LogContext, LogError, OpenAt, Recovery};
 use crate::metadata::MetadataImage;
+use crate::metadata::checkpoint;
 use crate::metadata::log_batches::LoadError;
 
 /// The largest batch of the metadata log (facts 1.1).
@@ -43,6 +46,9 @@ pub struct QuorumLog {
     batch_bytes_max: usize,
     snapshots: Mutex<Snapshots>,
     control: ControlEntries,
+    cache: Arc<FileCache>,
+    /// How many snapshots were begun to be received, and the one that is now.
+    received: Mutex<(u64, Option<Arc<Received>>)>,
     flusher: QuorumFlusher,
 }
 
@@ -56,7 +62,7 @@ impl QuorumLog {
         now_ms: i64,
     ) -> Result<(Self, Recovery), LogError> {
         std::fs::create_dir_all(dir).map_err(LogError::io("cannot make", dir))?;
-        let mut snapshots = Snapshots::open(dir)?;
+        let mut snapshots = Snapshots::open(dir, &context.cache)?;
         let batch_bytes_max = BATCH_BYTES_MAX.min(config.segment_bytes as usize);
         let config = Arc::new(LogConfig {
             segment_bytes: config.segment_bytes,
@@ -76,7 +82,8 @@ impl QuorumLog {
                 let reason = format!("the log begins at offset {start} and there is no snapshot of what came before");
                 return Err(LogError::Directory { path: dir.to_owned(), reason });
             }
-            Some(id) if id.end_offset > log.log_end_offset() => {
+            // An install that was cut short goes on here.
+            Some(id) if is_behind(&log, id) => {
                 log.truncate_fully_and_start_at(id.end_offset, now_ms)?;
             }
             _ => {}
@@ -86,7 +93,9 @@ impl QuorumLog {
         let flusher = QuorumFlusher::start(log.clone()).map_err(LogError::io("cannot start a thread for", dir))?;
         let snapshots = Mutex::new(snapshots);
         let control = ControlEntries::default();
-        Ok((Self { dir: dir.to_owned(), log, batch_bytes_max, snapshots, control, flusher }, recovery))
+        let (cache, received) = (context.cache.clone(), Mutex::new((0, None)));
+        let dir = dir.to_owned();
+        Ok((Self { dir, log, batch_bytes_max, snapshots, control, cache, received, flusher }, recovery))
     }
 
     /// What the log has done since it was opened.
@@ -283,12 +292,11 @@ impl QuorumLog {
         let mut found = Vec::new();
         let latest = self.latest_snapshot();
         if let Some(id) = latest {
-            let path = self.snapshots.lock().path(id);
-            let bytes = std::fs::read(&path).map_err(LogError::io("cannot read", &path))?;
-            control::collect(&bytes, Some(id.end_offset - 1), &mut found);
+            let entry = |(kind, value)| ControlEntry { offset: id.end_offset - 1, kind, value };
+            found.extend(checkpoint::header_records(&self.snapshot_path(id))?.into_iter().map(entry));
         }
         self.for_each_batches(self.start_offset(), self.end_offset(), |bytes| {
-            control::collect(bytes, None, &mut found);
+            control::collect(bytes, &mut found);
             Ok::<(), LogError>(())
         })?;
         Ok(found)
@@ -327,9 +335,70 @@ impl QuorumLog {
         self.snapshots.lock().path(id)
     }
 
-    /// A snapshot was written to [`QuorumLog::snapshot_path`].
+    /// A snapshot was written to [`QuorumLog::snapshot_path`]. One of what the log no longer holds, because a newer one was
+    /// installed meanwhile, goes again.
     pub fn snapshot_finished(&self, id: SnapshotId) -> Result<(), LogError> {
-        self.snapshots.lock().add(id)
+        let start = self.start_offset();
+        let mut snapshots = self.snapshots.lock();
+        snapshots.add(id)?;
+        snapshots.remove_before(start).map(drop)
+    }
+
+    /// The bytes of a finished snapshot from `position` on, `max_bytes` at most; `None` when it is not there.
+    pub fn read_snapshot(&self, id: SnapshotId, position: u64, max_bytes: usize) -> Result<Option<Vec<u8>>, LogError> {
+        self.snapshots.lock().read(id, position, max_bytes)
+    }
+
+    /// Keeps a slice of a snapshot of the leader. Position 0 begins anew, whatever was received before.
+    pub fn append_snapshot_slice(&self, id: SnapshotId, position: u64, data: &[u8]) -> Result<(), ReceiveError> {
+        let mut received = self.received.lock();
+        if position == 0 {
+            received.0 += 1;
+            received.1 = Some(Received::create(&self.cache, &self.dir, id, received.0)?);
+        }
+        match &received.1 {
+            Some(current) => current.append(id, position, data),
+            None => Err(ReceiveError::NotNext { id: id.file_name(), position, expected: "byte 0".to_owned() }),
+        }
+    }
+
+    /// The snapshot that is being received.
+    pub fn received_snapshot(&self) -> Option<Arc<Received>> {
+        self.received.lock().1.clone()
+    }
+
+    /// Forgets what is being received.
+    pub fn drop_received_snapshot(&self) {
+        self.received.lock().1 = None;
+    }
+
+    /// Makes the snapshot that was received and checked the newest; the log begins and ends with it. Durable.
+    ///
+    /// A power cut leaves the log as it was until the file has its name, and what this makes of it from then on: each
+    /// start drops a log that ends before its newest snapshot.
+    pub fn install_received_snapshot(&self, id: SnapshotId, now_ms: i64) -> Result<(), ReceiveError> {
+        let Some(received) = self.received.lock().1.take() else {
+            return Err(ReceiveError::NotChecked(id.file_name()));
+        };
+        received.finish(id, &self.snapshot_path(id))?;
+        // A flush that is under way holds files of the log that goes.
+        self.wait_for_flusher()?;
+        let mut log = self.log.whole()?;
+        log.truncate_fully_and_start_at(id.end_offset, now_ms)?;
+        log.flush()?;
+        self.log.note_changed(&log);
+        drop(log);
+        self.control.forget();
+        let mut snapshots = self.snapshots.lock();
+        snapshots.add(id)?;
+        snapshots.remove_before(id.end_offset)?;
+        Ok(())
+    }
+
+    fn wait_for_flusher(&self) -> Result<(), LogError> {
+        let (flushed, told) = std::sync::mpsc::channel();
+        self.flusher.flush(Box::new(move |result| drop(flushed.send(result))));
+        told.recv().expect("the flusher tells everyone").map(drop)
     }
 
     /// Lets the log begin at a snapshot: whole segments below it and older snapshots go. False if nothing went.
@@ -349,12 +418,18 @@ impl QuorumLog {
 
     /// Closes cleanly, when the flushes that were asked for are done.
     pub fn close(&self) -> Result<(), LogError> {
-        let (flushed, told) = std::sync::mpsc::channel();
-        self.flusher.flush(Box::new(move |result| drop(flushed.send(result))));
-        told.recv().expect("the flusher tells everyone")?;
+        self.wait_for_flusher()?;
         self.flusher.end();
         self.log.settled().close()
     }
+}
+
+/// Whether the log ends before the snapshot does, or holds something else than what the snapshot stands for. What an epoch
+/// file says of an empty log is about another one.
+fn is_behind(log: &Log, id: SnapshotId) -> bool {
+    let has_older_epoch = log.latest_epoch().is_some_and(|epoch| epoch < id.epoch);
+    let is_empty = log.log_start_offset() == log.log_end_offset();
+    id.end_offset > log.log_end_offset() || has_older_epoch || is_empty && !log.epochs().is_empty()
 }
 
 fn has_epoch(log: &Log, epoch: i32) -> bool {

@@ -5,10 +5,12 @@ mod control;
 mod flusher;
 mod log;
 mod reader;
+mod received;
 mod snapshots;
 
 pub use control::ControlEntry;
 pub use flusher::OnFlushed;
 pub use log::{BATCH_BYTES_MAX, QuorumLog, QuorumLogConfig, ReplayFailed};
 pub use reader::{LogReader, ReaderEnd};
+pub use received::{ReceiveError, Received};
 pub use snapshots::{SnapshotId, SnapshotInfo};

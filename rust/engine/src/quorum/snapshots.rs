@@ -1,19 +1,20 @@
 //! The snapshot files beside the metadata log: which are there, what is swept at start, how old ones go.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use klamm_records::control::ControlRecord;
-use klamm_records::{batches, records};
 
 use crate::log::LogError;
+use crate::log::files::FileCache;
+use crate::metadata::checkpoint;
 
 const SUFFIX: &str = ".checkpoint";
 const PART_SUFFIX: &str = ".checkpoint.part";
 const DELETED_SUFFIX: &str = ".checkpoint.deleted";
-/// A control batch of a snapshot holds a few small records.
-const CONTROL_BYTES_MAX: usize = 1 << 20;
 
 /// The end offset (exclusive) of what a snapshot contains, and the epoch of its last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,11 @@ impl SnapshotId {
     /// The id in the name of a finished snapshot's file.
     pub fn of_file(name: &str) -> Option<Self> {
         Self::parse(name, SUFFIX)
+    }
+
+    /// The name of an unfinished file of it.
+    pub fn part_name(self, serial: u64) -> String {
+        format!("{:020}-{:010}-{serial}{PART_SUFFIX}", self.end_offset, self.epoch)
     }
 
     fn parse(name: &str, suffix: &str) -> Option<Self> {
@@ -52,21 +58,21 @@ pub struct SnapshotInfo {
 }
 
 /// The snapshots of a directory, oldest first.
-#[derive(Debug)]
 pub struct Snapshots {
     dir: PathBuf,
+    cache: Arc<FileCache>,
     list: Vec<SnapshotInfo>,
 }
 
 impl Snapshots {
     /// Lists the directory and removes what an earlier run left unfinished or marked for deletion.
-    pub fn open(dir: &Path) -> Result<Self, LogError> {
-        let mut snapshots = Self { dir: dir.to_owned(), list: Vec::new() };
+    pub fn open(dir: &Path, cache: &Arc<FileCache>) -> Result<Self, LogError> {
+        let mut snapshots = Self { dir: dir.to_owned(), cache: cache.clone(), list: Vec::new() };
         for entry in fs::read_dir(dir).map_err(LogError::io("cannot list", dir))? {
             let path = entry.map_err(LogError::io("cannot list", dir))?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             if name.ends_with(PART_SUFFIX) || name.ends_with(DELETED_SUFFIX) {
-                fs::remove_file(&path).map_err(LogError::io("cannot remove", &path))?;
+                cache.remove(&path)?;
             } else if let Some(id) = SnapshotId::parse(name, SUFFIX) {
                 snapshots.add(id)?;
             }
@@ -97,17 +103,25 @@ impl Snapshots {
         &self.list
     }
 
+    /// The bytes of a finished one from `position` on, `max_bytes` at most; `None` when it is not there.
+    pub fn read(&self, id: SnapshotId, position: u64, max_bytes: usize) -> Result<Option<Vec<u8>>, LogError> {
+        let Some(info) = self.list.iter().find(|info| info.id == id) else { return Ok(None) };
+        let path = self.path(id);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(LogError::io("cannot open", &path))?,
+        };
+        let left = info.size_bytes.saturating_sub(position);
+        let mut bytes = vec![0; max_bytes.min(usize::try_from(left).unwrap_or(usize::MAX))];
+        file.read_exact_at(&mut bytes, position).map_err(LogError::io("cannot read", &path))?;
+        Ok(Some(bytes))
+    }
+
     /// Removes the snapshots that end before `offset`; true when there were any.
     pub fn remove_before(&mut self, offset: i64) -> Result<bool, LogError> {
         let count = self.list.partition_point(|info| info.id.end_offset < offset);
         for info in self.list.drain(..count) {
-            let path = self.dir.join(info.id.file_name());
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(LogError::io("cannot remove", &path)(error));
-                }
-                _ => {}
-            }
+            self.cache.remove(&self.dir.join(info.id.file_name()))?;
         }
         Ok(count > 0)
     }
@@ -115,17 +129,15 @@ impl Snapshots {
 
 /// The append time of the last record that a snapshot contains, from its header.
 fn header_timestamp(path: &Path) -> Result<i64, LogError> {
-    let damaged = |reason: &str| LogError::Corrupt { path: path.to_owned(), position: 0, reason: reason.to_owned() };
-    let bytes = fs::read(path).map_err(LogError::io("cannot read", path))?;
-    let batch = batches(&bytes).next().ok_or_else(|| damaged("it is empty"))?;
-    let batch = batch.map_err(|error| damaged(&error.to_string()))?;
-    let mut buffer = Vec::new();
-    let mut found = records(batch, &mut buffer, CONTROL_BYTES_MAX).map_err(|error| damaged(&error.to_string()))?;
-    let record = found.next().ok_or_else(|| damaged("its first batch holds no record"))?;
-    let record = record.map_err(|error| damaged(&error.to_string()))?;
-    match ControlRecord::parse(record.key, record.value) {
+    let header = checkpoint::header_records(path)?;
+    let [high, low] = ControlRecord::SnapshotHeader { last_contained_log_timestamp: 0 }.kind().to_be_bytes();
+    let value = header.first().map(|(_, value)| &value[..]);
+    match ControlRecord::parse(Some(&[0, 0, high, low]), value) {
         Ok(ControlRecord::SnapshotHeader { last_contained_log_timestamp }) => Ok(last_contained_log_timestamp),
-        _ => Err(damaged("it does not begin with a snapshot header")),
+        _ => {
+            let reason = "it does not begin with a snapshot header".to_owned();
+            Err(LogError::Corrupt { path: path.to_owned(), position: 0, reason })
+        }
     }
 }
 

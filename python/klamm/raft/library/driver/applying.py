@@ -34,6 +34,7 @@ class Applier:
         self._on_applied, self._on_progress, self._on_fault = on_applied, on_progress, on_fault
         self._loop = asyncio.get_running_loop()
         self._target = 0
+        self._loaded: tuple[OffsetAndEpoch, list[bytes]] | None = None  # and not installed yet
         self._waiters = CommitWaiters()
         self._is_scheduled = False
         self._last_timestamp_ms = 0
@@ -50,6 +51,28 @@ class Applier:
         except (_engine.StorageError, StateDamagedError) as error:
             raise MetadataLogError(f"snapshot {path} cannot be used: {error}") from None
         self.applied = self._target = snapshot_id.offset
+
+    async def load(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Read the values of the snapshot that was received, in a thread. Raises StorageError."""
+        path = self._log.native.received_snapshot_path()
+        if path is None:
+            raise FileNotFoundError(f"snapshot {snapshot_id} is no longer being received")
+        self._loaded = snapshot_id, await asyncio.to_thread(_engine.read_values_snapshot, path)
+
+    def install(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Go on from the snapshot that was loaded. Raises MetadataLogError that names the file."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is None or loaded[0] != snapshot_id:
+            raise RuntimeError(f"snapshot {snapshot_id} is installed, and {loaded and loaded[0]} was loaded")
+        try:
+            self._state.restore(loaded[1])
+        except StateDamagedError as error:
+            path = self._log.native.snapshot_path(*snapshot_id)
+            raise MetadataLogError(f"snapshot {path} cannot be used: {error}") from None
+        self.applied = snapshot_id.offset
+        self._target = max(self._target, snapshot_id.offset)
+        self._waiters.complete_below(self.applied)
+        self._on_progress(self.applied)
 
     def commit(self, high_watermark: int) -> None:
         """Apply what is committed: a slice now, the rest in later turns, so that a long log does not stop the loop."""

@@ -143,6 +143,14 @@ class Member:
         head = snapshot_head(self.driver.voters_below(snapshot_id.offset))
         return self.applier.hold_snapshot(snapshot_id, head)
 
+    async def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Read the leader's snapshot that was received."""
+        await self.applier.load(snapshot_id)
+
+    def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The log begins with the leader's snapshot, and so does the state."""
+        self.applier.install(snapshot_id)
+
     def on_fault(self, error: Exception) -> None:
         """The replica stopped for good."""
         self._stop(RaftStoppedError(f"the replica has stopped: {error}"))

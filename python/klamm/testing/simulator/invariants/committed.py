@@ -1,17 +1,27 @@
 """The one history of what was ever known to be committed. Two checks share it: they must see it grow alike."""
 
+from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.replica import SimulatedReplica
 
 
 class CommittedHistory:
-    """The chain at each committed offset, in the order in which any replica learned of it."""
+    """The chain and the value at each committed offset, in the order in which any replica learned of it."""
 
     def __init__(self) -> None:
         self.chains: list[int] = []
+        self.values: list[bytes] = []
 
     def extend(self, replica: SimulatedReplica) -> None:
         """Add what this replica knows beyond the history."""
-        self.chains.extend(replica.chains[len(self.chains) : max(replica.high_watermark, 0)])
+        start, log = replica.log.start_offset, replica.log
+        for offset in range(len(self.chains), replica.high_watermark):
+            chain = replica.chains[offset]
+            if chain is None or offset < start:
+                raise InvariantViolatedError(
+                    f"{replica.id} has a snapshot above offset {offset}, which nobody committed"
+                )
+            self.chains.append(chain)
+            self.values.append(log.records[offset - start].value)
 
     def agrees_with(self, replica: SimulatedReplica, offset: int) -> bool:
         """Whether that replica's log below `offset` is the history's."""

@@ -12,7 +12,7 @@ class LogMatching:
 
     def __init__(self) -> None:
         self.chains: dict[tuple[int, int], int] = {}
-        self._checked: dict[int, list[int]] = {}
+        self._checked: dict[int, list[int | None]] = {}
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
         """What was appended since the last look is new, or the same as elsewhere."""
@@ -21,8 +21,14 @@ class LogMatching:
         while start and known[start - 1] != chains[start - 1]:
             start -= 1
         del known[start:]
+        log_start = touched.log.start_offset
         for offset in range(start, len(chains)):
-            epoch = touched.log.records[offset].epoch
-            if self.chains.setdefault((offset, epoch), chains[offset]) != chains[offset]:
+            chain = chains[offset]
+            known.append(chain)
+            if chain is None:
+                continue  # below a snapshot's last record
+            epoch = (
+                touched.log.records[offset - log_start].epoch if offset >= log_start else touched.log.epoch_at(offset)
+            )
+            if self.chains.setdefault((offset, epoch), chain) != chain:
                 raise InvariantViolatedError(f"{touched.id} has another record at offset {offset} of epoch {epoch}")
-            known.append(chains[offset])

@@ -55,6 +55,30 @@ pub fn read_values(path: &Path) -> Result<Vec<Vec<u8>>, CheckpointError> {
     Ok(values)
 }
 
+/// Reads all of a file: every batch must be whole and have its checksum, from the header to the footer.
+pub fn check(path: &Path) -> Result<(), LogError> {
+    let mut reader = CheckpointReader::open(path)?;
+    while reader.read_batch(|_| Ok(()))? {}
+    Ok(())
+}
+
+/// The control records that a snapshot begins with, each type and value: its header, then raft's own.
+pub fn header_records(path: &Path) -> Result<Vec<(i16, Vec<u8>)>, LogError> {
+    let mut reader = CheckpointReader::open(path)?;
+    if !reader.read_batch(|_| Ok(()))? || reader.place == Place::Start {
+        return Err(reader.damaged("it does not begin with a snapshot header".to_owned()));
+    }
+    let batch = Batch::at_start_of(&reader.batch).map_err(|error| reader.damaged(error.to_string()))?;
+    let (mut scratch, mut found) = (Vec::new(), Vec::new());
+    for record in records(batch, &mut scratch, BATCH_BYTES_MAX).map_err(|error| reader.damaged(error.to_string()))? {
+        let record = record.map_err(|error| reader.damaged(error.to_string()))?;
+        if let Some(&[_, _, high, low]) = record.key.and_then(|key| key.first_chunk()) {
+            found.push((i16::from_be_bytes([high, low]), record.value.unwrap_or_default().to_vec()));
+        }
+    }
+    Ok(found)
+}
+
 /// Where in a file a reader is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {

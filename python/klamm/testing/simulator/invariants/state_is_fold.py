@@ -1,0 +1,39 @@
+"""A state machine holds the fold of all that is committed below what it applied, through any number of snapshots.
+
+Source: Raft, section 7 and figure 3, State Machine Safety; KIP-630. A leader is told that it leads when it has applied
+all that was committed before, so that it never decides upon a stale state (facts 2.8).
+"""
+
+from klamm.raft.effects import BecameLeader
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.invariants.committed import CommittedHistory
+from klamm.testing.simulator.replica import SimulatedReplica
+
+
+class StateIsFold:
+    """Compares what a replica's state machine holds with the history."""
+
+    def __init__(self, history: CommittedHistory) -> None:
+        self.history = history
+
+    def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
+        """The state is the history's, and as new as the replica says."""
+        if not touched.is_up:
+            return
+        applied = touched.applied
+        if applied < touched.log.start_offset:
+            raise InvariantViolatedError(
+                f"{touched.id} has applied {applied} records, and its log begins at {touched.log.start_offset}"
+            )
+        has_crashed = touched.crash_after_effects is not None  # in the middle of its effects
+        if applied < touched.high_watermark and not has_crashed:
+            raise InvariantViolatedError(
+                f"{touched.id} has applied {applied} records of {touched.high_watermark} that it knows to be committed"
+            )
+        if applied > len(self.history.chains):
+            raise InvariantViolatedError(f"{touched.id} has applied {applied} records that nobody committed")
+        if applied and touched.state != self.history.chains[applied - 1]:
+            raise InvariantViolatedError(f"{touched.id} holds another state after {applied} records")
+        is_told = any(isinstance(effect, BecameLeader) for effect in touched.effects)
+        if is_told and applied < touched.high_watermark:
+            raise InvariantViolatedError(f"{touched.id} leads with a state that is behind")

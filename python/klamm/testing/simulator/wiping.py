@@ -1,0 +1,36 @@
+"""Whose disk may be lost: where static voters survive it, so that what must hold still must (KIP-853, Motivation).
+
+A voter that comes back under its old id with an empty disk has forgotten its votes and what it acknowledged. Kafka
+cannot tell (kraft.version 0), so it is safe only while nothing rests on either.
+"""
+
+from klamm.raft.quorum import majority_size
+from klamm.testing.simulator.invariants.committed import CommittedHistory
+from klamm.testing.simulator.replica import SimulatedReplica
+
+# How long it stays away at least: no message to it is that old, and nobody waits for it as a candidate.
+WIPED_FOR_US = 5_000_000
+
+
+def may_be_wiped(replicas: dict[int, SimulatedReplica], replica: SimulatedReplica, history: CommittedHistory) -> bool:
+    """Whether the others alone hold what is committed, and no election can want its vote a second time."""
+    if not replica.is_voter:
+        return True
+    others = [other for other in replicas.values() if other.is_voter and other is not replica]
+    return _holds_nothing_alone(others, replica, history) and all(_is_past(other, replica.epoch) for other in others)
+
+
+def _holds_nothing_alone(others: list[SimulatedReplica], replica: SimulatedReplica, history: CommittedHistory) -> bool:
+    """A leader may still count all that the replica ever acknowledged: it must be committed without it."""
+    count = len(history.chains)
+    holders = [other for other in others if other.log.flushed_offset >= count and history.agrees_with(other, count)]
+    is_all_committed = replica.log.end_offset <= count and history.agrees_with(replica, replica.log.end_offset)
+    return is_all_committed and len(holders) >= majority_size(len(others) + 1)
+
+
+def _is_past(other: SimulatedReplica, epoch: int) -> bool:
+    """It campaigns next in an epoch in which the replica cannot have voted, and does not campaign now."""
+    stored = other.stored
+    if stored is None or stored.epoch < epoch:
+        return False
+    return stored.voted is None or stored.voted.id != other.id or stored.leader_id is not None

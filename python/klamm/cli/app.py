@@ -19,6 +19,7 @@ from klamm.cli import (
     group_commands,
     metadata_commands,
     produce,
+    quorum_commands,
     storage_commands,
     topic_commands,
 )
@@ -131,4 +132,5 @@ app.command("consume")(consume.consume)
 app.add_typer(group_commands.app, name="groups")
 app.add_typer(config_commands.app, name="configs")
 app.add_typer(metadata_commands.app, name="metadata")
+app.add_typer(quorum_commands.app, name="quorum")
 app.add_typer(storage_commands.app, name="storage")

@@ -32,7 +32,8 @@ def properties(folder: Path, **changes: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "topics", "topics create", "produce", "consume", "groups", "configs", "metadata", "storage"]
+    "command",
+    ["", "topics", "topics create", "produce", "consume", "groups", "configs", "metadata", "quorum", "storage"],
 )
 def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
@@ -51,6 +52,10 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
         "metadata at",
         "metadata diff",
         "metadata why",
+        "quorum",
+        "quorum status",
+        "quorum add",
+        "quorum remove",
         "storage",
         "topics create",
         "start",

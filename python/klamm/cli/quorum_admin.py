@@ -1,0 +1,219 @@
+"""The metadata quorum over the wire: describe it, add and remove voters. By any broker, or by any controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Self, TypeVar
+
+from klamm.cli.client import RefusedError, check
+from klamm.cli.connection import ClientError, Connection, parse_bootstrap
+from klamm.protocol.cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumNode,
+    QuorumPartition,
+    QuorumPartitionData,
+    QuorumTopic,
+    ReplicaState,
+)
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.quorum_messages import METADATA_TOPIC, NO_DIRECTORY
+from klamm.protocol.voter_messages import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+    VoterListener,
+)
+
+CONTROLLERS: Final = 2
+TIMEOUT_MS: Final = 30_000
+T = TypeVar("T")
+
+
+class Member(NamedTuple):
+    """A voter or an observer. Offsets and times (ms since 1970) are -1 while unknown."""
+
+    node_id: int
+    directory_id: bytes
+    is_voter: bool
+    endpoints: tuple[VoterListener, ...]
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+class Quorum(NamedTuple):
+    """The quorum as its leader tells it."""
+
+    cluster_id: str
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    members: tuple[Member, ...]
+
+    @property
+    def voters(self) -> tuple[Member, ...]:
+        """The voters, by node id."""
+        return tuple(member for member in self.members if member.is_voter)
+
+    @property
+    def observers(self) -> tuple[Member, ...]:
+        """The observers, by node id."""
+        return tuple(member for member in self.members if not member.is_voter)
+
+    @property
+    def leader_end_offset(self) -> int:
+        """Where the leader's log ends."""
+        return next((one.log_end_offset for one in self.members if one.node_id == self.leader_id), self.high_watermark)
+
+    @property
+    def max_follower_lag(self) -> int:
+        """How many records the slowest voter is behind the leader."""
+        return max((self.leader_end_offset - max(voter.log_end_offset, 0) for voter in self.voters), default=0)
+
+    @property
+    def max_follower_lag_ms(self) -> int:
+        """For how long the slowest voter has not been caught up, as seen by the leader; -1 when one never was."""
+        times = [voter.last_caught_up_ms for voter in self.voters]
+        leader_ms = next((voter.last_caught_up_ms for voter in self.voters if voter.node_id == self.leader_id), -1)
+        return -1 if min(times, default=-1) < 0 or leader_ms < 0 else max(leader_ms - min(times), 0)
+
+
+class QuorumClient:
+    """A connection to where the quorum can be asked: to a broker, which asks the active controller, or to that."""
+
+    def __init__(self, bootstrap: str, *, is_controller: bool, timeout_s: float = 40) -> None:
+        """`bootstrap`: `host:port,...`; the first that answers is asked. Raises ClientError."""
+        self._timeout_s, self._is_controller = timeout_s, is_controller
+        self._connection = self._connect(bootstrap)
+
+    def describe(self) -> Quorum:
+        """The quorum. Raises ClientError."""
+        answer = self._ask(self._described)
+        partition = answer.topics[0].partitions[0]
+        listeners = {node.node_id: _listeners(node) for node in answer.nodes}
+
+        def member(state: ReplicaState, is_voter: bool) -> Member:
+            known = listeners.get(state.replica_id, ()) if is_voter else ()
+            times = state.last_fetch_timestamp, state.last_caught_up_timestamp
+            return Member(state.replica_id, state.replica_directory_id, is_voter, known, state.log_end_offset, *times)
+
+        voters = [member(state, is_voter=True) for state in partition.current_voters]
+        observers = [member(state, is_voter=False) for state in partition.observers]
+        members = tuple(sorted(voters, key=_by_id) + sorted(observers, key=_by_id))
+        head = partition.leader_id, partition.leader_epoch, partition.high_watermark
+        return Quorum(self._describe_cluster().cluster_id, *head, members)
+
+    def add(self, node_id: int, directory_id: bytes, listeners: tuple[VoterListener, ...]) -> None:
+        """Make a controller that follows the log a voter. Raises ClientError."""
+        request = AddRaftVoterRequest(None, TIMEOUT_MS, node_id, directory_id, listeners)
+
+        def ask(connection: Connection) -> None:
+            answer = connection.ask(request, AddRaftVoterResponse, 1)
+            check(answer.error_code, f"controller {node_id} was not added", answer.error_message)
+
+        self._ask(ask)
+
+    def remove(self, node_id: int, directory_id: bytes) -> None:
+        """Take a voter out of the quorum. Raises ClientError."""
+        request = RemoveRaftVoterRequest(None, node_id, directory_id)
+
+        def ask(connection: Connection) -> None:
+            answer = connection.ask(request, RemoveRaftVoterResponse, 0)
+            check(answer.error_code, f"controller {node_id} was not removed", answer.error_message)
+
+        self._ask(ask)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Whom to ask
+
+    def _ask(self, ask: Callable[[Connection], T]) -> T:
+        """Ask; a controller that does not lead says who does, and that one is asked then."""
+        try:
+            return ask(self._connection)
+        except RefusedError as error:
+            if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or not self._is_controller:
+                raise
+        self._go_to_leader()
+        return ask(self._connection)
+
+    def _go_to_leader(self) -> None:
+        cluster = self._describe_cluster()
+        leader = next((one for one in cluster.brokers if one.broker_id == cluster.controller_id), None)
+        if leader is None:
+            raise ClientError(f"{self._connection.address} knows no leader of the quorum: try again in a moment")
+        self._connection.close()
+        self._connection = Connection(leader.host, leader.port, self._timeout_s)
+
+    def _connect(self, bootstrap: str) -> Connection:
+        errors: list[str] = []
+        for host, port in parse_bootstrap(bootstrap):
+            try:
+                return Connection(host, port, self._timeout_s)
+            except ClientError as error:
+                errors.append(str(error))
+        raise ClientError("\n".join(errors))
+
+    # Questions
+
+    def _described(self, connection: Connection) -> DescribeQuorumResponse:
+        request = DescribeQuorumRequest((QuorumTopic(METADATA_TOPIC, (QuorumPartition(0),)),))
+        answer = connection.ask(request, DescribeQuorumResponse, 2)
+        check(answer.error_code, "the quorum cannot be described", answer.error_message)
+        for partition in _partitions(answer):
+            check(partition.error_code, "the quorum cannot be described", partition.error_message)
+        if len(_partitions(answer)) != 1:
+            raise ClientError(f"{connection.address} answered about another partition than the quorum's")
+        return answer
+
+    def _describe_cluster(self) -> DescribeClusterResponse:
+        endpoint_type = CONTROLLERS if self._is_controller else 1
+        request = DescribeClusterRequest(endpoint_type=endpoint_type)
+        answer = self._connection.ask(request, DescribeClusterResponse, 1)
+        check(answer.error_code, "the cluster cannot be described", answer.error_message)
+        return answer
+
+
+def voter_of(quorum: Quorum, node_id: int, directory_id: bytes | None) -> Member:
+    """The voter of that node id, and of that directory where one is given. Raises ClientError."""
+    found = [voter for voter in quorum.voters if voter.node_id == node_id]
+    found = [voter for voter in found if directory_id in (None, voter.directory_id)]
+    if len(found) == 1:
+        return found[0]
+    ids = ", ".join(str(voter.node_id) for voter in quorum.voters)
+    raise ClientError(f"controller {node_id}{' with that directory id' if directory_id else ''} is no voter: {ids}")
+
+
+def observer_directory(quorum: Quorum, node_id: int) -> bytes:
+    """The directory id of the only observer of that node id. Raises ClientError."""
+    found = [one.directory_id for one in quorum.observers if one.node_id == node_id]
+    found = [directory_id for directory_id in found if directory_id != NO_DIRECTORY]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ClientError(f"{len(found)} directories follow the log as node {node_id}: give --directory-id")
+    raise ClientError(f"no controller {node_id} follows the log: start it first, then add it")
+
+
+def _partitions(answer: DescribeQuorumResponse) -> list[QuorumPartitionData]:
+    return [partition for topic in answer.topics for partition in topic.partitions]
+
+
+def _listeners(node: QuorumNode) -> tuple[VoterListener, ...]:
+    return tuple(VoterListener(one.name, one.host, one.port) for one in node.listeners)
+
+
+def _by_id(member: Member) -> int:
+    return member.node_id

@@ -96,17 +96,48 @@ def test_a_full_disk_is_said_in_a_line(bootstrap: str, client: Client, name: Nam
 
 
 def test_a_broker_that_goes_away_is_said_in_a_line(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node, Client(node.bootstrap) as client:
+        create(client, ["t"])
+        with started(node.bootstrap, "produce", "t") as process:
+            assert process.stdin is not None
+            process.stdin.write(b"typed\n" * 20_000)
+            process.stdin.flush()
+            while end_of(client, "t") == 0:
+                assert process.poll() is None
+            written = end_of(client, "t")
+            node.kill()
+            code, said = ended(process)
+    assert (code, said.count(b"\n")) == (1, 2)
+    told, error = said.splitlines()
+    assert int(told.split()[0]) >= written, "no more is told as written than was acknowledged"
+    assert error.startswith(b"error: ")
+
+
+def test_who_follows_waits_for_a_broker_that_goes_away(tmp_path: Path) -> None:
     with NodeProcess(tmp_path / "data", overrides={"group.initial.rebalance.delay.ms": "0"}) as node:
         with Client(node.bootstrap) as client:
-            write(client, "t", [LINE])
+            write(client, "t", [b"before"])
         reads = ("consume", "t", "--follow")
-        with started(node.bootstrap, *reads) as alone, started(node.bootstrap, *reads, "--group", "g") as member:
-            assert [first_line(alone), first_line(member)] == [LINE + b"\n"] * 2
+        with (
+            started(node.bootstrap, *reads) as alone,
+            started(node.bootstrap, *reads, "--group", "g") as member,
+            started(node.bootstrap, *reads, "--group", "s", "--group-instance-id", "one") as static,
+        ):
+            readers = (alone, member, static)
+            assert [first_line(one) for one in readers] == [b"before\n"] * 3
             node.kill()
-            for process in (alone, member):
-                code, said = ended(process)
-                assert (code, said.count(b"\n")) == (1, 1)
-                assert said.startswith(b"error: ")
+            told = [one.stderr.readline() for one in readers if one.stderr is not None]
+            assert all(line.endswith(b"; waiting for it to come back\n") for line in told), told
+            node.start()
+            with Client(node.bootstrap) as client:
+                producer = Producer(client, "t", "none", None)
+                producer.add((-1, None, b"after", []))
+                producer.flush()
+            assert [first_line(one) for one in readers] == [b"after\n"] * 3
+            for one in readers:
+                one.send_signal(signal.SIGINT)
+                code, said = ended(one)
+                assert (code, said.strip()) == (0, b"")
 
 
 def test_ctrl_c_ends_what_waits_for_lines_and_writes_those_that_came(

@@ -168,3 +168,30 @@ def test_it_shares_a_group_with_another_client(bootstrap: str, name: Name, start
         until(is_read, "both together read everything, once")
         assert len(read) == 20
         mine.end(signal.SIGINT)
+
+
+def test_a_static_member_keeps_its_place_until_another_takes_it(
+    bootstrap: str, name: Name, started: Callable[..., Member]
+) -> None:
+    topic, group = name("work"), name("team")
+    static = (topic, group, "--follow", "--group-instance-id", "one")
+    with Client(bootstrap) as client:
+        topic_admin.create(client, [topic], partitions=PARTITIONS)
+        write(client, topic, range(4))
+        first = started(*static)
+        until(lambda: values(first) == list(range(4)), "the first one reads everything")
+        first.end(signal.SIGINT)
+        assert has_members(client, group, 1)(), "who comes back is not missed meanwhile"
+        write(client, topic, range(4, 8))
+        second = started(*static)
+        until(lambda: values(second) == list(range(4, 8)), "the next one goes on there")
+        [member] = group_admin.describe(client, group).members
+        assert member.instance_id == "one"
+        third = started(*static)
+        _, said = second.process.communicate(timeout=BOUND_S)
+        assert second.process.returncode == 1
+        assert b"(FENCED_INSTANCE_ID)" in said
+        assert said.count(b"\n") == 1
+        write(client, topic, range(8, 12))
+        until(lambda: set(values(third)) >= set(range(8, 12)), "the last one has the place")
+        third.end(signal.SIGINT)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from klamm.cli.connection import ClientError, Connection, Entity, parse_bootstrap
+from klamm.cli.connection import ClientError, Connection, Entity, UnreachableError, parse_bootstrap
 from klamm.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -20,6 +20,7 @@ _HINTS: Final = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `klamm groups list` shows what there is",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop its consumers first",
     ErrorCode.TOPIC_ALREADY_EXISTS: "it exists already",
+    ErrorCode.FENCED_INSTANCE_ID: "another member took this --group-instance-id; give each its own",
 }
 
 
@@ -77,6 +78,11 @@ class Client:
         self._addresses = {**self._addresses, answer.node_id: (answer.host, answer.port)}
         return self.broker(answer.node_id)
 
+    def start_again(self) -> None:
+        """Forget connections and addresses: a broker that went away may come back elsewhere."""
+        self.close()
+        self._brokers, self._addresses = {}, {}
+
     def close(self) -> None:
         """Close every connection."""
         for connection in (self._first, *self._brokers.values()):
@@ -97,7 +103,7 @@ class Client:
                 return Connection(host, port, self._timeout_s)
             except ClientError as error:
                 errors.append(str(error))
-        raise ClientError("\n".join(errors))
+        raise UnreachableError("\n".join(errors))
 
 
 class RefusedError(ClientError):

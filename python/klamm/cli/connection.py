@@ -25,6 +25,10 @@ class ClientError(Exception):
     """What a person at the command line is told. Says what went wrong and, where there is, the way out."""
 
 
+class UnreachableError(ClientError):
+    """Nobody answers there: not yet, not any more, or not in time."""
+
+
 class Connection:
     """A connection that knows which versions its broker speaks. Close it, or use it in a `with`."""
 
@@ -38,7 +42,7 @@ class Connection:
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
-            raise ClientError(
+            raise UnreachableError(
                 f"cannot connect to {self.address}: {_reason(error)}; is a broker running there?"
             ) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -107,10 +111,10 @@ class Connection:
             answer = self._read_frame()
         except TimeoutError:
             self.close()
-            raise ClientError(f"the broker at {self.address} did not answer in time") from None
+            raise UnreachableError(f"the broker at {self.address} did not answer in time") from None
         except OSError as error:
             self.close()
-            raise ClientError(f"the connection to {self.address} broke: {_reason(error)}") from None
+            raise UnreachableError(f"the connection to {self.address} broke: {_reason(error)}") from None
         except BaseException:  # also Ctrl-C: the rest of an answer may be on its way
             self.close()
             raise

@@ -9,13 +9,15 @@ import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from types import TracebackType
+from typing import Annotated, Any, Final
 
 import typer
 
 from klamm.cli.client import Client
-from klamm.cli.connection import ClientError
+from klamm.cli.connection import ClientError, UnreachableError
 from klamm.cli.group_admin import TopicPartition
 from klamm.cli.group_session import GroupSession
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
@@ -23,6 +25,8 @@ from klamm.cli.positions import Position, parse_position
 from klamm.cli.reader import Reader
 from klamm.cli.topic_admin import Topic, topics
 from klamm.records import Record
+
+OUTAGE_PAUSE_S: Final = 0.5
 
 
 def consume(
@@ -46,6 +50,14 @@ def consume(
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Be a member of this group: share its work, commit for it.")
     ] = None,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            "--group-instance-id",
+            metavar="ID",
+            help="Be a static member: come back within the session timeout, 45 s, and keep what is assigned.",
+        ),
+    ] = None,
     show_key: Annotated[bool, typer.Option("--key", "-k", help="Print the key before the value.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -54,7 +66,8 @@ def consume(
 
     With --group it joins the group, reads what it is assigned from the
     committed offsets on, commits every 5 seconds and at the end, and leaves.
-    --from then counts where nothing is committed.
+    --from then counts where nothing is committed. With --follow it waits for
+    a broker that goes away, and goes on where it was.
 
     \b
     [bold]Examples[/bold]
@@ -63,25 +76,34 @@ def consume(
       klamm consume orders --from 2026-01-31T12:00 -n 10 --json
       klamm consume orders --partition 0 --offset 42
       klamm consume orders --group billing --follow
+      klamm consume orders --group billing --group-instance-id till-1 --follow
     """
     if group is not None and partition:
         raise typer.BadParameter("--group and --partition exclude each other: the group says who reads which")
+    if instance is not None and group is None:
+        raise typer.BadParameter("--group-instance-id is that of a member: give --group too")
     position = _position(start, from_beginning=from_beginning, offset=offset, has_partition=bool(partition))
     with Client(bootstrap) as client:
         (found,) = topics(client, [topic])
         reader = Reader(client, found, position, follow=follow)
         printer = Printer(reader, count, show_key=show_key, as_json=as_json)
+        outages = Outages(client, is_waiting=follow)
         with _stopped_by_hand():
             if group is None:
                 reader.assign(_chosen(found, partition), {})
                 while not (reader.is_done or printer.is_done):
-                    printer.print_some()
+                    with outages:
+                        printer.print_some()
             else:
-                with GroupSession(client, group, topic, reader) as session, _stopped_by_hand():
+                with (
+                    GroupSession(client, group, topic, reader, instance_id=instance) as session,
+                    _stopped_by_hand(),
+                ):
                     session.keep_up()
                     while not (session.is_done or printer.is_done):
-                        printer.print_some()
-                        session.keep_up()
+                        with outages:
+                            printer.print_some()
+                            session.keep_up()
 
 
 class Printer:
@@ -112,6 +134,32 @@ class Printer:
         finally:
             # What is committed next must have reached whoever reads it.
             sys.stdout.flush()
+
+
+class Outages:
+    """Where a broker is waited for that cannot be reached; whoever enters again tries again."""
+
+    def __init__(self, client: Client, *, is_waiting: bool) -> None:
+        """Otherwise an outage is an error."""
+        self._client = client
+        self._is_waiting = is_waiting
+        self._is_told = False
+
+    def __enter__(self) -> None:
+        """To be entered for each try."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not self._is_waiting or not isinstance(error, UnreachableError):
+            self._is_told &= error is not None
+            return False
+        if not self._is_told:
+            say(f"{error}; waiting for it to come back")
+            self._is_told = True
+        self._client.start_again()
+        time.sleep(OUTAGE_PAUSE_S)
+        return True
 
 
 @contextlib.contextmanager
@@ -146,7 +194,7 @@ def _chosen(topic: Topic, wanted: list[int] | None) -> list[TopicPartition]:
     known = [one.index for one in topic.partitions]
     missing = sorted(set(wanted or []) - set(known))
     if missing:
-        raise ClientError(f"{topic.name} has the partitions 0 to {len(known) - 1}")
+        raise ClientError(f"{topic.name} has no partition {missing[0]}, but 0 to {len(known) - 1}")
     return [(topic.name, index) for index in (wanted or known)]
 
 

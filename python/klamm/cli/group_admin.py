@@ -120,7 +120,13 @@ def committed_offsets(client: Client, name: str) -> dict[TopicPartition, int]:
 
 
 def commit(
-    client: Client, name: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1
+    client: Client,
+    name: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    member_id: str = "",
+    generation: int = -1,
+    instance_id: str | None = None,
 ) -> None:
     """Commit offsets for a member, or for a group without any. Raises RefusedError when it is not as said."""
     topics = [
@@ -140,6 +146,7 @@ def commit(
         group_id=name,
         generation_id_or_member_epoch=generation,
         member_id=member_id,
+        group_instance_id=instance_id,
         topics=topics,
     )
     for topic in answer.topics:

@@ -11,7 +11,7 @@ from typing import Final, Self, assert_never
 
 from klamm.cli import group_admin
 from klamm.cli.client import Client, RefusedError, check
-from klamm.cli.connection import ClientError, Connection
+from klamm.cli.connection import ClientError, Connection, UnreachableError
 from klamm.cli.group_admin import TopicPartition
 from klamm.cli.membership.effects import (
     Assign,
@@ -52,12 +52,14 @@ class GroupSession:
     45 s, because nobody takes what it prints, is out of the group, and joins again afterwards.
     """
 
-    def __init__(self, client: Client, group: str, topic: str, reader: Reader) -> None:
-        """Nothing is asked yet: `keep_up` joins."""
+    def __init__(
+        self, client: Client, group: str, topic: str, reader: Reader, *, instance_id: str | None = None
+    ) -> None:
+        """Nothing is asked yet: `keep_up` joins. With `instance_id` as a static member, who does not leave."""
         self._client = client
         self._group = group
         self._reader = reader
-        self._member = Member(group, frozenset({topic}))
+        self._member = Member(group, frozenset({topic}), instance_id=instance_id)
         self._committed: dict[TopicPartition, int] = {}
         self._commit_due_ms = 0
         self._is_started = False
@@ -102,10 +104,14 @@ class GroupSession:
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         waiting = deque(effects)
         while waiting:
+            effect = waiting.popleft()
             try:
-                waiting.extend(self._do(waiting.popleft()))
+                waiting.extend(self._do(effect))
             except MalformedRequest as error:
                 raise ClientError(f"group {self._group}: a member speaks another protocol: {error}") from None
+            except UnreachableError:
+                self._on_lost(effect)
+                raise
 
     def _do(self, effect: Effect) -> Sequence[Effect]:
         """Carry one effect out, and tell the member what came of it."""
@@ -137,6 +143,13 @@ class GroupSession:
                 assert_never(effect)
         return ()
 
+    def _on_lost(self, effect: Effect) -> None:
+        """Nobody answered to `effect`, and what was to come behind it is left: the next `keep_up` goes on or anew."""
+        is_reading = self._member.phase is Phase.STABLE and not isinstance(effect, Assign)
+        if not is_reading:
+            self._reader.drop(tuple(self._reader.positions))
+        self._member.on_coordinator_lost(_now_ms(), is_reading=is_reading)
+
     def _assign(self, partitions: tuple[TopicPartition, ...]) -> None:
         committed = group_admin.committed_offsets(self._client, self._group)
         self._reader.assign(partitions, committed)
@@ -160,7 +173,12 @@ class GroupSession:
         member = self._member
         try:
             group_admin.commit(
-                self._client, self._group, moved, member_id=member.member_id, generation=member.generation
+                self._client,
+                self._group,
+                moved,
+                member_id=member.member_id,
+                generation=member.generation,
+                instance_id=member.instance_id,
             )
         except RefusedError as error:
             return member.on_committed(_now_ms(), error.code)

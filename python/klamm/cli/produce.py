@@ -87,7 +87,7 @@ class Producer:
         self._topic = _found(client, topic)
         self._compression = compression
         if partition is not None and partition >= len(self._topic.partitions):
-            raise ClientError(f"{topic} has the partitions 0 to {len(self._topic.partitions) - 1}")
+            raise ClientError(f"{topic} has no partition {partition}, but 0 to {len(self._topic.partitions) - 1}")
         self._partition = partition
         self._next = 0
         self._waiting: dict[int, list[Row]] = {}

@@ -48,7 +48,7 @@ class Reader:
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these no more."""
         for one in partitions:
-            del self.positions[one]
+            self.positions.pop(one, None)
 
     @property
     def is_done(self) -> bool:
@@ -115,7 +115,8 @@ class Reader:
 
     def _find_leaders(self, where: TopicPartition, code: int) -> None:
         self._moves += 1
-        if self._moves == _LEADER_ATTEMPTS:
+        # Who follows waits for a leader as long as there is none; a topic that is gone is noticed below.
+        if self._moves == _LEADER_ATTEMPTS and self._ends is not None:
             check(code, f"{where[0]}-{where[1]}")
         time.sleep(_LEADER_PAUSE_S)
         (topic,) = topics(self._client, [self._topic])

@@ -28,6 +28,7 @@ from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.group_messages import (
     Caller,
     HeartbeatResponse,
+    JoinGroupMember,
     JoinGroupResponse,
     JoinProtocol,
     SyncGroupResponse,
@@ -211,6 +212,56 @@ def test_a_join_that_cannot_be_yet_is_asked_again(code: ErrorCode) -> None:
     assert member.on_joined(0, JoinGroupResponse(code)) == []
     (again,) = member.on_timer(100)
     assert isinstance(again, FindCoordinator if code is ErrorCode.NOT_COORDINATOR else Join)
+
+
+def test_who_reads_goes_on_reading_when_the_coordinator_is_lost() -> None:
+    member = stable()
+    member.on_coordinator_lost(1_000, is_reading=True)
+    assert member.on_timer(1_100) == [FindCoordinator()]
+    assert isinstance(*member.on_coordinator_found(1_100), Beat)
+    assert member.assigned == (("work", 0),)
+
+
+def test_who_lost_the_coordinator_before_it_reads_joins_anew() -> None:
+    for steps in range(3):
+        member = Member(GROUP, TOPICS, TIMEOUTS)
+        if steps > 0:
+            member.on_coordinator_found(0)
+        if steps > 1:
+            joined = JoinGroupResponse(member_id="me", generation_id=1, leader="other", protocol_name="range")
+            member.on_joined(0, joined)
+        member.on_coordinator_lost(1_000, is_reading=False)
+        assert member.on_timer(1_100) == [FindCoordinator()]
+        assert isinstance(*member.on_coordinator_found(1_100), Join)
+    assigned = stable()
+    assigned.on_coordinator_lost(1_000, is_reading=False)
+    assert assigned.assigned == ()
+
+
+def test_a_static_member_says_who_it_is_and_does_not_leave() -> None:
+    member = Member(GROUP, TOPICS, TIMEOUTS, instance_id="one")
+    (join,) = member.on_coordinator_found(0)
+    assert isinstance(join, Join)
+    assert join.request.group_instance_id == "one"
+    subscription = protocol.encode_subscription(protocol.Subscription(("work",)))
+    me = JoinGroupMember("me", "one", subscription)
+    # It leads, and came back in time: the assignment that there is stays.
+    joined = JoinGroupResponse(
+        member_id="me", generation_id=4, leader="me", protocol_name="range", skip_assignment=True, members=(me,)
+    )
+    assert isinstance(*member.on_joined(0, joined), CountPartitions)
+    (sync,) = member.on_counted(0, {"work": 3})
+    assert isinstance(sync, Sync)
+    assert (sync.request.group_instance_id, sync.request.assignments) == ("one", ())
+    part = protocol.Assignment((protocol.TopicPartitions("work", (0,)),))
+    member.on_synced(0, SyncGroupResponse(assignment=protocol.encode_assignment(part)))
+    (beat, *_) = member.on_timer(3_000)
+    assert isinstance(beat, Beat)
+    assert beat.request.group_instance_id == "one"
+    assert member.on_heartbeat(3_000, HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID))[-1] == Fail(
+        ErrorCode.FENCED_INSTANCE_ID
+    )
+    assert member.leave() is None
 
 
 def test_who_was_never_a_member_has_nothing_to_leave() -> None:

@@ -92,9 +92,17 @@ class Member:
     2. With a generation there is a member id.
     """
 
-    def __init__(self, group_id: str, topics: frozenset[str], timeouts: Timeouts | None = None) -> None:
-        """Of `group_id`, to read `topics`."""
+    def __init__(
+        self,
+        group_id: str,
+        topics: frozenset[str],
+        timeouts: Timeouts | None = None,
+        *,
+        instance_id: str | None = None,
+    ) -> None:
+        """Of `group_id`, to read `topics`. With `instance_id` a static one, who may go and come back (KIP-345)."""
         self.group_id = group_id
+        self.instance_id = instance_id
         self.topics = topics
         self.phase = Phase.UNJOINED
         self.member_id = UNKNOWN_MEMBER_ID
@@ -104,6 +112,7 @@ class Member:
         self._timeouts = timeouts or Timeouts()
         self._has_coordinator = False
         self._is_leader = False
+        self._is_assigned_already = False
         self._protocol_name: str | None = None
         self._members: tuple[JoinGroupMember, ...] = ()
         self._counts: Counts = {}
@@ -141,7 +150,7 @@ class Member:
         self._counts_due_ms = now_ms + self._timeouts.metadata
         match self.phase:
             case Phase.SYNCING:
-                return [self._sync(self._assignments())]
+                return [self._sync(() if self._is_assigned_already else self._assignments())]
             case Phase.STABLE if is_changed:
                 return self._rejoin()
             case _:
@@ -181,9 +190,18 @@ class Member:
         """A commit tells as much as a heartbeat does."""
         return self._on_member_answer(now_ms, code)
 
+    def on_coordinator_lost(self, now_ms: int, *, is_reading: bool) -> None:
+        """No answer came: ask for the coordinator again. Who does not read what it was assigned joins anew."""
+        if not is_reading:
+            self.assigned = ()
+            if self.phase is not Phase.UNJOINED:
+                self._enter(Phase.UNJOINED)
+        self._has_coordinator = False
+        self.deadline_ms = now_ms + self._timeouts.retry
+
     def leave(self) -> LeaveGroupRequest | None:
-        """What to send at the end; None when the group does not know this member."""
-        if not self.member_id:
+        """What to send at the end; None when the group does not know this member, or is to keep its place."""
+        if not self.member_id or self.instance_id is not None:
             return None
         return LeaveGroupRequest(self.group_id, (LeavingMember(self.member_id),), self.member_id)
 
@@ -204,6 +222,7 @@ class Member:
         self.generation = response.generation_id
         self._protocol_name = response.protocol_name
         self._is_leader = response.leader == response.member_id
+        self._is_assigned_already = response.skip_assignment
         self._members = response.members
         if not self._is_leader:
             return [self._sync(())]
@@ -250,6 +269,7 @@ class Member:
             PROTOCOL_TYPE,
             tuple(JoinProtocol(name, subscription) for name in ASSIGNORS),
             self._timeouts.rebalance,
+            self.instance_id,
         )
         return Join(request, self._timeouts.rebalance + self._timeouts.join_slack)
 
@@ -260,6 +280,7 @@ class Member:
                 self.generation,
                 self.member_id,
                 assignments,
+                self.instance_id,
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=self._protocol_name,
             )
@@ -267,7 +288,7 @@ class Member:
 
     def _beat(self, now_ms: int) -> Beat:
         self.deadline_ms = now_ms + self._timeouts.heartbeat
-        return Beat(HeartbeatRequest(self.group_id, self.generation, self.member_id))
+        return Beat(HeartbeatRequest(self.group_id, self.generation, self.member_id, self.instance_id))
 
     def _assignments(self) -> tuple[SyncAssignment, ...]:
         assign = ASSIGNORS[self._protocol_name or ""]

@@ -6,7 +6,7 @@ import asyncio
 import struct
 
 import pytest
-from tests.support.free_ports import free_ports
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 from klamm.protocol.client import Client, ClientConfig
@@ -46,7 +46,7 @@ def values(store):
 
 @pytest.fixture
 def voters():
-    return {node_id: f"127.0.0.1:{port}" for node_id, port in enumerate(free_ports(3), 1)}
+    return {node_id: f"127.0.0.1:{free_port()}" for node_id in (1, 2, 3)}
 
 
 def replica(tmp_path, voters, node_id, **more):

@@ -252,7 +252,7 @@ def test_a_start_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(klamm.node.cluster, "START_TIMEOUT_S", 0)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(folder.mkdir() or folder))
     folder = Path(tempfile.gettempdir()) / f"klamm-{os.urandom(8).hex()}"
-    with pytest.raises(TimeoutError, match=f"the node in {folder} did not start within 0 s"):
+    with pytest.raises(TimeoutError, match=f"the cluster in {folder} did not start within 0 s"):
         klamm.Cluster()
     assert threading.active_count() == before
     assert not folder.exists()

@@ -47,6 +47,9 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
 }
 """Lowest and highest version of each API that Python answers (facts 12)."""
 
+RAFT_APIS: Final = (1, 52, 53, 54, 59)
+"""What the replicas of the metadata log ask each other, on controller listeners."""
+
 
 def ranges(keys: Iterable[int]) -> list[tuple[int, int, int]]:
     """Key, lowest and highest version of each, for the engine."""

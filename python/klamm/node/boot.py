@@ -36,6 +36,12 @@ class Booted(NamedTuple):
     listeners: Mapping[str, tuple[str, int]]
     """Where each listener is: the bound port where the configuration says 0."""
 
+    def abandon(self) -> None:
+        """Close it and leave it as it was found."""
+        self.locks.release()
+        self.log.close()
+        self.engine.shutdown(self.engine.previous_broker_epoch)
+
 
 class Booting:
     """A node that boots. Nothing is changed on disk before the directories are known to be right."""

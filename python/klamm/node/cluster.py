@@ -20,11 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from klamm._engine import Image
 from klamm.node.config import NodeConfig
-from klamm.node.directories import is_blank
+from klamm.node.members import Member, Members, format_blanks, plan
 from klamm.node.node import Node, NodeFailedError
-from klamm.node.rules import check_supported, checked
-from klamm.node.sources import embedded_default
-from klamm.node.storage import format_blank
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-HOST = "127.0.0.1"
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 READ_BYTES = 4 << 20
@@ -54,42 +50,87 @@ class StoredRecord(NamedTuple):
     value: bytes | None
 
 
+class Controller:
+    """A controller of a cluster, to be stopped and started again while the rest goes on."""
+
+    def __init__(self, cluster: Cluster, member: Member) -> None:
+        self._cluster, self._member = cluster, member
+
+    @property
+    def id(self) -> int:
+        """Its node id."""
+        return self._member.id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes part."""
+        return self._member.is_running
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is the one that decides."""
+        return self._member.is_active
+
+    @property
+    def address(self) -> str:
+        """What tools are given as --bootstrap-controller: host:port."""
+        return "{}:{}".format(*self._member.node.metadata.endpoints[0][1:])
+
+    def stop(self) -> None:
+        """Stop it in good order: an active one hands over first."""
+        self._cluster.run(self._member.stop(STOP_TIMEOUT_S))
+
+    def kill(self) -> None:
+        """Let it go without a word, as far as that can be within a process: the others find out."""
+        self._cluster.run(self._member.stop(0, hand_over=False))
+
+    def start(self) -> None:
+        """Start it again, where it was."""
+        self._cluster.run(self._member.start())
+
+
 class Cluster:
-    """One node in this process, on free ports of this machine, in a folder of its own.
+    """Nodes in this process, on free ports of this machine, in a folder of their own.
+
+    There is one, broker and controller at once; or with `controllers=3` so many controllers, and a broker besides.
 
     `with Cluster() as cluster:` or `async with Cluster() as cluster:`; `Cluster()` alone starts too, and `close()` ends
     it. Without `data` the folder is temporary: removed on close, and nothing in it is flushed to the disk unless
-    `flush=True`. `config` are server.properties keys of the node.
+    `flush=True`. `config` are server.properties keys of every node.
     """
 
     def __init__(
-        self, data: str | Path | None = None, *, flush: bool | None = None, config: Mapping[str, str] | None = None
+        self,
+        data: str | Path | None = None,
+        *,
+        brokers: int = 1,
+        controllers: int | None = None,
+        flush: bool | None = None,
+        config: Mapping[str, str] | None = None,
     ) -> None:
-        """Start; returns when the node serves. Raises NodeConfigError, StorageError, OSError."""
+        """Start; returns when the broker serves. Raises ValueError, NodeConfigError, StorageError, OSError."""
         self._is_temporary = data is None
         self.data = Path(tempfile.mkdtemp(prefix="klamm-")) if data is None else Path(data)
         durable = (not self._is_temporary) if flush is None else flush
         self._is_volatile = self._is_temporary and not durable
-        given = embedded_default(self.data, 0, HOST) | {"klamm.flush.before.ack": "all" if durable else "none"}
+        given = {"klamm.flush.before.ack": "all" if durable else "none"}
         self._process_id = os.getpid()
         self._lock = threading.Lock()
         self._is_open = False
         self._calls: set[Future[Any]] = set()
         try:
-            node_config = checked(given | dict(config or {}))
-            check_supported(node_config)
-            self._start(node_config)
+            self._start(plan(self.data, brokers, controllers, given | dict(config or {})))
             atexit.register(self._leave)
         except BaseException:  # also Ctrl-C while the node starts
             self._remove_folder()
             raise
 
-    def _start(self, config: NodeConfig) -> None:
-        if is_blank(config.all_dirs):
-            format_blank(config, is_volatile=self._is_volatile)
+    def _start(self, configs: Sequence[NodeConfig]) -> None:
+        format_blanks(configs, is_volatile=self._is_volatile)
+        self._members = Members(configs, is_volatile=self._is_volatile)
         self._loop = asyncio.new_event_loop()
         started: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, args=(config, started), name="klamm-cluster", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(started,), name="klamm-cluster", daemon=True)
         self._thread.start()
         try:
             started.result(START_TIMEOUT_S)
@@ -100,15 +141,15 @@ class Cluster:
             else:
                 self._end_loop()
             if isinstance(error, TimeoutError) and is_late:
-                text = f"the node in {self.data} did not start within {START_TIMEOUT_S:.0f} s"
+                text = f"the cluster in {self.data} did not start within {START_TIMEOUT_S:.0f} s"
                 raise TimeoutError(text) from None
             raise
 
-    def _run(self, config: NodeConfig, started: Future[None]) -> None:
-        """The thread: a node from its start to its end, which is when the loop is stopped."""
+    def _run(self, started: Future[None]) -> None:
+        """The thread: the nodes from their start to their end, which is when the loop is stopped."""
         loop = self._loop
         try:
-            self._start_task = loop.create_task(self._begin(config))
+            self._start_task = loop.create_task(self._members.start())
             loop.run_until_complete(self._start_task)
         except BaseException as error:  # whatever it is, whoever waits for the start is told
             started.set_exception(error)
@@ -122,9 +163,10 @@ class Cluster:
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
 
-    async def _begin(self, config: NodeConfig) -> None:
-        self._node = Node(config, is_volatile=self._is_volatile)
-        await self._node.start()
+    @property
+    def _node(self) -> Node:
+        """The broker."""
+        return next(member.node for member in self._members.all if member.config.is_broker)
 
     # What it is
 
@@ -137,6 +179,12 @@ class Cluster:
             if name not in self._node.config.controller_listener_names
         )
         return f"{host}:{port}"
+
+    @property
+    def controllers(self) -> tuple[Controller, ...]:
+        """The controllers; of a cluster of one node there are none to be stopped alone."""
+        apart = (member for member in self._members.all if not member.config.is_broker)
+        return tuple(Controller(self, member) for member in apart)
 
     @property
     def cluster_id(self) -> str:
@@ -165,13 +213,17 @@ class Cluster:
         settings = tuple(CreatableTopicConfig(key, value) for key, value in (config or {}).items())
         topic = CreatableTopic(name, -1 if placed else partitions, -1 if placed else 1, placed, settings)
         request = CreateTopicsRequest((topic,), int(START_TIMEOUT_S * 1000))
-        [result] = self._call(self._node.metadata.active_controller.create_topics(request)).topics
+        [result] = self.run(self._node.metadata.active_controller.create_topics(request)).topics
         if result.error_code is not ErrorCode.NONE:
             raise KafkaError(result.error_code, result.error_message)
 
     def topics(self) -> list[str]:
         """The names of all topics."""
         return self._image().topic_names()
+
+    def registered_controllers(self) -> list[int]:
+        """The ids of the controllers that have registered."""
+        return self._image().controller_ids()
 
     def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
         """The committed records of a topic, partition by partition, in offset order. Raises KafkaError."""
@@ -201,7 +253,7 @@ class Cluster:
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The committed offsets of a group by (topic, partition)."""
-        fetched = self._call(self._offsets_of(group))
+        fetched = self.run(self._offsets_of(group))
         return {
             (topic.name, partition.partition_index): partition.committed_offset
             for topic in fetched.topics
@@ -232,8 +284,9 @@ class Cluster:
             raise ClusterClosedError(text)
         if not self._is_open:
             raise self._closed_error()
-        if self._node.failed.done():
-            self._node.failed.result()
+        for member in self._members.all:
+            if member.is_running and member.node.failed.done():
+                member.node.failed.result()
 
     def _closed_error(self) -> ClusterClosedError:
         return ClusterClosedError(f"the cluster in {self.data} is closed")
@@ -248,7 +301,8 @@ class Cluster:
                 raise
             raise self._closed_error() from error
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something on the nodes' loop, and wait for it. Raises ClusterClosedError, NodeFailedError."""
         try:
             future = self._submit(work)
         except Exception:  # never begun, so it has to be ended; the error goes on
@@ -279,7 +333,7 @@ class Cluster:
     # End
 
     def close(self) -> None:
-        """Stop the node, answering what is under way; a temporary folder is removed. Closing twice is no error."""
+        """Stop the nodes, answering what is under way; a temporary folder is removed. Closing twice is no error."""
         if os.getpid() != self._process_id:
             return
         atexit.unregister(self._leave)
@@ -294,7 +348,7 @@ class Cluster:
 
     def _end(self) -> None:
         try:
-            asyncio.run_coroutine_threadsafe(self._node.stop(STOP_TIMEOUT_S), self._loop).result(STOP_TIMEOUT_S * 2)
+            asyncio.run_coroutine_threadsafe(self._members.stop(STOP_TIMEOUT_S), self._loop).result(STOP_TIMEOUT_S * 2)
         finally:
             self._end_loop()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from klamm.broker.request import Direct, Handler, RequestContext
+from klamm.node.apis import RAFT_APIS
 from klamm.protocol.errors import MalformedRequest
 
 log = logging.getLogger("klamm.node.dispatch")
@@ -46,7 +47,9 @@ class Dispatcher:
 
     def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request. Does not block."""
-        self._asked.add(handle)
+        # What other replicas ask goes on for as long as this one takes part, and is no client's to wait for.
+        if not (context.on_controller and context.api_key in RAFT_APIS):
+            self._asked.add(handle)
         handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
         if isinstance(handler, Direct):
             try:

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.request import Direct
+from klamm.node.apis import RAFT_APIS
 
 if TYPE_CHECKING:
     from klamm._engine import Engine, Image
@@ -233,7 +234,6 @@ class Handlers:
         return {33: handlers.alter_configs, 44: handlers.incremental_alter_configs}
 
 
-RAFT_APIS: Final = (1, 52, 53, 54, 59)
 Family = Callable[[Handlers], dict[int, "Handler | Direct"]]
 
 

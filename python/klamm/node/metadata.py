@@ -192,12 +192,15 @@ class Metadata:
         """The replica stopped for good, and with it the node."""
         self._on_fault(error)
 
-    async def close(self) -> None:
-        """Hand over, stop, and close the log."""
+    async def leave(self, *, hand_over: bool) -> None:
+        """Take part in the quorum no more; before that hand over, where that is wanted."""
         self.active_controller.close()
         if self.controller is not None:
             self.controller.close()
-        await self.raft.close()
+        await self.raft.close(hand_over=hand_over)
+
+    def close(self) -> None:
+        """Close the log."""
         self._peers.close()
         self.log.close()
 

@@ -48,8 +48,13 @@ class NodeFailedError(Exception):
 class Node:
     """A node of the roles that its configuration names. To be made, started and stopped on one loop's thread."""
 
-    def __init__(self, config: NodeConfig, booting: Booting | None = None, *, is_volatile: bool = False) -> None:
-        """With a boot that was begun, if there is one. Volatile: nobody wants the files back after a power cut."""
+    def __init__(
+        self, config: NodeConfig, booting: Booting | Booted | None = None, *, is_volatile: bool = False
+    ) -> None:
+        """With a boot that was begun or done, if there is one.
+
+        Volatile: nobody wants the files back after a power cut.
+        """
         self.config = config
         self._booting = booting
         self._is_volatile = is_volatile
@@ -77,7 +82,7 @@ class Node:
         """
         began = time.monotonic()
         booting, self._booting = self._booting or Booting(self.config, is_volatile=self._is_volatile), None
-        booted = booting.finish()
+        booted = booting if isinstance(booting, Booted) else booting.finish()
         self.cluster_id, self._directory_ids = booted.cluster_id, booted.directory_ids
         self._locks, self._engine, self.listeners = booted.locks, booted.engine, booted.listeners
         try:
@@ -284,33 +289,39 @@ class Node:
 
     # Stop
 
-    async def stop(self, timeout_s: float = SHUTDOWN_S) -> None:
-        """Controlled shutdown: hand over, answer what is under way, close cleanly. A second call waits for it too."""
+    async def stop(self, timeout_s: float = SHUTDOWN_S, *, hand_over: bool = True) -> None:
+        """Controlled shutdown: hand over, answer what is under way, close cleanly. A second call waits for it too.
+
+        Without handing over, the active controller and the other voters find out by themselves.
+        """
         if self._stopping is None:
-            self._stopping = asyncio.ensure_future(self._stop(self._running(), timeout_s))
+            self._stopping = asyncio.ensure_future(self._stop(self._running(), timeout_s, hand_over=hand_over))
         await asyncio.shield(self._stopping)
 
-    async def _stop(self, engine: Engine, timeout_s: float) -> None:
+    async def _stop(self, engine: Engine, timeout_s: float, *, hand_over: bool) -> None:
         engine.stop_accepting()
         if self._broker is not None:
-            is_controlled = self.config.boolean("controlled.shutdown.enable") and not self.failed.done()
+            is_controlled = hand_over and self.config.boolean("controlled.shutdown.enable") and not self.failed.done()
             await self._broker.shut_down(timeout_s if is_controlled else 0)
-        await self._dispatcher.drain(DRAIN_S)
-        await self._close(engine)
+        await self._dispatcher.drain(DRAIN_S if hand_over else 0)
+        await self._close(engine, hand_over=hand_over)
 
-    async def _close(self, engine: Engine) -> None:
-        asyncio.get_running_loop().remove_reader(engine.event_fd)
+    async def _close(self, engine: Engine, *, hand_over: bool) -> None:
         if self._controller_registration is not None:
             self._controller_registration.close()
         broker_epoch = NO_EPOCH
         if self._broker is not None:
             broker_epoch = self._broker.broker_epoch
             self._broker.close()
-        self._engine = None
         try:
+            # While the others can still be told, and can tell who is next.
+            await self.metadata.leave(hand_over=hand_over)
+            asyncio.get_running_loop().remove_reader(engine.event_fd)
+            self._engine = None
             await asyncio.to_thread(engine.shutdown, broker_epoch)
-            await self.metadata.close()
+            self.metadata.close()
         finally:
+            self._engine = None
             self._locks.release()
 
     async def _abandon(self, booted: Booted) -> None:
@@ -321,7 +332,8 @@ class Node:
         if self._broker is not None:
             self._broker.close()
         if hasattr(self, "metadata"):
-            await self.metadata.close()
+            await self.metadata.leave(hand_over=True)
+            self.metadata.close()
         else:
             booted.log.close()
         # What was found clean is left so.

@@ -39,9 +39,6 @@ def check_supported(config: NodeConfig) -> None:
         value = _engine.format_config("node", name, config.given.get(name, accepted))
         if value != accepted:
             raise NodeConfigError(f"{name}={value}: {what} are not there yet, remove the key")
-    if len(config.voters) > 1:
-        ids = ", ".join(map(str, config.voters))
-        raise NodeConfigError(f"controller.quorum.voters names {ids}: more than one controller is not there yet")
 
 
 def warnings(config: NodeConfig) -> Iterator[str]:

@@ -193,7 +193,6 @@ def test_a_broker_alone_and_a_controller_alone() -> None:
         ),
         ({"authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "authorization"),
         ({"remote_log_storage_system_enable": "true"}, "tiered storage"),
-        ({"controller_quorum_voters": "1@localhost:9093,2@localhost:9094"}, "more than one controller"),
     ],
 )
 def test_what_is_not_there_yet_is_refused(changes: dict[str, str | None], complaint: str) -> None:

@@ -183,9 +183,15 @@ class RaftDriver:
         """Give up leading `epoch`."""
         self._step(self._node.on_resign, epoch)
 
-    async def close(self, timeout_ms: int = 5000) -> None:
-        """Hand over if this replica leads, finish disk work, stop. After the time-out it stops all the same."""
-        self._step(self._node.on_shutdown)
+    async def close(self, timeout_ms: int = 5000, *, hand_over: bool = True) -> None:
+        """Hand over if this replica leads, finish disk work, stop. After the time-out it stops all the same.
+
+        Without handing over the others are told nothing: as a process that is killed does, but for the disk.
+        """
+        if hand_over:
+            self._step(self._node.on_shutdown)
+        else:
+            self._handed_over.set()
         if not self._is_stopped:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_ms / 1000):

@@ -1,0 +1,177 @@
+"""The nodes of an embedded cluster: planned, started together, stopped and started again one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from klamm.node import meta_properties
+from klamm.node.boot import Booted, Booting
+from klamm.node.config import Address, NodeConfig
+from klamm.node.directories import is_blank
+from klamm.node.node import Node
+from klamm.node.rules import check_supported, checked
+from klamm.node.sources import embedded_default
+from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
+
+HOST: Final = "127.0.0.1"
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+# All of them are in one process: nobody is far away, and nobody is heard of late but by all.
+ELECTION_TIMEOUT_MS: Final = 50
+
+
+def plan(data: Path, brokers: int, controllers: int | None, given: Mapping[str, str]) -> list[NodeConfig]:
+    """The configurations of the nodes: one of both roles, or brokers 1, 2 ... and then the controllers.
+
+    Raises ValueError, NodeConfigError.
+    """
+    if brokers < 1 or (controllers is not None and controllers < 1):
+        raise ValueError(f"a cluster has a broker and a controller at least, not brokers={brokers}, {controllers=}")
+    if brokers > 1:
+        raise ValueError(f"brokers={brokers}: replication between brokers is not there yet, use brokers=1")
+    if controllers is None:
+        combined = [embedded_default(data, 0, HOST) | dict(given)]
+    else:
+        combined = _apart(data, brokers, controllers, given)
+    configs = list(map(checked, combined))
+    for config in configs:
+        check_supported(config)
+    return configs
+
+
+def _apart(data: Path, brokers: int, controllers: int, given: Mapping[str, str]) -> list[dict[str, str]]:
+    voters = range(brokers + 1, brokers + controllers + 1)
+    common = embedded_default(data, 0, HOST) | {
+        "controller.quorum.voters": ",".join(f"{voter}@{HOST}:0" for voter in voters),
+        "controller.quorum.election.timeout.ms": str(ELECTION_TIMEOUT_MS),
+    }
+
+    def of(role: str, node_id: int, listener: str) -> dict[str, str]:
+        own = {"process.roles": role, "node.id": str(node_id), "listeners": f"{listener}://{HOST}:0"}
+        return common | own | dict(given) | {"log.dirs": str(data / f"{role}-{node_id}")}
+
+    names = [("broker", node_id, "PLAINTEXT") for node_id in range(1, brokers + 1)]
+    names += [("controller", node_id, CONTROLLER_LISTENER) for node_id in voters]
+    return [of(*name) for name in names]
+
+
+def format_blanks(configs: Sequence[NodeConfig], *, is_volatile: bool) -> None:
+    """Format the folders that are blank, for the cluster of those that are not. Raises StorageError."""
+    blank = [config for config in configs if is_blank(config.all_dirs)]
+    known = (meta_properties.load(config.all_dirs).formatted for config in configs if config not in blank)
+    ids = [meta.cluster_id for formatted in known for meta in formatted.values()]
+    cluster_id = ids[0] if ids else random_cluster_id()
+    for config in blank:
+        format_storage(config, FormatRequest(cluster_id, is_volatile=is_volatile))
+
+
+class Member:
+    """One node of an embedded cluster, running or not. To be used on the loop's thread."""
+
+    def __init__(self, config: NodeConfig, *, is_volatile: bool) -> None:
+        self.config = config
+        self._is_volatile = is_volatile
+        self._node: Node | None = None
+        self._last: Node | None = None
+
+    @property
+    def id(self) -> int:
+        """The node's id."""
+        return self.config.node_id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._node is not None
+
+    @property
+    def node(self) -> Node:
+        """The node as it runs, or as it ran last."""
+        assert self._last is not None, f"node {self.id} was never started"
+        return self._last
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is the active controller."""
+        return self._node is not None and self._node.metadata.is_active.is_set()
+
+    async def start(self, booted: Booted | None = None) -> None:
+        """Start it, with a boot that was done where there is one. Nothing happens when it runs."""
+        if self._node is not None:
+            return
+        node = Node(self.config, booted, is_volatile=self._is_volatile)
+        await node.start()
+        self._node = self._last = node
+        self.config = _with_ports(self.config, node.listeners)
+
+    async def stop(self, timeout_s: float, *, hand_over: bool = True) -> None:
+        """Stop it. Nothing happens when it does not run."""
+        node, self._node = self._node, None
+        if node is not None:
+            await node.stop(timeout_s, hand_over=hand_over)
+
+
+def _with_ports(config: NodeConfig, bound: Mapping[str, Address]) -> NodeConfig:
+    """A node that starts again listens where the others know it."""
+    listeners = tuple(one._replace(port=bound[one.name][1]) for one in config.listeners)
+    return config._replace(listeners=listeners)
+
+
+class Members:
+    """All nodes of an embedded cluster. To be used on the loop's thread."""
+
+    def __init__(self, configs: Sequence[NodeConfig], *, is_volatile: bool) -> None:
+        self._is_volatile = is_volatile
+        self.all = [Member(config, is_volatile=is_volatile) for config in configs]
+
+    async def start(self) -> None:
+        """Start all of them at once: a broker waits for controllers, and each of these for a majority."""
+        booted = self._boot()
+        starts = [asyncio.ensure_future(member.start(boot)) for member, boot in zip(self.all, booted, strict=True)]
+        try:
+            await asyncio.gather(*starts)
+        except BaseException:  # also a start that is cancelled; the error goes on
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+            await self.stop(0)
+            raise
+
+    def _boot(self) -> list[Booted]:
+        """The first half of every start, after which it is known where each controller listens."""
+        begun: list[Booting] = []
+        booted: list[Booted] = []
+        try:
+            for member in self.all:
+                begun.append(Booting(member.config, is_volatile=self._is_volatile))
+            for booting in begun:
+                booted.append(booting.finish())
+        except BaseException:  # whatever stops one must stop the others; the error goes on
+            for done in booted:
+                done.abandon()
+            for booting in begun[len(booted) :]:
+                booting.abandon()
+            raise
+        self._tell_voters({member.id: boot for member, boot in zip(self.all, booted, strict=True)})
+        return booted
+
+    def _tell_voters(self, booted: Mapping[int, Booted]) -> None:
+        voters = {
+            member.id: booted[member.id].listeners[member.config.controller_listener_names[0]]
+            for member in self.all
+            if member.config.is_controller and member.config.voters
+        }
+        for member in self.all:
+            if member.config.voters.keys() == voters.keys():
+                member.config = member.config._replace(voters=voters)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Stop the brokers in good order, then the controllers, who have nobody to hand over to."""
+        brokers = [member for member in self.all if member.config.is_broker]
+        rest = [member for member in self.all if not member.config.is_broker]
+        try:
+            await asyncio.gather(*(member.stop(timeout_s) for member in brokers))
+        finally:
+            await asyncio.gather(*(member.stop(timeout_s, hand_over=False) for member in rest))

@@ -1,0 +1,103 @@
+"""Controllers and a broker as nodes of their own, in one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+import klamm
+from klamm.node.cluster import Cluster, Controller
+
+BOUND_S = 30
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + BOUND_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to be in time"
+        time.sleep(0.01)
+
+
+def active(cluster: Cluster) -> Controller:
+    until(lambda: any(one.is_active for one in cluster.controllers))
+    return next(one for one in cluster.controllers if one.is_active)
+
+
+def produce(cluster: Cluster, topic: str, *values: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(BOUND_S) == 0
+
+
+def consume(cluster: Cluster, topic: str, count: int) -> list[str]:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe([topic])
+        found = consumer.consume(count, timeout=BOUND_S)
+        return [(message.value() or b"").decode() for message in found]
+    finally:
+        consumer.close()
+
+
+def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:
+    with klamm.Cluster(controllers=3) as cluster:
+        assert [one.id for one in cluster.controllers] == [2, 3, 4]
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([NewTopic("a", 2, 1)], operation_timeout=BOUND_S)["a"].result(BOUND_S)
+        produce(cluster, "a", "one", "two")
+        assert sorted(consume(cluster, "a", 2)) == ["one", "two"]
+        first = active(cluster)
+        first.stop()
+        # A client's request goes to whoever is active now, in an envelope.
+        admin.create_topics([NewTopic("b", 1, 1)], operation_timeout=BOUND_S)["b"].result(BOUND_S)
+        admin.create_partitions([NewPartitions("a", 3)], operation_timeout=BOUND_S)["a"].result(BOUND_S)
+        second = active(cluster)
+        assert second.id != first.id
+        produce(cluster, "b", "three")
+        assert {"a", "b"} <= set(cluster.topics())
+        first.start()
+        second.kill()
+        cluster.create_topic("c")
+        third = active(cluster)
+        assert third.id != second.id
+        assert [record.value for record in cluster.records("b")] == [b"three"]
+        # Every controller has said where it listens and what it can (KIP-919).
+        until(lambda: cluster.registered_controllers() == [2, 3, 4])
+
+
+def test_without_a_majority_nothing_is_decided_and_all_is_kept(tmp_path: Path) -> None:
+    with klamm.Cluster(tmp_path / "data", controllers=3) as cluster:
+        cluster.create_topic("a")
+        produce(cluster, "a", "one")
+        followers = [one for one in cluster.controllers if not one.is_active]
+        for one in followers:
+            one.kill()
+        # What the broker serves by itself goes on.
+        produce(cluster, "a", "two")
+        followers[0].start()
+        cluster.create_topic("b")
+        identity = cluster.cluster_id
+    with klamm.Cluster(tmp_path / "data", controllers=3) as cluster:
+        assert cluster.cluster_id == identity
+        assert {"a", "b"} <= set(cluster.topics())
+        assert [record.value for record in cluster.records("a")] == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "complaint"),
+    [
+        ({"brokers": 3}, "replication between brokers is not there yet"),
+        ({"controllers": 0}, "a broker and a controller at least"),
+        ({"brokers": 0}, "a broker and a controller at least"),
+    ],
+)
+def test_what_cannot_be_is_refused(counts: dict[str, int], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        klamm.Cluster(brokers=counts.get("brokers", 1), controllers=counts.get("controllers"))

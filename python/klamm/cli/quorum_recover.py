@@ -1,0 +1,123 @@
+"""`klamm quorum recover`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from klamm.cli.output import AsJson, print_json, print_table
+from klamm.cli.recovery.carry_out import carry_out, default_backup, locked
+from klamm.cli.recovery.plan import Plan, make_plan
+from klamm.cli.recovery.survivors import Survivor, read_survivor
+from klamm.metadata.moments import iso_text, time_text
+from klamm.metadata.words import ids_text
+
+
+def recover(
+    nodes: Annotated[
+        list[Path],
+        typer.Argument(metavar="NODE...", help="Log directory or server.properties of every node that is left."),
+    ],
+    *,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it. Without, only say what would be done.")] = False,
+    backup: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where what is replaced is kept; beside each log directory without it."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Form a quorum anew from what is left, when a majority of the voters is lost for good.
+
+    With the nodes stopped: takes the longest log of all that are named, by
+    epoch and offset, and makes the voters among them a quorum of their own.
+    Whatever only the lost voters had is lost. Name brokers too: their copy of
+    the log may be the longest. Says what it would do; --apply does it.
+
+    \b
+    [bold]Examples[/bold]
+      klamm quorum recover server.properties
+      klamm quorum recover /data/controller-1 /data/broker-4
+      klamm quorum recover /data/controller-1 --apply
+    """
+    found = [read_survivor(path) for path in nodes]
+    with locked(found):
+        # Again, since nobody can write from here on.
+        plan = make_plan([read_survivor(path) for path in nodes])
+        kept: list[Path] = []
+        if apply:
+            now_s = time.time()
+            kept = carry_out(plan, lambda one: _backup_of(one, backup, now_s), int(now_s * 1000))
+    if as_json:
+        print_json(_fields(plan, kept, applied=apply))
+    else:
+        _print(plan, kept, applied=apply)
+
+
+def _backup_of(one: Survivor, folder: Path | None, now_s: float) -> Path:
+    found = default_backup(one, now_s)
+    return found if folder is None else folder / f"node-{one.key.id}-{found.name}"
+
+
+def _fields(plan: Plan, kept: list[Path], *, applied: bool) -> dict[str, Any]:
+    return {
+        "applied": applied,
+        "cluster_id": plan.cluster_id,
+        "chosen": {
+            "node": plan.chosen.key.id,
+            "directory": str(plan.chosen.directory),
+            "end_offset": plan.chosen.end.offset,
+            "last_epoch": plan.chosen.end.epoch,
+            "last_time": iso_text(plan.chosen.last_time_ms),
+        },
+        "old_voters": list(plan.old_voters.ids),
+        "new_voters": list(plan.new_voters.ids),
+        "lost": list(plan.lost),
+        "kraft_version": plan.kraft_version,
+        "epoch": plan.epoch,
+        "warnings": list(plan.warnings),
+        "kept": list(map(str, kept)),
+        "next": _next_steps(plan),
+    }
+
+
+def _print(plan: Plan, kept: list[Path], *, applied: bool) -> None:
+    chosen = plan.chosen
+    rows = [
+        (one.key.id, one.end.offset, one.end.epoch, one.election.epoch, one.directory)
+        for one in (*plan.targets, *([] if chosen in plan.targets else [chosen]))
+    ]
+    print_table(("#NODE", "#LOG END", "#LAST EPOCH", "#EPOCH", "DIRECTORY"), rows)
+    print(
+        f"\nthe longest log is that of node {chosen.key.id}: it ends at offset {chosen.end.offset} in epoch "
+        f"{chosen.end.epoch}, {time_text(chosen.last_time_ms)}"
+    )
+    print(f"voters: {ids_text(plan.old_voters.ids)} -> {ids_text(plan.new_voters.ids)}, from epoch {plan.epoch} on")
+    print(
+        f"may be lost: whatever {ids_text(plan.lost)} committed from offset {chosen.end.offset} on; "
+        "what is here and never was committed counts from now on"
+    )
+    for warning in plan.warnings:
+        print(f"note: {warning}")
+    for path in kept:
+        print(f"kept: {path}")
+    print("\ndone. What is left to do:" if applied else "\nnothing was changed: --apply does it. Then:")
+    for step in _next_steps(plan):
+        print(f"  - {step}")
+
+
+def _next_steps(plan: Plan) -> list[str]:
+    lost = ids_text(plan.lost)
+    steps = [f"never start {lost} again with the directories that they had: format them anew, then let them join"]
+    if plan.kraft_version == 0:
+        known = [
+            f"{one}@{plan.static_voters[one][0]}:{plan.static_voters[one][1]}"
+            for one in plan.new_voters.ids
+            if one in plan.static_voters
+        ]
+        value = ",".join(known) if len(known) == len(plan.new_voters) else f"only {ids_text(plan.new_voters.ids)}"
+        steps.insert(0, f"set controller.quorum.voters on every node, brokers too: {value}")
+    steps.append(f"start {ids_text(plan.new_voters.ids)}, then restart every broker")
+    return steps

@@ -1,0 +1,110 @@
+"""What is left of a quorum: the directories of its nodes, read and not changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from klamm._engine import StorageError
+from klamm.cli.connection import ClientError
+from klamm.metadata.errors import HistoryError
+from klamm.metadata.history import History
+from klamm.metadata.places import metadata_directory
+from klamm.metadata.quorum import Quorum
+from klamm.node import meta_properties, properties
+from klamm.node.config import Address, NodeConfigError, parse_address, value_of
+from klamm.node.directories import METADATA_FOLDER
+from klamm.node.meta_properties import MetaProperties, message_of
+from klamm.raft.election_state import ElectionState, QuorumStateError, decode
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.voters import ReplicaKey
+
+QUORUM_STATE: Final = "quorum-state"
+STAGE: Final = ".klamm-recovery"
+"""Where a log directory's new folder is made, and the old one waits until it is in place."""
+STAGED_OLD: Final = "old"
+
+
+class Survivor(NamedTuple):
+    """One node's metadata directory."""
+
+    directory: Path
+    """The log directory, with meta.properties and the metadata log in it."""
+    meta: MetaProperties
+    end: OffsetAndEpoch
+    """Where its log ends."""
+    last_time_ms: int
+    quorum: Quorum
+    """As its log says."""
+    election: ElectionState
+    """Its quorum-state; nothing where there is none, or none that can be read."""
+    problem: str | None = None
+    """Why its quorum-state cannot be read."""
+    static_voters: Mapping[int, Address] | None = None
+    """controller.quorum.voters of the server.properties that it was named by; None when named by its directory."""
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Who it is."""
+        return ReplicaKey(self.meta.node_id, self.meta.directory_id)
+
+    @property
+    def folder(self) -> Path:
+        """Its metadata log."""
+        return self.directory / METADATA_FOLDER
+
+
+def read_survivor(path: Path) -> Survivor:
+    """By a log directory, its `__cluster_metadata-0`, or a server.properties. Raises ClientError."""
+    try:
+        voters = _static_voters(path) if path.is_file() else None
+        directory = metadata_directory(path) if path.is_file() else path
+        directory = directory.parent if directory.name == METADATA_FOLDER else directory
+        _check_not_interrupted(directory)
+        meta = _meta(directory)
+        history = History(directory)
+        state = history.state_at()
+    except (HistoryError, StorageError) as error:
+        raise ClientError(str(error)) from None
+    except OSError as error:
+        raise ClientError(message_of(error)) from None
+    election, problem = read_election(directory / METADATA_FOLDER / QUORUM_STATE)
+    end = OffsetAndEpoch(history.end_offset(), max(state.epoch, 0))
+    return Survivor(directory, meta, end, state.timestamp_ms, state.quorum, election, problem, voters)
+
+
+def read_election(file: Path) -> tuple[ElectionState, str | None]:
+    """The content of quorum-state, and what is wrong with it. An absent file is epoch 0, as at a first start."""
+    try:
+        return decode(file.read_bytes()), None
+    except FileNotFoundError:
+        return ElectionState(), None
+    except OSError as error:
+        return ElectionState(), message_of(error)
+    except QuorumStateError as error:
+        return ElectionState(), f"{file}: {error}"
+
+
+def _check_not_interrupted(directory: Path) -> None:
+    old, folder = directory / STAGE / STAGED_OLD, directory / METADATA_FOLDER
+    if old.exists() and not folder.exists():
+        raise ClientError(f"an earlier recovery was interrupted: rename {old} to {folder}, and call this again")
+
+
+def _meta(directory: Path) -> MetaProperties:
+    ensemble = meta_properties.load([directory])
+    if directory not in ensemble.formatted:
+        reason = ensemble.failed.get(directory, "it has no meta.properties: name a node's log directory")
+        raise ClientError(f"{directory}: {reason}")
+    return ensemble.formatted[directory]
+
+
+def _static_voters(file: Path) -> dict[int, Address]:
+    try:
+        given = properties.parse(properties.decode(file.read_bytes()))
+        entries = value_of(given, "controller.quorum.voters")
+    except (NodeConfigError, properties.PropertiesError) as error:
+        raise ClientError(f"{file}: {error}") from None
+    pairs = (entry.partition("@") for entry in (entries if isinstance(entries, list) else ()))
+    return {int(voter): parse_address(address) for voter, _, address in pairs}

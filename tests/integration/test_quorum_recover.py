@@ -1,0 +1,135 @@
+"""A lost majority: what is left becomes a quorum of its own, with all the records that there are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import klamm
+from klamm.cli.main import run
+from klamm.metadata import History
+from klamm.node.directories import METADATA_FOLDER
+from klamm.raft.election_state import decode
+from tests.support.lost_majority import TOPICS, contents, make_three, open_log
+from tests.support.node_process import NodeProcess
+
+
+@pytest.fixture(params=[0, 1], ids=["kraft.version 0", "kraft.version 1"])
+def kraft_version(request: pytest.FixtureRequest) -> int:
+    found: int = request.param
+    return found
+
+
+def recover(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    assert run(["quorum", "recover", "--json", *map(str, arguments)]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_one_of_three_goes_on_alone(tmp_path: Path, kraft_version: int, capsys: pytest.CaptureFixture[str]) -> None:
+    one, *_ = make_three(tmp_path, kraft_version)
+    before = History(one).state_at()
+    files = contents([one])
+    dry = recover(capsys, one)
+    assert contents([one]) == files, "a dry run changes nothing"
+    assert (dry["applied"], dry["lost"], dry["new_voters"], dry["kept"]) == (False, [2, 3], [1], [])
+    done = recover(capsys, one, "--apply")
+    assert done | {"applied": False, "kept": []} == dry
+    [kept] = map(Path, done["kept"])
+    assert contents([kept]) == {
+        kept / path.name: data for path, data in files.items() if path.parent.name == METADATA_FOLDER
+    }
+    assert not list(one.glob(".klamm*"))
+    after = History(one).state_at()
+    assert after.image == before.image
+    assert [voter.key.id for voter in after.quorum.voters] == ([1] if kraft_version else [1, 2, 3])
+    election = decode((one / METADATA_FOLDER / "quorum-state").read_bytes())
+    assert election == (done["epoch"], None, None)
+    assert done["epoch"] > before.epoch
+    with klamm.Cluster(one) as cluster:
+        assert cluster.topics() == sorted(TOPICS)
+        cluster.create_topic("after")
+    assert "after" in History(one).state_at().image.topic_names()
+
+
+def test_the_longest_log_wins_whoever_has_it(
+    tmp_path: Path, kraft_version: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Node 3's directory is left and has the shorter log; a broker has all that node 2 had."""
+    _, two, three = make_three(tmp_path, kraft_version)
+    observer = tmp_path / "broker-7"
+    shutil.copytree(two, observer)
+    meta = (two / "meta.properties").read_text()
+    (observer / "meta.properties").write_text(meta.replace("node.id=2", "node.id=7"))
+    longest = History(two).state_at()
+    files = contents([observer])
+    done = recover(capsys, three, observer, "--apply")
+    assert (done["chosen"]["node"], done["new_voters"], done["lost"]) == (7, [3], [1, 2])
+    assert "node 7" in done["warnings"][0]
+    assert contents([observer]) == files
+    assert History(three).state_at().image == longest.image
+    log = open_log(three)
+    assert log.last_epoch == (done["epoch"] if kraft_version else longest.epoch)
+    log.close()
+
+
+def test_a_quorum_with_a_majority_is_left_alone(
+    tmp_path: Path, kraft_version: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two, three = make_three(tmp_path, kraft_version)
+    files = contents([one, two, three])
+    assert run(["quorum", "recover", str(one), str(three), "--apply"]) == 1
+    assert "nothing is lost: 1, 3 of the voters 1, 2, 3 are a majority" in capsys.readouterr().err
+    assert contents([one, two, three]) == files
+
+
+def test_nothing_is_done_while_a_node_runs_or_to_what_does_not_belong_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with NodeProcess(tmp_path / "running"):
+        assert run(["quorum", "recover", str(tmp_path / "running"), "--apply"]) == 1
+        assert "used by another" in (error := capsys.readouterr().err)
+        assert "while its nodes are down" in error
+    one, _, three = make_three(tmp_path, 0)
+    for arguments, text in (
+        ([one, one], "are both of node 1"),
+        ([one, tmp_path / "running"], "name directories of one cluster"),
+        ([tmp_path], "it has no meta.properties"),
+    ):
+        assert run(["quorum", "recover", *map(str, arguments), "--apply"]) == 1
+        assert text in capsys.readouterr().err.replace("\n", " "), text
+    meta = (three / "meta.properties").read_text()
+    (three / "meta.properties").write_text(meta.replace("node.id=3", "node.id=9"))
+    assert run(["quorum", "recover", str(three)]) == 1
+    assert "none of these nodes is a voter: the voters are 1, 2, 3" in capsys.readouterr().err
+
+
+def test_a_broken_quorum_state_and_a_torn_end_are_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, *_ = make_three(tmp_path, 1)
+    (one / METADATA_FOLDER / "quorum-state").write_bytes(b"{")
+    segment = one / METADATA_FOLDER / "00000000000000000000.log"
+    segment.write_bytes(segment.read_bytes() + b"\x01" * 100)
+    config = tmp_path / "server.properties"
+    config.write_text(f"log.dirs={one}\ncontroller.quorum.voters=1@localhost:9001,2@localhost:9002,3@localhost:9003\n")
+    assert run(["quorum", "recover", str(config), "--apply", "--backup", str(tmp_path / "kept")]) == 0
+    out = capsys.readouterr().out
+    assert "quorum-state of node 1 cannot be read and is made anew" in out
+    assert "never start [2,3] again" in out
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    with klamm.Cluster(one) as cluster:
+        assert cluster.topics() == sorted(TOPICS)
+
+
+def test_an_interrupted_recovery_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, *_ = make_three(tmp_path, 1)
+    (one / ".klamm-recovery").mkdir()
+    (one / METADATA_FOLDER).rename(one / ".klamm-recovery" / "old")
+    assert run(["quorum", "recover", str(one)]) == 1
+    assert "an earlier recovery was interrupted: rename" in capsys.readouterr().err
+    (one / ".klamm-recovery" / "old").rename(one / METADATA_FOLDER)
+    assert run(["quorum", "recover", str(one), "--apply"]) == 0
+    assert not (one / ".klamm-recovery").exists()

@@ -1,0 +1,78 @@
+"""The directories of three voters, made by klamm, of which the second and third are about to be lost."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import klamm
+from klamm import _engine
+from klamm.node import meta_properties
+from klamm.node.directories import METADATA_FOLDER, new_directory_id
+from klamm.node.meta_properties import MetaProperties
+from klamm.protocol.generated.metadata_records import ConfigRecord, encode
+from klamm.raft import control_records as control
+from klamm.raft.election_state import ElectionState
+from klamm.raft.election_state import encode as encode_election
+from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+IDS = (1, 2, 3)
+TOPICS = ("before", "orders")
+
+
+def make_three(folder: Path, kraft_version: int) -> list[Path]:
+    """Log directories of nodes 1, 2, 3. Node 2's log is one record longer, node 3's lacks the last of node 1's."""
+    first = folder / "node-1"
+    with klamm.Cluster(first) as cluster:
+        for topic in TOPICS:
+            cluster.create_topic(topic)
+    found = [first, folder / "node-2", folder / "node-3"]
+    metas = [_meta(first, 1)]
+    for node_id, directory in zip(IDS[1:], found[1:], strict=True):
+        (directory / METADATA_FOLDER).parent.mkdir()
+        shutil.copytree(first / METADATA_FOLDER, directory / METADATA_FOLDER)
+        meta = MetaProperties(metas[0].cluster_id, node_id, new_directory_id())
+        (directory / meta_properties.FILE_NAME).write_text(meta.render())
+        metas.append(meta)
+    voters = VoterSet.of(
+        Voter(ReplicaKey(meta.node_id, meta.directory_id), (Endpoint("CONTROLLER", "localhost", 9000 + meta.node_id),))
+        for meta in metas
+    )
+    for directory, extra in zip(found, (1, 2, 0), strict=True):
+        _append(directory, kraft_version, voters, extra)
+    return found
+
+
+def _meta(directory: Path, node_id: int) -> MetaProperties:
+    meta = meta_properties.load([directory]).formatted[directory]
+    assert meta.node_id == node_id
+    return meta
+
+
+def _append(directory: Path, kraft_version: int, voters: VoterSet, extra: int) -> None:
+    """What a leader of three writes, and `extra` configs."""
+    log = open_log(directory)
+    epoch, now_ms = log.last_epoch + 1, time.time_ns() // 1_000_000
+    records = [(control.LEADER_CHANGE, control.encode_leader_change(2, voters.ids, voters.ids))]
+    if kraft_version > 0:
+        records.append((control.KRAFT_VERSION, control.encode_kraft_version(kraft_version)))
+        records.append((control.KRAFT_VOTERS, control.encode_voters(voters)))
+    log.append_control(records, epoch, now_ms)
+    for at in range(extra):
+        record = ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value=str(1000 + at))
+        log.append([encode(record, 0)], epoch, now_ms)
+    log.close()
+    state = encode_election(ElectionState(epoch, 2), kraft_version, voters.ids)
+    (directory / METADATA_FOLDER / "quorum-state").write_bytes(state)
+
+
+def open_log(directory: Path) -> _engine.MetadataLog:
+    """The log of a directory, as a node opens it."""
+    return _engine.MetadataLog(directory / METADATA_FOLDER, segment_bytes=1 << 30, segment_ms=1 << 40, now_ms=0)
+
+
+def contents(directories: Sequence[Path]) -> dict[Path, bytes]:
+    """Every file below."""
+    return {path: path.read_bytes() for folder in directories for path in folder.rglob("*") if path.is_file()}

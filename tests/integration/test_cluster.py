@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from klamm.node.config import NodeConfigError
 from klamm.node.node import NodeFailedError
 from klamm.protocol.errors import ErrorCode, KafkaError
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.3.1"
 API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
@@ -273,3 +276,24 @@ def test_a_node_that_stopped_by_itself_is_named_with_its_reason() -> None:
 def test_import_is_light() -> None:
     code = "import sys, klamm; print(any(name in sys.modules for name in ('asyncio', 'kio', 'typer', 'rich')))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("name", ["clean", "killed"])
+def test_records_of_a_taken_over_log_respect_its_transactions(tmp_path: Path, name: str) -> None:
+    """One aborted, one open; what Apache Kafka's own consumers saw is beside the directory."""
+    with tarfile.open(GOLDEN / f"{name}.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    expected = json.loads((GOLDEN / "expected.json").read_text())
+    wanted = {
+        "read_uncommitted": expected["records"]["transactional"],
+        "read_committed": expected["read_committed"]["transactional"],
+    }
+    with klamm.Cluster(tmp_path / name, config={"offsets.topic.num.partitions": "4"}) as cluster:
+        for level in ("read_uncommitted", "read_committed"):
+            found = cluster.records("transactional", isolation_level=level)  # type: ignore[arg-type]
+            assert [(record.offset, (record.value or b"").decode()) for record in found] == [
+                (offset, value) for offset, _, _, value in wanted[level]
+            ]
+        with pytest.raises(ValueError, match="it has to be read_uncommitted or read_committed"):
+            cluster.records("transactional", isolation_level="committed")  # type: ignore[arg-type]
+    assert len(wanted["read_committed"]) < len(wanted["read_uncommitted"])

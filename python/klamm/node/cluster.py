@@ -16,12 +16,13 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 from klamm._engine import Image
 from klamm.node.config import NodeConfig
 from klamm.node.members import Member, Members, format_blanks, plan
 from klamm.node.node import Node, NodeFailedError
+from klamm.node.read_committed import Row, read_committed
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -225,8 +226,20 @@ class Cluster:
         """The ids of the controllers that have registered."""
         return self._image().controller_ids()
 
-    def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
-        """The committed records of a topic, partition by partition, in offset order. Raises KafkaError."""
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+    ) -> list[StoredRecord]:
+        """The records of a topic below the high watermark, partition by partition, in offset order. Raises KafkaError.
+
+        `read_committed` leaves out what aborted transactions wrote, and ends where an open one begins.
+        """
+        if isolation_level not in ("read_uncommitted", "read_committed"):
+            text = f"isolation_level is '{isolation_level}': it has to be read_uncommitted or read_committed"
+            raise ValueError(text)
         image = self._image()
         topic_id = image.topic_id(topic)
         if topic_id is None:
@@ -237,18 +250,24 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         indexes = range(count) if partition is None else [partition]
         with self._until_closed():
-            return [record for index in indexes for record in self._records_of(topic_id, index)]
+            rows = [(index, self._rows_of(topic_id, index)) for index in indexes]
+            if isolation_level == "read_committed":
+                rows = [(index, iter(read_committed(found))) for index, found in rows]
+            return [
+                StoredRecord(index, at, key, value)
+                for index, found in rows
+                for at, key, value, _, is_control in found
+                if not is_control
+            ]
 
-    def _records_of(self, topic_id: bytes, partition: int) -> Iterator[StoredRecord]:
+    def _rows_of(self, topic_id: bytes, partition: int) -> Iterator[Row]:
         engine = self._node.engine
         end, offset = engine.high_watermark(topic_id, partition), 0
         while offset < end:
             following, rows = engine.read_records(topic_id, partition, offset, READ_BYTES)
             if following == offset:
                 return
-            for at, key, value, _, is_control in rows:
-                if at < end and not is_control:
-                    yield StoredRecord(partition, at, key, value)
+            yield from (row for row in rows if row[0] < end)
             offset = following
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:

@@ -1,0 +1,60 @@
+"""A leader among those who run for it, and who it is for all who ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from klamm.raft.recipes.driver.lock import Lock
+from klamm.raft.recipes.driver.session import Session
+from klamm.raft.recipes.machine import TreeMachine
+from klamm.raft.recipes.nodes import child_of
+
+
+class Election:
+    """One of many programs leads; the others stand by in the order in which they came.
+
+    As of `Lock`: at most one leads by its session's own clock, and `term` is its fencing token.
+    """
+
+    def __init__(self, session: Session, path: str, candidate: bytes) -> None:
+        """`candidate` is what others see of who leads: a name, an address."""
+        self._tree, self._path = session.tree, path
+        self._lock = Lock(session, path, candidate)
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this candidate leads."""
+        return self._lock.is_held
+
+    @property
+    def term(self) -> int | None:
+        """A number that ascends from leader to leader; None while this candidate does not lead."""
+        return self._lock.token
+
+    async def campaign(self, *, timeout_s: float | None = None) -> int:
+        """Wait until this candidate leads; its term. Raises as `Lock.acquire`."""
+        return await self._lock.acquire(timeout_s=timeout_s)
+
+    async def resign(self) -> None:
+        """Lead no longer, or stand by no longer."""
+        await self._lock.release()
+
+    async def leader(self) -> bytes | None:
+        """The candidate that leads, None while none does."""
+        return await self._lock.holder()
+
+    async def leaders(self) -> AsyncIterator[bytes | None]:
+        """Who leads now, and then each change that is seen: of several in short time perhaps only the last."""
+        seen: list[str | None] = []
+
+        def first(machine: TreeMachine) -> list[tuple[str | None, bytes | None]]:
+            name = machine.first_child(self._path)
+            if seen == [name]:
+                return []
+            node = machine.get(child_of(self._path, name)) if name is not None else None
+            return [(name, node.data if node is not None else None)]
+
+        while True:
+            [(name, data)] = await self._tree.wait_for(first)
+            seen = [name]
+            yield data

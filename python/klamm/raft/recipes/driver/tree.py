@@ -1,0 +1,205 @@
+"""A replica of the tree, and what is done with nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from klamm.raft.library.driver.config import ReplicaConfig
+from klamm.raft.library.driver.network import Network
+from klamm.raft.library.driver.replica import Replica
+from klamm.raft.recipes.driver.expiry import Expiry
+from klamm.raft.recipes.driver.session import Session
+from klamm.raft.recipes.errors import ERRORS, NoNodeError, TreeError
+from klamm.raft.recipes.machine import TreeMachine
+from klamm.raft.recipes.nodes import ROOT, Change, Node, checked_path
+from klamm.raft.recipes.packed import pack, unpack
+
+SESSION_TIMEOUT_S: Final = 10.0
+LOOK_AGAIN_S: Final = 0.5
+
+
+class Tree:
+    """A replica of the tree; arguments, guarantees and errors are those of `klamm.raft.Replica`.
+
+    Changes are durable on a majority when they return and are made once; reads are linearizable. TreeError and what
+    derives from it: refused, and nothing has changed.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        node_id: int = 1,
+        voters: Mapping[int, str] | None = None,
+        cluster: str = "klamm-tree",
+        config: ReplicaConfig | None = None,
+        listen: str | None = None,
+        network: Network | None = None,
+    ) -> None:
+        self.replica: Replica[TreeMachine] = Replica(
+            TreeMachine(),
+            directory,
+            node_id=node_id,
+            voters=voters,
+            cluster=cluster,
+            config=config,
+            listen=listen,
+            network=network,
+        )
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._sessions: set[Session] = set()
+        self._expiry = Expiry(self.replica)
+
+    async def start(self) -> None:
+        """See `Replica.start`."""
+        self.replica.on_applied(lambda offset: self.wake())
+        await self.replica.start()
+        self._expiry.start()
+
+    async def close(self, *, timeout_s: float = 5.0) -> None:
+        """End the sessions that were opened here, and stop."""
+        await asyncio.gather(*(session.close(timeout_s=timeout_s) for session in self._sessions))
+        await self._expiry.stop()
+        await self.replica.close(timeout_s=timeout_s)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Changes
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        session: Session | None = None,
+        is_sequential: bool = False,
+        with_parents: bool = False,
+    ) -> str:
+        """Make a node; its path, to which a sequential one has ten digits added, ascending under one parent.
+
+        With a session the node is ephemeral: it ends with the session, and can have no children. Raises
+        NodeExistsError, NoNodeError (no parent), NotEmptyError (the parent is ephemeral), SessionLostError.
+        """
+        owner = session.id if session is not None else None
+        if session is not None:
+            session.check_alive()
+        return str(await self.change("create", checked_path(path), data, owner, is_sequential, with_parents))
+
+    async def set(self, path: str, data: bytes, *, version: int | None = None) -> int:
+        """Change a node's data, if it has that version; its new version. Raises NoNodeError, BadVersionError."""
+        return int(await self.change("set", checked_path(path), data, version))
+
+    async def delete(self, path: str, *, version: int | None = None) -> None:
+        """Remove a node, if it has that version. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        await self.change("delete", checked_path(path), version)
+
+    async def change(self, operation: str, *arguments: object, timeout_s: float | None = None) -> Any:
+        """The result of one of the machine's operations."""
+        answer = unpack(await self.replica.execute(pack([operation, *arguments]), timeout_s=timeout_s))
+        if answer[0]:
+            return answer[1]
+        raise ERRORS.get(answer[1], TreeError)(answer[2])
+
+    # Reads
+
+    async def get(self, path: str) -> Node:
+        """The node. Raises NoNodeError."""
+        found = await self.find(path)
+        if found is None:
+            raise NoNodeError(f"{path} is not there")
+        return found
+
+    async def find(self, path: str) -> Node | None:
+        """The node, None when there is none."""
+        checked_path(path)
+        return await self.replica.read(lambda machine: machine.get(path))
+
+    async def children(self, path: str) -> list[str]:
+        """The names of a node's children, in order. Raises NoNodeError."""
+        return list((await self.get(path)).children)
+
+    # Watching
+
+    @property
+    def position(self) -> int:
+        """The position of the newest change that this replica has."""
+        return self.replica.read_local(lambda machine: machine.position)
+
+    async def changes(self, path: str = ROOT, *, since: int | None = None) -> AsyncIterator[Change]:
+        """Each change of `path` and of what is under it, in order, none missing, none twice.
+
+        From behind position `since` on, or from now. Positions mean the same on every replica: whoever goes on with
+        the position of the last change it has seen, here or elsewhere, misses nothing. Raises ChangesLostError when
+        that was too long ago: the tree keeps the newest 10 000; RaftStoppedError when the replica stops.
+        """
+        checked_path(path)
+        position = self.position if since is None else since
+        while True:
+            # First the future, then the look: what is applied in between is not missed.
+            progress = self._progress()
+            found = self.replica.read_local(partial(_changes_since, position, path))
+            position = max(position, self.position)
+            for change in found:
+                yield change
+            await self._next(progress)
+
+    async def wait_for(self, condition: Callable[[TreeMachine], Any], *, timeout_s: float | None = None) -> Any:
+        """What `condition` says of the tree as soon as that is true; looked at after every change that arrives here.
+
+        For what stays true until it was seen: what was true for a moment may be over when it is looked at. Raises
+        TimeoutError.
+        """
+        async with asyncio.timeout(timeout_s):
+            while True:
+                progress = self._progress()
+                try:
+                    found = self.replica.read_local(condition)
+                    if found:
+                        return found
+                    await self._next(progress)
+                finally:
+                    progress.cancel()
+
+    def _progress(self) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
+
+    async def _next(self, progress: asyncio.Future[None]) -> None:
+        """Return at the next progress. Raises RaftStoppedError."""
+        while not progress.done():
+            await asyncio.wait([progress], timeout=LOOK_AGAIN_S)
+            self.replica.leadership  # noqa: B018 - raises when the replica has stopped
+
+    def wake(self) -> None:
+        """Let all who wait look again."""
+        for future in list(self._waiting):
+            if not future.done():
+                future.set_result(None)
+
+    # Sessions
+
+    async def session(self, timeout_s: float = SESSION_TIMEOUT_S) -> Session:
+        """Open a session that is renewed until it is closed, or for `timeout_s` no renewal gets through."""
+        session = Session(self, timeout_s)
+        await session.open()
+        self._sessions.add(session)
+        session.on_end(lambda: self._sessions.discard(session))
+        return session
+
+
+def _changes_since(position: int, path: str, machine: TreeMachine) -> list[Change]:
+    return machine.changes_since(position, path)

@@ -1,0 +1,67 @@
+"""Several trees in one loop over a hub, with short time-outs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from klamm.raft import LocalHub, RaftConfig, ReplicaConfig
+from klamm.raft.recipes import Tree
+from tests.support.waiting import until
+
+QUICK = RaftConfig(
+    election_timeout_ms=60,
+    fetch_timeout_ms=120,
+    request_timeout_ms=100,
+    retry_backoff_ms=5,
+    election_backoff_max_ms=60,
+    fetch_max_wait_ms=30,
+)
+CONFIG = ReplicaConfig(raft=QUICK, flush=False, timeout_s=30)
+
+
+class Grove:
+    """Three trees; each can be lost and come back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.hub = folder, LocalHub()
+        self.trees: dict[int, Tree] = {}
+
+    async def start(self, node_id: int) -> Tree:
+        """One more."""
+        voters = dict.fromkeys((1, 2, 3), "")
+        network = self.hub.network(node_id)
+        tree = Tree(self.folder / str(node_id), node_id=node_id, voters=voters, config=CONFIG, network=network)
+        await tree.start()
+        self.trees[node_id] = tree
+        return tree
+
+    async def lose(self, node_id: int) -> Tree:
+        """As a crash: nothing is handed over, no session is closed. The tree that was lost."""
+        self.hub.detach(node_id)
+        tree = self.trees.pop(node_id)
+        await tree.replica.close(timeout_s=0)
+        return tree
+
+    async def leader(self) -> int:
+        """The node id of who leads."""
+
+        def leading() -> list[int]:
+            return [node_id for node_id, tree in self.trees.items() if tree.replica.leadership.is_self]
+
+        await until(leading)
+        return leading()[0]
+
+
+@asynccontextmanager
+async def grove(folder: Path) -> AsyncIterator[Grove]:
+    """Three trees that run."""
+    three = Grove(folder)
+    for node_id in (1, 2, 3):
+        await three.start(node_id)
+    try:
+        yield three
+    finally:
+        for node_id in list(three.trees):
+            await three.lose(node_id)

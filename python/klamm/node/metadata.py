@@ -78,7 +78,7 @@ class Metadata:
         node = RaftNode(identity, VotersInLog(static), _raft_config(config), self.log, seed)
         self.kraft_version = node.replica.voters_in_log.kraft_version
         self.voters = frozenset(node.replica.voters.ids)
-        self._peers = PeersWhenNeeded(config)
+        self._peers = PeersWhenNeeded(config, self._on_peer_gone)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
         self._loaded: tuple[OffsetAndEpoch, Image] | None = None  # and not installed yet
@@ -116,6 +116,9 @@ class Metadata:
         from klamm.raft.driver.serving import RaftRequests
 
         return RaftRequests(self.raft, self.log, self._cluster_id)
+
+    def _on_peer_gone(self, node_id: int) -> None:
+        self.raft.on_peer_gone(node_id)
 
     # The quorum's word
 
@@ -208,8 +211,8 @@ class Metadata:
 class PeersWhenNeeded:
     """Implements `klamm.raft.ports.Transport`; a node that is alone in its quorum imports nothing of it."""
 
-    def __init__(self, config: NodeConfig) -> None:
-        self._config = config
+    def __init__(self, config: NodeConfig, on_gone: Callable[[int], None]) -> None:
+        self._config, self._on_gone = config, on_gone
         self._transport: PeerTransport | None = None
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
@@ -228,7 +231,7 @@ class PeersWhenNeeded:
             request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
             connect_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
         )
-        return PeerTransport(config.controller_listener_names[0], client)
+        return PeerTransport(config.controller_listener_names[0], client, self._on_gone)
 
     def close(self) -> None:
         """Close the connections."""
@@ -263,6 +266,7 @@ def _raft_config(config: NodeConfig) -> RaftConfig:
         election_backoff_max_ms=config.integer("controller.quorum.election.backoff.max.ms"),
         fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
         fetch_snapshot_max_bytes=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
+        crash_detection=config.boolean("klamm.crash.detection"),
     )
 
 

@@ -18,6 +18,7 @@ class RaftConfig(NamedTuple):
     fetch_snapshot_max_bytes: int = 1 << 20
     auto_join: bool = False  # controller.quorum.auto.join.enable, and this replica is a controller
     bootstrap_servers: tuple[Endpoint, ...] = ()  # whom to ask for the leader beside the voters that are known
+    crash_detection: bool = True  # klamm.crash.detection
 
 
 class Identity(NamedTuple):

@@ -1,8 +1,9 @@
 """Campaigns: who asks for votes, who grants them, and when (KIP-595, KIP-996, facts 2.5 and 4.2)."""
 
+from klamm.raft.crash_detection import CrashDetection
 from klamm.raft.messages import Error, VoteRequest, VoteResponse
 from klamm.raft.replica import Replica
-from klamm.raft.role_states import NEVER_MS, Candidate, Prospective, Unattached
+from klamm.raft.role_states import NEVER_MS, Candidate, Follower, Prospective, Unattached
 from klamm.raft.voters import ReplicaKey
 from klamm.raft.voting import can_grant_vote
 
@@ -10,8 +11,8 @@ from klamm.raft.voting import can_grant_vote
 class Elections:
     """The part of a replica that campaigns and votes."""
 
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
+    def __init__(self, replica: Replica, crashes: CrashDetection) -> None:
+        self._replica, self._crashes = replica, crashes
 
     def campaign(self, now_ms: int) -> None:
         """Begin with a pre-vote. A sole voter has its majority at once, and again as Candidate (facts 4.1)."""
@@ -43,6 +44,7 @@ class Elections:
             request.candidate,
             log_is_up_to_date=request.log_end.is_up_to_date_with(replica.log_end),
             pre_vote=request.pre_vote,
+            leader_is_gone=self._crashes.has_seen(now_ms),
         )
         if granted and not request.pre_vote and replica.election.voted is None:
             replica.add_vote(now_ms, request.candidate)
@@ -55,8 +57,11 @@ class Elections:
             return
         state.tally.record(voter_id, response.granted)
         self.advance(now_ms)
-        if isinstance(state, Prospective) and state.tally.is_lost:
+        is_hopeless = self._crashes.is_hopeless(now_ms, state.tally)
+        if isinstance(state, Prospective) and (state.tally.is_lost or is_hopeless):
             self._give_up_pre_vote(now_ms)
+        elif is_hopeless:
+            state.deadline_ms = min(state.deadline_ms, self._crashes.retry_at_ms(now_ms))
 
     def on_pre_vote_unsupported(self, now_ms: int) -> None:
         """A voter before Kafka 4.0 knows no pre-vote: go on without (facts 2.5)."""
@@ -111,6 +116,8 @@ class Elections:
             replica.become_follower(now_ms, replica.epoch, leader_id, replica.leader_endpoints)
         else:
             replica.become_unattached(now_ms, replica.epoch, leader_id)
+        if self._crashes.has_seen(now_ms) and isinstance(replica.state, Follower | Unattached):
+            replica.state.deadline_ms = min(replica.state.deadline_ms, self._crashes.retry_at_ms(now_ms))
 
     def _check(self, request: VoteRequest) -> Error:
         replica, log_end = self._replica, request.log_end

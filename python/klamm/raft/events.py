@@ -38,6 +38,12 @@ class RequestFailed(NamedTuple):
     correlation_id: int
 
 
+class PeerGone(NamedTuple):
+    """A node's connection closed, and a new one was refused: its process is gone, but for a false alarm."""
+
+    node_id: int
+
+
 class Persisted(NamedTuple):
     """quorum-state holds what this ticket (or a newer one) carried."""
 
@@ -79,6 +85,7 @@ Event = (
     | RequestReceived
     | ResponseReceived
     | RequestFailed
+    | PeerGone
     | Persisted
     | Appended
     | Flushed
@@ -102,6 +109,8 @@ def happen(node: RaftNode, now_ms: int, event: Event) -> list[Effect]:
             return node.on_response(now_ms, correlation_id, response)
         case RequestFailed(correlation_id):
             return node.on_request_failed(now_ms, correlation_id)
+        case PeerGone(node_id):
+            return node.on_peer_gone(now_ms, node_id)
         case Persisted(ticket):
             return node.on_persisted(now_ms, ticket)
         case Appended():

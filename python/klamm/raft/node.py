@@ -8,6 +8,7 @@ and never in the same call after an effect that changes it: what depends on the 
 from typing import assert_never
 
 from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.crash_detection import CrashDetection
 from klamm.raft.effects import Effect, ReadSlice, Reply, SendRequest, ShutdownCompleted, VotersChanged
 from klamm.raft.election_state import ElectionState
 from klamm.raft.elections import Elections
@@ -70,7 +71,8 @@ class RaftNode:
     def __init__(self, identity: Identity, voters: VotersInLog, config: RaftConfig, log: LogView, seed: int) -> None:
         self.replica = Replica(identity, voters, config, log, seed)
         self.deadline_ms = NEVER_MS
-        self._elections = Elections(self.replica)
+        self._crashes = CrashDetection(self.replica)
+        self._elections = Elections(self.replica, self._crashes)
         self._leading = Leading(self.replica)
         self._snapshot_serving = SnapshotServing(self.replica, self._leading)
         self._snapshot_fetching = SnapshotFetching(self.replica)
@@ -128,6 +130,7 @@ class RaftNode:
             case VoteRequest():
                 self._elections.on_vote_request(now_ms, request_id, request)
             case BeginQuorumEpochRequest():
+                self._crashes.on_sign_of_life(request.leader_id)
                 self._following.on_begin_epoch(now_ms, request_id, request)
             case EndQuorumEpochRequest():
                 self._following.on_end_epoch(now_ms, request_id, request)
@@ -150,6 +153,8 @@ class RaftNode:
     def on_response(self, now_ms: int, correlation_id: int, response: Response) -> list[Effect]:
         """Take a peer's answer, unless its request no longer matters."""
         asked = self.replica.requests.end(correlation_id)
+        if asked is not None:
+            self._crashes.on_sign_of_life(asked.to)
         if asked is not None and not self._take_response(now_ms, asked, response):
             self.replica.requests.back_off(now_ms, asked.to)
         return self._done(now_ms)
@@ -161,6 +166,11 @@ class RaftNode:
             self.replica.requests.back_off(now_ms, asked.to)
             if isinstance(asked.request, ApiVersionsRequest):
                 self._reconfiguration.on_api_versions_failed(asked.to)
+        return self._done(now_ms)
+
+    def on_peer_gone(self, now_ms: int, node_id: int) -> list[Effect]:
+        """A node's connection closed, and a new one was refused: if it led, there is no use in waiting."""
+        self._crashes.on_peer_gone(now_ms, node_id)
         return self._done(now_ms)
 
     def on_persisted(self, now_ms: int, ticket: int) -> list[Effect]:

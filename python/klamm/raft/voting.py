@@ -8,7 +8,13 @@ from klamm.raft.voters import ReplicaKey
 
 
 def can_grant_vote(
-    state: RoleState, election: ElectionState, candidate: ReplicaKey, *, log_is_up_to_date: bool, pre_vote: bool
+    state: RoleState,
+    election: ElectionState,
+    candidate: ReplicaKey,
+    *,
+    log_is_up_to_date: bool,
+    pre_vote: bool,
+    leader_is_gone: bool = False,
 ) -> bool:
     """Answer a vote of this replica's own epoch; older and newer epochs are settled before this point."""
     if pre_vote and not log_is_up_to_date:
@@ -19,7 +25,7 @@ def can_grant_vote(
         case Candidate() | Resigned():
             return pre_vote  # its own vote of this epoch went to itself
         case Follower():
-            return pre_vote and not state.has_fetched
+            return pre_vote and (leader_is_gone or not state.has_fetched)
         case Leader():
             return False
         case _:

@@ -23,6 +23,8 @@ from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 CONFIG = RaftConfig(election_timeout_ms=100, fetch_timeout_ms=300, request_timeout_ms=5000, fetch_max_wait_ms=50)
+# No follower gives its leader up by itself.
+PATIENT = CONFIG._replace(fetch_timeout_ms=3_600_000)
 CLIENT = ClientConfig("tests", request_timeout_ms=5000, reconnect_backoff_ms=5, reconnect_backoff_max_ms=5)
 APIS = {1: (4, 18), 18: (0, 4), 52: (0, 2), 53: (0, 1), 54: (0, 1), 59: (0, 1)}
 
@@ -48,10 +50,10 @@ class Member:
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         return Voter(ReplicaKey(self.id), (Endpoint("CONTROLLER", *self.server.sockets[0].getsockname()),))
 
-    def start(self, voters: VoterSet, folder: Path) -> None:
+    def start(self, voters: VoterSet, folder: Path, config: RaftConfig) -> None:
         identity = Identity(ReplicaKey(self.id, bytes([self.id]) * 16), "c", voters.endpoints(self.id))
-        node = RaftNode(identity, VotersInLog(voters), CONFIG, self.log, self.id)
-        self.transport = PeerTransport("CONTROLLER", CLIENT)
+        node = RaftNode(identity, VotersInLog(voters), config, self.log, self.id)
+        self.transport = PeerTransport("CONTROLLER", CLIENT, self.on_gone)
         folder.mkdir()
         self.driver = RaftDriver(node, self.log, QuorumStateFile(folder), self, transport=self.transport)
         self.requests = RaftRequests(self.driver, self.log, "c")
@@ -80,12 +82,23 @@ class Member:
             key, version, body, "CONTROLLER", lambda make: answer(writer, correlation_id, tags + make())
         )
 
+    def die(self) -> None:
+        """As a killed process: nothing is said, connections close, nobody listens."""
+        self.driver._stop()
+        self.server.close()
+        self.transport.close()
+        for writer in self.writers:
+            writer.transport.abort()
+
     async def stop(self) -> None:
         self.server.close()
         await self.driver.close(timeout_ms=200)
         self.transport.close()
         for writer in self.writers:
             writer.close()
+
+    def on_gone(self, node_id: int) -> None:
+        self.driver.on_peer_gone(node_id)
 
     def on_commit(self, high_watermark: int) -> None:
         pass
@@ -122,11 +135,11 @@ async def write(leader: Member, value: bytes) -> None:
     await asyncio.wait_for(leader.driver.wait_committed(offset), 30)
 
 
-async def quorum(tmp_path: Path, apis: dict[int, tuple[int, int]] = APIS) -> list[Member]:
+async def quorum(tmp_path: Path, apis: dict[int, tuple[int, int]] = APIS, config: RaftConfig = CONFIG) -> list[Member]:
     members = [Member(node_id, apis) for node_id in (1, 2, 3)]
     voters = VoterSet.of([await member.listen() for member in members])
     for member in members:
-        member.start(voters, tmp_path / str(member.id))
+        member.start(voters, tmp_path / str(member.id), config)
     return members
 
 
@@ -141,6 +154,20 @@ async def test_elect_replicate_lose_the_leader(tmp_path: Path) -> None:
     await write(successor, b"last")
     committed = [record.value for record in successor.log.records[: successor.driver.high_watermark]]
     assert [value for value in committed if value in values] == values
+    for member in others:
+        await member.stop()
+        assert member.faults == []
+
+
+async def test_a_killed_leader_is_replaced_long_before_its_time_out(tmp_path: Path) -> None:
+    members = await quorum(tmp_path, config=PATIENT)
+    leader = await leader_of(members)
+    await write(leader, b"acknowledged")
+    leader.die()
+    others = [member for member in members if member is not leader]
+    successor = await leader_of(others)
+    await write(successor, b"next")
+    assert b"acknowledged" in [record.value for record in successor.log.records]
     for member in others:
         await member.stop()
         assert member.faults == []

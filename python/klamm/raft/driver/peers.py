@@ -6,7 +6,15 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from klamm.protocol.client import Answer, ClientConfig, Peer, VersionNotOfferedError
+from klamm.protocol.client import (
+    Address,
+    Answer,
+    ClientConfig,
+    Peer,
+    PeerError,
+    PeerRefusedError,
+    VersionNotOfferedError,
+)
 from klamm.protocol.connection import Outcome
 from klamm.protocol.errors import MalformedRequest
 from klamm.raft.effects import SendRequest
@@ -21,9 +29,15 @@ logger = logging.getLogger("klamm.raft.peers")
 class PeerTransport:
     """Implements `klamm.raft.ports.Transport`. To be made and used on the loop's thread."""
 
-    def __init__(self, listener: str, config: ClientConfig) -> None:
-        """`listener` is the name of the listener that the others are asked by."""
-        self._listener, self._config = listener, config
+    def __init__(
+        self, listener: str, config: ClientConfig, on_gone: Callable[[int], None] = lambda node_id: None
+    ) -> None:
+        """`listener` is the name of the listener that the others are asked by.
+
+        `on_gone` hears of nodes that were connected, and refuse to be connected again.
+        """
+        self._listener, self._config, self._on_gone = listener, config, on_gone
+        self._answered: set[int] = set()  # those that were connected since they were last found gone
         self._peers: dict[int, Peer] = {}
         self._told: dict[int, str] = {}  # why a node could not be asked, so that it is said once
 
@@ -55,7 +69,12 @@ class PeerTransport:
             return found
         if found is not None:
             found.close()
-        peer = Peer(address, self._config, on_connected=lambda: self._forget_told(node_id))
+        peer = Peer(
+            address,
+            self._config,
+            on_connected=lambda: self._on_connected(node_id),
+            on_lost=lambda error: self._on_lost(node_id, address, error),
+        )
         self._peers[node_id] = peer
         return peer
 
@@ -72,8 +91,21 @@ class PeerTransport:
         self._tell(request.to, str(outcome))
         return None
 
-    def _forget_told(self, node_id: int) -> None:
+    def _on_connected(self, node_id: int) -> None:
         self._told.pop(node_id, None)
+        self._answered.add(node_id)
+
+    def _on_lost(self, node_id: int, address: Address, error: PeerError) -> None:
+        """A killed process is known by its refusal: so who closed the connection is knocked at, at once."""
+        peer = self._peers.get(node_id)
+        if peer is None or peer.address != address:
+            return  # it was moved, and who is at the old address says nothing of it
+        if not isinstance(error, PeerRefusedError):
+            peer.connect()
+        elif node_id in self._answered:
+            self._answered.remove(node_id)
+            logger.info("node %d is gone: %s", node_id, error)
+            self._on_gone(node_id)
 
     def _tell(self, node_id: int, why: str) -> None:
         if self._told.get(node_id) != why:

@@ -170,6 +170,11 @@ class RaftDriver:
         self._replies[self._next_request_id] = reply
         self._step(self._node.on_request, self._next_request_id, request)
 
+    def on_peer_gone(self, node_id: int) -> None:
+        """A replica closed its connection and refuses a new one (ARCHITECTURE: evidence of death)."""
+        if not self._is_stopped:
+            self._step(self._node.on_peer_gone, node_id)
+
     def describe_quorum(self) -> QuorumDescription:
         """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
         from klamm.raft.description import describe

@@ -26,6 +26,8 @@ class Faults:
     wipe_every_us: int = 0  # a replica comes back with an empty disk, where Kafka's static voters survive that
     clock_rates: dict[int, float] = field(default_factory=dict)
     clock_jump_every_us: int = 0
+    notice_crash_chance: float = 0.0  # that another replica sees the end of a process
+    false_alarm_every_us: int = 0  # a replica believes to have seen such an end
 
     def stop(self) -> None:
         """Let everything work from now on; the clocks keep their rates, and snapshots are written as before."""
@@ -62,4 +64,6 @@ def draw(dice: random.Random, node_ids: list[int]) -> Faults:
         snapshot_bytes_max=dice.choice([1, 100, 1_000]),
         damaged_slice_chance=maybe(dice.uniform(0.01, 0.2)),
         wipe_every_us=int(maybe(dice.uniform(5e5, 4e6))),
+        notice_crash_chance=maybe(dice.uniform(0.3, 1.0)),
+        false_alarm_every_us=int(maybe(dice.uniform(1e5, 3e6))),
     )

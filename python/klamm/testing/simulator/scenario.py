@@ -12,7 +12,7 @@ from pathlib import Path
 from klamm.raft.config import RaftConfig
 from klamm.raft.effects import Reply, SendRequest
 from klamm.raft.election_state import ElectionState
-from klamm.raft.events import ResignRequested, ShutdownRequested
+from klamm.raft.events import PeerGone, ResignRequested, ShutdownRequested
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import Request, VoteRequest
 from klamm.raft.role_states import Leader
@@ -95,6 +95,7 @@ class Stage:
             "resign": self._resign,
             "shutdown": self._shutdown,
             "crash": self._crash,
+            "gone": self._gone,
             "ask-vote": self._ask_vote,
             "show": self._show,
             "log": self._log,
@@ -219,6 +220,11 @@ class Stage:
         replica, options = self._replica(arguments), _options(arguments[1:])
         replica.crash(int(options["keep"]) if "keep" in options else None, write_survives=False)
         self.messages = [envelope for envelope in self.messages if replica.id not in (envelope.source, envelope.target)]
+
+    def _gone(self, arguments: list[str]) -> None:
+        """`gone 1 at=2`: the process of 1 refuses the connection of 2."""
+        replica = self.replicas[int(_options(arguments)["at"])]
+        self._act(replica, lambda: replica.step(PeerGone(int(arguments[0]))))
 
     def _ask_vote(self, arguments: list[str]) -> None:
         """`ask-vote 1 from=2 epoch=3 log=5@2 [pre]`: ask a replica by hand, and see only its answer."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from klamm.raft.config import RaftConfig
 from klamm.raft.effects import CheckSnapshot, PersistElection
-from klamm.raft.events import ResignRequested
+from klamm.raft.events import PeerGone, ResignRequested
 from klamm.raft.role_states import NEVER_MS
 from klamm.raft.roles import Role
 from klamm.raft.voters import VoterSet
@@ -93,6 +93,7 @@ class World:
         self._every(lambda: faults.clock_jump_every_us, self._jump_a_clock)
         self._every(lambda: faults.snapshot_every_us, self._snapshot_somewhere)
         self._every(lambda: faults.wipe_every_us, self._wipe_someone)
+        self._every(lambda: faults.false_alarm_every_us, self._alarm_falsely)
 
     def heal(self) -> None:
         """End all faults, and start who is down."""
@@ -286,6 +287,8 @@ class World:
         replica.crash(keep, write_survives=self.dice.random() < 0.5)
         self._tick_at_us.pop(replica.id, None)
         self._check(replica)
+        if keep is None:
+            self._maybe_notice_crash(replica)
         self._at(self.dice.randrange(3_000_000), lambda: self._start(replica))
 
     def _wipe_someone(self) -> None:
@@ -299,6 +302,24 @@ class World:
         self._say(f"{replica.id} loses its disk")
         self._check(replica)
         self._at(WIPED_FOR_US, lambda: self._start(replica))
+
+    def _maybe_notice_crash(self, gone: SimulatedReplica) -> None:
+        """The host lives on, and refuses the others' connections."""
+        for replica in self.replicas.values():
+            if replica is not gone and replica.is_up and self.dice.random() < self.faults.notice_crash_chance:
+                self._tell_gone(replica, gone.id, 50 + self.dice.randrange(self.faults.delay_us_max))
+
+    def _alarm_falsely(self) -> None:
+        replica, gone = self.dice.choices(list(self.replicas.values()), k=2)
+        if replica.is_up:
+            self._tell_gone(replica, gone.id, 0)
+
+    def _tell_gone(self, replica: SimulatedReplica, gone_id: int, delay_us: int) -> None:
+        def tell() -> None:
+            self._say(f"{replica.id} is refused by {gone_id}")
+            replica.step(PeerGone(gone_id))
+
+        self._at(delay_us, self._while_alive(replica, tell))
 
     def _crash_someone(self) -> None:
         replica = self.dice.choice(list(self.replicas.values()))

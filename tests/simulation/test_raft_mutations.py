@@ -128,7 +128,7 @@ MUTATIONS = {
     leader_counts_itself_before_its_flush: 10,
     follower_fetches_before_its_flush: 10,
     leader_appends_before_its_election_is_durable: 100,
-    a_restarted_leader_may_lead_the_same_epoch_again: 40,
+    a_restarted_leader_may_lead_the_same_epoch_again: 200,
     leader_takes_every_fetch_position: 40,
     half_is_a_majority: 40,
 }

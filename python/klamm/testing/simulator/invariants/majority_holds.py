@@ -26,6 +26,7 @@ class MajorityHolds:
         elif not self._holds(touched, count):
             self._holders.discard(touched.id)
         else:
+            self._holders.add(touched.id)  # who came late counts when another is lost
             return
         voter_count = sum(replica.is_voter for replica in replicas.values())
         if count and len(self._holders) < majority_size(voter_count):

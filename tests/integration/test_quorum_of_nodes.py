@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,19 +10,13 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import klamm
 from klamm.node.cluster import Cluster, Controller
+from tests.support.waiting import wait_until
 
 BOUND_S = 30
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to be in time"
-        time.sleep(0.01)
-
-
 def active(cluster: Cluster) -> Controller:
-    until(lambda: any(one.is_active for one in cluster.controllers))
+    wait_until(lambda: any(one.is_active for one in cluster.controllers))
     return next(one for one in cluster.controllers if one.is_active)
 
 
@@ -69,7 +61,7 @@ def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:
         assert third.id != second.id
         assert [record.value for record in cluster.records("b")] == [b"three"]
         # Every controller has said where it listens and what it can (KIP-919).
-        until(lambda: cluster.registered_controllers() == [2, 3, 4])
+        wait_until(lambda: cluster.registered_controllers() == [2, 3, 4])
 
 
 def test_without_a_majority_nothing_is_decided_and_all_is_kept(tmp_path: Path) -> None:

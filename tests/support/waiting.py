@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 BOUND_S = 30.0
@@ -14,3 +15,12 @@ async def until(condition: Callable[[], object], bound_s: float = BOUND_S) -> No
     async with asyncio.timeout(bound_s):
         while not condition():  # noqa: ASYNC110 - what is looked at has no event
             await asyncio.sleep(LOOK_S)
+
+
+def wait_until(condition: Callable[[], object], bound_s: float = BOUND_S) -> None:
+    """The same where there is no loop. Raises TimeoutError."""
+    deadline = time.monotonic() + bound_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"it did not come to be within {bound_s} s")
+        time.sleep(LOOK_S)

@@ -1,0 +1,108 @@
+"""Controllers and a broker, each a process of its own, started as a person would do it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from klamm.node.rules import checked
+from klamm.node.sources import read_file
+from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
+from klamm.protocol.client import Client, ClientConfig, PeerError
+from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse, QuorumPartition, QuorumTopic
+from tests.support.node_process import VERSIONS, NodeProcess
+from tests.support.ports import free_port
+
+BROKER = 1
+HOST = "127.0.0.1"
+
+
+class FileNode(NodeProcess):
+    """`klamm start FILE`."""
+
+    def __init__(self, folder: Path, node_id: int, port: int, properties: Mapping[str, str]) -> None:
+        super().__init__(folder / str(node_id), port=port)
+        self.node_id = node_id
+        self.file = folder / f"{node_id}.properties"
+        own = {"node.id": str(node_id), "log.dirs": str(self.data)}
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in {**properties, **own}.items()))
+
+    def format(self, cluster_id: str) -> None:
+        """What `klamm storage format` does."""
+        format_storage(checked(read_file(self.file)), FormatRequest(cluster_id))
+
+    def command(self) -> list[str]:
+        """The command line."""
+        return [sys.executable, "-m", "klamm", "start", str(self.file)]
+
+
+class QuorumProcesses:
+    """A broker, 1, and controllers from 2 on, of a static quorum."""
+
+    def __init__(self, folder: Path, controllers: int = 3) -> None:
+        folder.mkdir()
+        ports = {node_id: free_port() for node_id in range(2, 2 + controllers)}
+        common = {
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(f"{each}@{HOST}:{port}" for each, port in ports.items()),
+            "offsets.topic.replication.factor": "1",
+            # A broker that was killed may come back when its session has ended.
+            "broker.session.timeout.ms": "2000",
+            "broker.heartbeat.interval.ms": "500",
+        }
+        self.controllers = {
+            each: FileNode(
+                folder,
+                each,
+                port,
+                {**common, "process.roles": "controller", "listeners": f"CONTROLLER://{HOST}:{port}"},
+            )
+            for each, port in ports.items()
+        }
+        port = free_port()
+        properties = {**common, "process.roles": "broker", "listeners": f"PLAINTEXT://{HOST}:{port}"}
+        self.broker = FileNode(folder, BROKER, port, properties)
+
+    @property
+    def nodes(self) -> list[FileNode]:
+        """All of them, the broker last."""
+        return [*self.controllers.values(), self.broker]
+
+    def leader_id(self) -> int | None:
+        """The active controller, as it says itself by way of the broker."""
+        return asyncio.run(self._leader_id())
+
+    async def _leader_id(self) -> int | None:
+        client = Client(ClientConfig("test"))
+        request = DescribeQuorumRequest((QuorumTopic("__cluster_metadata", (QuorumPartition(0),)),))
+        try:
+            answer = await client.ask((HOST, self.broker.port), request, DescribeQuorumResponse, (0, 2), 30_000)
+        except PeerError:
+            return None
+        finally:
+            client.close()
+        return answer.topics[0].partitions[0].leader_id if answer.topics else None
+
+    def log(self) -> str:
+        """What all of them printed last."""
+        return "\n".join(f"--- {node.node_id}\n{node.log()}" for node in self.nodes)
+
+    def __enter__(self) -> Self:
+        cluster_id = random_cluster_id()
+        for node in self.nodes:
+            node.format(cluster_id)
+        for node in self.nodes[:-1]:
+            node.launch()
+        self.broker.start(request=VERSIONS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.broker.kill()
+        for node in self.controllers.values():
+            node.kill()

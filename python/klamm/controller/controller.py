@@ -82,6 +82,8 @@ class Controller:
         self._schedule: Final = PeriodicSchedule(settings.periodic())
         self._state: Speculation | None = None
         self._kraft_version = 0
+        self._voters = settings.voters
+        self._kraft_refusal: str | None = None
 
     @cached_property
     def _configs(self) -> ConfigManager:
@@ -122,6 +124,10 @@ class Controller:
         """Another leads: drop all that was not committed."""
         self._state = None
         self._schedule.stop()
+
+    def on_quorum(self, voters: frozenset[int], kraft_refusal: str | None) -> None:
+        """Who votes in the quorum, and why it cannot go to the next kraft.version, if it cannot."""
+        self._voters, self._kraft_refusal = voters, kraft_refusal
 
     def on_kraft_version(self, level: int) -> None:
         """The quorum has written that level to the log."""
@@ -238,7 +244,8 @@ class Controller:
             self._settings.features,
             {each: _ranges(node.features) for each, node in brokers.items() if node is not None},
             {each: _ranges(node.features) for each, node in controllers.items() if node is not None},
-            self._settings.voters,
+            self._voters,
+            self._kraft_refusal,
         )
 
     # Brokers

@@ -62,6 +62,13 @@ class Quorum(Protocol):
     def upgrade_kraft_version(self, epoch: int) -> None:
         """Write kraft.version 1 with the voters to the log. Raises NotLeaderError, RaftStoppedError."""
 
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        """The node ids of the voters."""
+
+    def kraft_upgrade_refusal(self) -> str | None:
+        """Why kraft.version 1 cannot be; None when it can."""
+
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         """Done once the record at `offset` is committed; fails with NotLeaderError or RaftStoppedError."""
 
@@ -176,7 +183,12 @@ class ControllerDriver:
 
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """UpdateFeatures."""
-        return await self._run(request, lambda: self._controller.on_update_features(request))
+
+        def decide() -> Result[UpdateFeaturesResponse]:
+            self._controller.on_quorum(self._quorum.voter_ids, self._quorum.kraft_upgrade_refusal())
+            return self._controller.on_update_features(request)
+
+        return await self._run(request, decide)
 
     async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
         """BrokerRegistration."""

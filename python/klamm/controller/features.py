@@ -37,6 +37,8 @@ class Supporters(Value):
     brokers: Mapping[int, Ranges] = field(default_factory=dict)
     controllers: Mapping[int, Ranges] = field(default_factory=dict)
     voters: frozenset[int] = frozenset()
+    kraft_refusal: str | None = None
+    """Why the quorum cannot go to the next kraft.version."""
 
     def check(self, feature: str, level: int, metadata_level: int) -> None:
         """Raises INVALID_UPDATE_VERSION naming the first who cannot work with `feature` at `level`."""
@@ -111,8 +113,8 @@ def _check_update(update: FeatureUpdateKey, finalized: Levels, proposed: Levels,
     elif name == KRAFT_VERSION:
         if level < current:
             raise _invalid(name, level, "What the quorum's log holds cannot be taken back.")
-        if level > current and supporters.voters != {supporters.local_id}:
-            raise _invalid(name, level, "Nobody here knows in which directories the other voters keep their logs.")
+        if level > current and supporters.kraft_refusal is not None:
+            raise _invalid(name, level, supporters.kraft_refusal)
     else:
         _check_dependencies(name, level, proposed)
 

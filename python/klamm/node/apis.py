@@ -44,11 +44,17 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     70: (0, 0),
     73: (0, 0),
     74: (0, 1),
+    80: (0, 1),
+    81: (0, 0),
+    82: (0, 0),
 }
 """Lowest and highest version of each API that Python answers (facts 12)."""
 
 RAFT_APIS: Final = (1, 52, 53, 54, 59)
 """What the replicas of the metadata log ask each other, on controller listeners."""
+
+VOTER_APIS: Final = (80, 81, 82)
+"""Changes of the quorum's voters, on controller listeners; by a broker's the first two are handed on."""
 
 
 def ranges(keys: Iterable[int]) -> list[tuple[int, int, int]]:

@@ -15,11 +15,22 @@ from klamm.protocol.client import Address
 from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse
 from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from klamm.protocol.forwarding import Enveloped, EnvelopeResponse, answer_body, enclose
+from klamm.protocol.voter_messages import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 
 T = TypeVar("T")
 
 ENVELOPE_VERSIONS: Final = (0, 0)
-DESCRIBE_QUORUM: Final = 55
+QUORUM_ANSWERS: Final[dict[int, type[Any]]] = {
+    55: DescribeQuorumResponse,
+    80: AddRaftVoterResponse,
+    81: RemoveRaftVoterResponse,
+}
+"""The answers of those that raft gives, with their codes."""
 REQUESTS: Final[dict[int, type[Any]]] = {
     each.API_KEY: each
     for each in (
@@ -32,6 +43,8 @@ REQUESTS: Final[dict[int, type[Any]]] = {
         feature_updates.UpdateFeaturesRequest,
         registration.UnregisterBrokerRequest,
         DescribeQuorumRequest,
+        AddRaftVoterRequest,
+        RemoveRaftVoterRequest,
     )
 }
 """What may be forwarded, of what there is yet (facts 6.3)."""
@@ -88,8 +101,8 @@ class Forwarder:
 
 def _refused(api_key: int, version: int, body: bytes, error: KafkaError) -> bytes:
     request = codec.read(REQUESTS[api_key], version, body)
-    if api_key == DESCRIBE_QUORUM:
-        return codec.write(DescribeQuorumResponse(error.code, error.message), version)
+    if api_key in QUORUM_ANSWERS:
+        return codec.write(QUORUM_ANSWERS[api_key](error.code, error.message), version)
     return codec.write(refuse(request, error), version)
 
 
@@ -108,7 +121,7 @@ async def answer_while_active(
 
 def _of(context: RequestContext) -> ErrorCode:
     """The code by which an answer says so."""
-    is_quorums = context.api_key == DESCRIBE_QUORUM
+    is_quorums = context.api_key in QUORUM_ANSWERS
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_quorums else ErrorCode.NOT_CONTROLLER
 
 

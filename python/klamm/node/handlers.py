@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.request import Direct
-from klamm.node.apis import RAFT_APIS
+from klamm.node.apis import RAFT_APIS, VOTER_APIS
 
 if TYPE_CHECKING:
     from klamm._engine import Engine, Image
@@ -175,6 +175,24 @@ class Handlers:
 
         return dict.fromkeys(RAFT_APIS, Direct(handle))
 
+    def _voter_apis(self) -> dict[int, Handler | Direct]:
+        """Changes of the quorum's voters; they wait for their commit."""
+        import asyncio
+
+        requests = self._raft()
+
+        async def handle(context: RequestContext, version: int, body: bytes) -> bytes:
+            answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+            def give(make: Callable[[], bytes]) -> None:
+                if not answered.done():
+                    answered.set_result(make())
+
+            requests.handle(context.api_key, version, body, context.listener, give)
+            return await answered
+
+        return dict.fromkeys(VOTER_APIS, handle)
+
     # What a broker answers itself, or looks at before the controller does
 
     def _group_apis(self) -> dict[int, Handler | Direct]:
@@ -241,7 +259,7 @@ def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:
     return {key: family for family, keys in families.items() for key in keys}
 
 
-FORWARDED: Final = (19, 20, 37, 43, 55, 57, 64)
+FORWARDED: Final = (19, 20, 37, 43, 55, 57, 64, 80, 81)
 """The APIs that a broker hands on as they come; 33 and 44 it looks at first."""
 CONTROLLER_FAMILIES: Final = _by_key(
     {
@@ -254,6 +272,7 @@ CONTROLLER_FAMILIES: Final = _by_key(
         Handlers._node_apis: (62, 63, 64, 67, 70, 73),
         Handlers._envelope_apis: (58,),
         Handlers._raft_apis: RAFT_APIS,
+        Handlers._voter_apis: VOTER_APIS,
     }
 )
 """The APIs of controller listeners, each with what makes its handler."""

@@ -67,6 +67,8 @@ class Following:
             self.learn(now_ms, request.epoch, request.leader_id, request.leader_endpoints)
             if isinstance(replica.state, Follower) and replica.leader_id == request.leader_id:
                 replica.state.deadline_ms = now_ms + self._successor_backoff_ms(request.preferred_candidates)
+                # Nobody is disturbed by a successor. A removed leader has no vote of its own to help with.
+                replica.state.has_fetched = False
         response = EndQuorumEpochResponse(error, replica.epoch, replica.leader_id, replica.leader_endpoints)
         replica.reply(request_id, response)
 

@@ -201,6 +201,10 @@ class RaftNode:
         self._reconfiguration.upgrade()
         return self._done(now_ms)
 
+    def kraft_upgrade_refusal(self) -> str | None:
+        """Why the leader could not write kraft.version 1; None when it could, or has."""
+        return self._reconfiguration.upgrade_refusal()
+
     def on_resign(self, now_ms: int, epoch: int) -> list[Effect]:
         """Give up leading `epoch`; nothing happens when it is over already."""
         if isinstance(self.replica.state, Leader) and self.replica.epoch == epoch:

@@ -126,6 +126,8 @@ class Reconfiguration:
         state = self._replica.state
         if not isinstance(state, Leader):
             return "this node does not lead the quorum"
+        if self._replica.voters_in_log.kraft_version > 0:
+            return None
         silent = [str(voter.key.id) for voter in state.reported_voters.voters if voter.key.directory_id is None]
         if silent:
             return f"of controllers {', '.join(silent)} the directory id is not known yet: are they up?"

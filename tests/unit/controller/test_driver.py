@@ -45,6 +45,11 @@ class Log:
     def upgrade_kraft_version(self, epoch: int) -> None:
         self.end += 2
 
+    voter_ids = frozenset({0})
+
+    def kraft_upgrade_refusal(self) -> None:
+        return None
+
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((offset, future))

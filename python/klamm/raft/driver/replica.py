@@ -138,6 +138,15 @@ class RaftDriver:
             raise NotLeaderError(f"epoch {epoch} is not led by this replica; it leads {self._led_epoch}")
         self._step(self._node.on_kraft_upgrade)
 
+    def kraft_upgrade_refusal(self) -> str | None:
+        """Why kraft.version 1 cannot be, in words; None when it can."""
+        return self._node.kraft_upgrade_refusal()
+
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        """The node ids of the voters in force."""
+        return frozenset(self.voters.voters.ids)
+
     @property
     def voters(self) -> VotersInLog:
         """The voter set in force, committed or not."""

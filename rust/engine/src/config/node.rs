@@ -88,7 +88,10 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("controller.performance.always.log.threshold.ms", Long).default("2000").at_least(0).internal(),
     node("controller.performance.sample.period.ms", Long).default("60000").at_least(100).internal(),
     node("controller.quorum.append.linger.ms", Int).default("25").at_least(0),
-    node("controller.quorum.auto.join.enable", Boolean).default("false").low(),
+    node("controller.quorum.auto.join.enable", Boolean).default("false").low().doc(
+        "Whether a controller that follows the quorum's log makes itself a voter, and with a new disk removes first \
+         what it was with the old one (KIP-1186).",
+    ),
     node("controller.quorum.bootstrap.servers", List).default("").allowed(Allowed::Servers).high().doc(
         "Addresses, as host:port, at which the quorum of controllers can be found when its voters are kept in \
              the metadata log.",

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -62,6 +63,24 @@ def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
         names = set(archive.namelist())
     assert {"klamm/_engine.abi3.so", "klamm/_engine.pyi", "klamm/py.typed"} <= names
     assert not [name for name in names if name.startswith(("tests/", "benches/"))]
+
+
+def test_the_source_distribution_holds_all_that_a_wheel_is_built_from(tmp_path: Path) -> None:
+    """pip builds it where no wheel fits: every crate of the engine, the lock file, the whole package, the licence."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if shutil.which("maturin", path=path) is None:
+        pytest.skip("needs maturin")
+    run("maturin", "sdist", "--out", tmp_path, cwd=ROOT, path=path)
+    (archive,) = tmp_path.glob("klamm-*.tar.gz")
+    with tarfile.open(archive) as files:
+        names = {name.partition("/")[2] for name in files.getnames()}
+    sources = [ROOT / name for name in ("Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml")]
+    for folder, kind in (("rust/records/src", "*.rs"), ("rust/engine/src", "*.rs"), ("rust/python/src", "*.rs")):
+        sources += (ROOT / folder).rglob(kind)
+    for kind in ("*.py", "*.pyi", "py.typed"):
+        sources += (ROOT / "python" / "klamm").rglob(kind)
+    assert {file.relative_to(ROOT).as_posix() for file in sources} <= names
+    assert not [name for name in names if name.endswith((".so", ".pyc"))]
 
 
 def test_it_works_without_rust(clean_python: Path, tmp_path: Path) -> None:

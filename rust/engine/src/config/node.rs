@@ -316,7 +316,9 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .allowed(SOME_LIST)
         .high()
         .doc("The folder of the data, when `log.dirs` is not set."),
-    node("log.dir.failure.timeout.ms", Long).default("30000").at_least(1).low(),
+    node("log.dir.failure.timeout.ms", Long).default("30000").at_least(1).low().doc(
+        "A broker that cannot tell its controller for so long that a log directory failed, and leads what is in it, ends.",
+    ),
     node("log.dirs", List)
         .allowed(SOME_LIST)
         .high()
@@ -573,7 +575,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .allowed(Allowed::ListOf { entries: &["broker", "controller"], may_be_empty: false })
         .high()
         .doc("What this node is: `broker`, `controller`, or both."),
-    node("producer.id.expiration.check.interval.ms", Int).default("600000").at_least(1).low().internal(),
+    node("producer.id.expiration.check.interval.ms", Int)
+        .default("600000")
+        .at_least(1)
+        .low()
+        .internal()
+        .doc("How often producers are looked for that were silent for `producer.id.expiration.ms`."),
     node("producer.id.expiration.ms", Int)
         .default("86400000")
         .at_least(1)

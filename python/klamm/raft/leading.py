@@ -199,8 +199,10 @@ class Leading:
             return now_ms
         if now_ms >= state.begin_epoch_due_ms:
             self._send_begin_epoch(now_ms, state)
-        expired = [parked for parked in state.parked.values() if parked.deadline_ms <= now_ms]
-        self._answer_parked(state, expired)
+        # What the leader itself appends, its epoch's first batch above all, is seen here.
+        end_offset = self._replica.log.end_offset
+        due = [p for p in state.parked.values() if p.deadline_ms <= now_ms or p.request.fetch_offset < end_offset]
+        self._answer_parked(state, due)
         waits = (parked.deadline_ms for parked in state.parked.values())
         return min(state.check_quorum_deadline_ms, state.begin_epoch_due_ms, *waits)
 

@@ -43,6 +43,8 @@ class BrokerPart:
         self._directory_ids, self._cluster_id = booted.directory_ids, booted.cluster_id
         self._controller, self._incarnation_id = metadata.active_controller, incarnation_id
         self._is_serving = False
+        self._is_shown = asyncio.Event()
+        """The image that is served has this run of the broker, unfenced."""
         self._dynamic_listeners: DynamicListeners | None = None
         self._creating: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -75,6 +77,8 @@ class BrokerPart:
         await self._assignments.start()
         self._registration.ready()
         await self._registration.running.wait()
+        # The controller may be ahead of what is known here: clients would be told that there is no broker.
+        await self._is_shown.wait()
         # Not before the image says what this run of the broker leads.
         self._engine.open_the_rest()
         for listener in self._config.client_listeners:
@@ -88,6 +92,10 @@ class BrokerPart:
 
     def on_published(self, image: Image, delta: Delta, unassigned: Iterable[tuple[bytes, bytes, int]]) -> None:
         """More metadata is committed, and served; `unassigned` is what `Engine.publish` gave."""
+        if not self._is_shown.is_set():
+            own = image.broker(self._config.node_id)
+            if own is not None and own.epoch == self.broker_epoch and not own.fenced:
+                self._is_shown.set()
         self._assignments.add(unassigned)
         self.groups.on_published(image, delta)
         self._registration.on_published()

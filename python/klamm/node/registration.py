@@ -90,7 +90,7 @@ class Registration:
     def on_published(self) -> None:
         """More metadata was applied: what waits for that, to be caught up or to leave, need not wait for its time."""
         self._published_meanwhile = True
-        if self._lifecycle.state in WAITS_FOR_METADATA:
+        if self._lifecycle.state in WAITS_FOR_METADATA and self.broker_epoch >= 0:
             self._lifecycle.deadline_ms = _now_ms()
             self._wake.set()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
-import uuid
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -32,7 +32,7 @@ class Session:
 
     def __init__(self, tree: Tree, timeout_s: float) -> None:
         self.tree, self.timeout_s = tree, timeout_s
-        self.id = uuid.uuid4().hex
+        self.id = os.urandom(16).hex()
         self._alive_until_s = 0.0
         self._is_over = False
         self._callbacks: list[Callable[[], object]] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from klamm.testing.linearizability import UNKNOWN, Call, is_linearizable, register
-from tests.support.free_ports import free_ports
+from tests.support.ports import free_port
 
 PROGRAM = Path(__file__).parents[1] / "support" / "raft_register.py"
 BOUND_S = 60.0
@@ -22,7 +22,7 @@ CALLS_BETWEEN = 40
 class Cluster:
     def __init__(self, folder):
         self.folder = folder
-        self.voters = json.dumps({node_id: f"127.0.0.1:{port}" for node_id, port in enumerate(free_ports(3), 1)})
+        self.voters = json.dumps({node_id: f"127.0.0.1:{free_port()}" for node_id in (1, 2, 3)})
         self.processes, self.readers = {}, []
         self.leader = None
         self.begun, self.ended = {}, {}

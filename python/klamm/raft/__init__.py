@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from klamm.raft.library.driver.threads import SyncReplica
     from klamm.raft.library.errors import (
         CommandRefusedError,
+        MembershipError,
         NoLeaderError,
         OutcomeUnknownError,
         ReplicaDirectoryError,
@@ -35,6 +36,7 @@ __all__ = [
     "CommandRefusedError",
     "Leadership",
     "LocalHub",
+    "MembershipError",
     "NoLeaderError",
     "OutcomeUnknownError",
     "RaftConfig",
@@ -51,6 +53,7 @@ _HOMES = {
     "CommandRefusedError": "library.errors",
     "Leadership": "library.driver.leadership",
     "LocalHub": "library.driver.network",
+    "MembershipError": "library.errors",
     "NoLeaderError": "library.errors",
     "OutcomeUnknownError": "library.errors",
     "RaftConfig": "config",

@@ -3,8 +3,10 @@
     request    kind (1 byte), cluster id (2 bytes of length, UTF-8), then
                EXECUTE     records, each 4 bytes of length and the value: append them, you lead
                READ_INDEX  nothing: up to where must a reader have applied the log who asks at this moment?
+               UPGRADE     nothing: keep the voters in the log (kraft.version 1), so that they can change
                CONFIRM     epoch (4 bytes): have you seen a higher one?
-    answer     status (1 byte), a number (8 bytes, signed): of READ_INDEX the offset, of CONFIRM the epoch known
+    answer     status (1 byte), a number (8 bytes, signed): of READ_INDEX the offset, of CONFIRM the epoch known,
+               of UPGRADE the kraft.version
 
 All numbers are big-endian. A length is checked against the bytes that are left before it is believed.
 """
@@ -31,6 +33,7 @@ class Kind(IntEnum):
     EXECUTE = 1
     READ_INDEX = 2
     CONFIRM = 3
+    UPGRADE = 4
 
 
 class Status(IntEnum):

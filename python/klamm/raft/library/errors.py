@@ -4,6 +4,7 @@ from klamm.raft.ports import RaftStoppedError
 
 __all__ = [
     "CommandRefusedError",
+    "MembershipError",
     "NoLeaderError",
     "OutcomeUnknownError",
     "RaftStoppedError",
@@ -25,6 +26,10 @@ class OutcomeUnknownError(TimeoutError):
     Within one call a replica tries again by itself, and a command is applied once however often it is sent. A new call
     is a new command: first read what the state says.
     """
+
+
+class MembershipError(Exception):
+    """The voters could not be changed; the text says why, and what is known."""
 
 
 class ReplicaDirectoryError(Exception):

@@ -12,7 +12,7 @@ from klamm.raft.config import Identity
 from klamm.raft.control_records import snapshot_head
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.driver.serving import Give, RaftRequests
-from klamm.raft.effects import Read
+from klamm.raft.effects import Read, SendRequest
 from klamm.raft.library.calls import (
     Call,
     Kind,
@@ -28,22 +28,24 @@ from klamm.raft.library.driver.commands import Commands
 from klamm.raft.library.driver.config import ReplicaConfig
 from klamm.raft.library.driver.home import Home
 from klamm.raft.library.driver.leadership import Leadership, LeadershipView
+from klamm.raft.library.driver.membership import Membership
 from klamm.raft.library.driver.network import Network, UnreachableError
 from klamm.raft.library.driver.reads import ReadIndexes
 from klamm.raft.library.entries import EntryError, decode
 from klamm.raft.library.sessions import Applied, ReplicatedState
 from klamm.raft.log import NOTHING, OffsetAndEpoch
-from klamm.raft.messages import Request, Response
+from klamm.raft.messages import ApiVersionsRequest, ApiVersionsResponse, Error, Request, Response
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
 from klamm.raft.quorum import majority_size
 from klamm.raft.reading import with_bytes
-from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, Endpoint, ReplicaKey, VoterSet, VotersInLog
 
 logger = logging.getLogger("klamm.raft")
 
 LISTENER: Final = "RAFT"
 """The name under which voters' addresses stand in the log."""
+ANSWER_SLACK_S: Final = 1.0
 
 
 class Member:
@@ -83,6 +85,7 @@ class Member:
             snapshot_config=config.snapshots,
             on_leader_change=self._on_leader_change,
         )
+        self.membership = Membership(self.node, self, self.leadership)
         self._raft_requests = RaftRequests(self.driver, home.log, cluster)
         self._led_epoch: int | None = None
         self._is_closed = False
@@ -150,6 +153,7 @@ class Member:
     def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
         """The log begins with the leader's snapshot, and so does the state."""
         self.applier.install(snapshot_id)
+        self.commands.on_restored()
 
     def on_fault(self, error: Exception) -> None:
         """The replica stopped for good."""
@@ -165,6 +169,10 @@ class Member:
 
     def handle_raft(self, request: Request, reply: Callable[[Response], None]) -> None:
         """Take a request of raft's."""
+
+        if isinstance(request, ApiVersionsRequest):  # over a network without a wire nobody else answers it
+            reply(ApiVersionsResponse(Error.NONE, (KRAFT_VERSION_MIN, KRAFT_VERSION_MAX)))
+            return
 
         def answer(response: Response, read: Read | None) -> None:
             reply(with_bytes(self._log, response, read))
@@ -190,6 +198,8 @@ class Member:
             return Reply(Status.NOT_LEADER)
         if call.kind is Kind.READ_INDEX:
             return await self._answer_read_index()
+        if call.kind is Kind.UPGRADE:
+            return Reply(Status.OK, await self.upgrade_quorum(self.node.replica.id))
         try:
             for record in call.records:
                 decode(record)  # what no replica can apply must not get into the log
@@ -218,6 +228,30 @@ class Member:
     async def forward(self, leader_id: int, records: Sequence[bytes]) -> None:
         """Have the leader append. Raises NotLeaderError, UnreachableError."""
         await self._ask(leader_id, Call(Kind.EXECUTE, self._cluster, records))
+
+    async def upgrade_quorum(self, leader_id: int) -> int:
+        """Have the leader keep the voters in the log; kraft.version then. Raises NotLeaderError, UnreachableError."""
+        if leader_id != self.node.replica.id:
+            return (await self._ask(leader_id, Call(Kind.UPGRADE, self._cluster))).number
+        if self._led_epoch is None:
+            raise NotLeaderError(f"replica {leader_id} does not lead")
+        self.driver.upgrade_kraft_version(self._led_epoch)
+        return self.driver.voters.kraft_version
+
+    async def ask_raft(self, leader_id: int, request: SendRequest) -> Response | None:
+        """The leader's answer to a request of raft's; None when there is none."""
+        answered: asyncio.Future[Response | None] = asyncio.get_running_loop().create_future()
+
+        def settle(response: Response | None) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        if leader_id == self.node.replica.id:
+            self.handle_raft(request.request, settle)
+        else:
+            self._network.send(request, settle)
+        await asyncio.wait([answered], timeout=self._config.raft.request_timeout_ms / 1000 + ANSWER_SLACK_S)
+        return answered.result() if answered.done() else None
 
     async def leaders_index(self, leader_id: int) -> int:
         """The leader's confirmed high watermark. Raises NotLeaderError, UnreachableError."""

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from klamm.raft.library.driver.config import ReplicaConfig
 from klamm.raft.library.driver.home import Home, HomeOwner
@@ -47,21 +47,25 @@ class Replica(Generic[M]):
         voters: Mapping[int, str] | None = None,
         cluster: str = "klamm",
         config: ReplicaConfig | None = None,
+        address: str | None = None,
         listen: str | None = None,
         network: Network | None = None,
     ) -> None:
         """`voters` says where each voter is reached, "host:port" by node id; None: this replica alone.
 
-        `listen` is the "host:port" to listen on where that is another, as behind a port that is forwarded. Whoever
-        reaches it can read and change the state: let it be a network of your own.
-
-        A `node_id` that is none of the voters makes an observer: it has all of the state, forwards commands, and has no
-        vote. `cluster` is a name that all replicas of one state share, and no others.
+        They are the first voters; once `join` or `remove_voter` were used, the log says who they are. A `node_id` that
+        is none of them makes an observer: it has all of the state, forwards commands, and has no vote; `address` is
+        the "host:port" by which the others reach it, if it is to become a voter. `cluster` is a name that all replicas
+        of one state share, and no others. `listen` is the "host:port" to listen on where that is another than the
+        address, as behind a port that is forwarded. Whoever reaches it can read and change the state: let it be a
+        network of your own.
         """
         self._machine, self._directory = machine, Path(directory)
         self._node_id, self._cluster = node_id, cluster
         self._config = config or ReplicaConfig()
-        self._voters = _voter_set(voters if voters is not None else {node_id: ""})
+        within = LOCAL if network is not None else ()
+        self._voters = _voter_set(voters if voters is not None else {node_id: ""}, within)
+        self._endpoints = _endpoints(address) if address else self._voters.endpoints(node_id) or within
         self._listen = listen
         self._network = network
         self._state = ReplicatedState(machine)
@@ -83,7 +87,7 @@ class Replica(Generic[M]):
                 self._network or self._default_network(),
                 node_id=self._node_id,
                 cluster=self._cluster,
-                endpoints=self._voters.endpoints(self._node_id),
+                endpoints=self._endpoints,
                 static_voters=self._voters,
                 config=self._config,
                 on_progress=self._on_progress,
@@ -104,9 +108,8 @@ class Replica(Generic[M]):
         )
 
     def _default_network(self) -> Network:
-        address = _endpoints(self._listen) if self._listen else self._voters.endpoints(self._node_id)
-        others = any(voter.endpoints for voter in self._voters.voters)
-        if not others:
+        address = _endpoints(self._listen) if self._listen else self._endpoints
+        if not address and not any(voter.endpoints for voter in self._voters.voters):
             return LocalHub().network(self._node_id)
         return TcpNetwork(address[0] if address else None, self._config.raft)
 
@@ -209,6 +212,31 @@ class Replica(Generic[M]):
         if member.leadership.current.is_self:
             member.driver.resign(member.leadership.current.epoch)
 
+    # Voters
+
+    @property
+    def voters(self) -> dict[int, str]:
+        """The voters' node ids and addresses as this replica knows them; an address may be empty in one process."""
+        voters = self._running.node.replica.voters
+        return {
+            voter.key.id: f"{voter.endpoints[0].host}:{voter.endpoints[0].port}" if voter.endpoints else ""
+            for voter in voters.voters
+        }
+
+    async def join(self, *, timeout_s: float = 60.0) -> None:
+        """Make this observer a voter, once it has caught up with the leader; nothing happens when it is one.
+
+        Raises MembershipError: no time left, which may not be the last word, or the leader's refusal.
+        """
+        await self._running.membership.join(timeout_s)
+
+    async def remove_voter(self, node_id: int, *, timeout_s: float = 60.0) -> None:
+        """Take a voter's vote: it goes on as an observer until it is closed. The leader may be taken, too.
+
+        Refused where the rest could not go on. Raises MembershipError.
+        """
+        await self._running.membership.remove(node_id, timeout_s)
+
     @property
     def applied_offset(self) -> int:
         """The state holds every record of the log below this offset."""
@@ -241,8 +269,13 @@ class Replica(Generic[M]):
         return self._config.timeout_s if given_s is None else given_s
 
 
-def _voter_set(voters: Mapping[int, str]) -> VoterSet:
-    return VoterSet.of(Voter(ReplicaKey(node_id), _endpoints(address)) for node_id, address in voters.items())
+# Where replicas are that no address leads to: in this process.
+LOCAL: Final = (Endpoint(LISTENER, "local", 0),)
+
+
+def _voter_set(voters: Mapping[int, str], within: tuple[Endpoint, ...]) -> VoterSet:
+    entries = ((node_id, _endpoints(address) or within) for node_id, address in voters.items())
+    return VoterSet.of(Voter(ReplicaKey(node_id), endpoints) for node_id, endpoints in entries)
 
 
 def _endpoints(address: str) -> tuple[Endpoint, ...]:

@@ -17,6 +17,7 @@ from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.raft.library.calls import API_KEY, CallError
 from klamm.raft.library.driver.network import Service
 from klamm.raft.ports import RaftStoppedError
+from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN
 from klamm.raft.wire.requests import VERSIONS
 
 logger = logging.getLogger("klamm.raft")
@@ -120,7 +121,8 @@ class ServerConnection(asyncio.Protocol):
         cls: Any = kio_classes.response_class(API_VERSIONS, version if is_known else 0)
         error = ErrorCode.NONE if is_known else ErrorCode.UNSUPPORTED_VERSION
         keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in APIS.items()]
-        answer = codec.build(cls, error_code=error, api_keys=keys)
+        features = [{"name": "kraft.version", "min_version": KRAFT_VERSION_MIN, "max_version": KRAFT_VERSION_MAX}]
+        answer = codec.build(cls, error_code=error, api_keys=keys, supported_features=features)
         self._write(struct.pack(">i", correlation_id) + codec.encode_response(answer))
 
     def _give(self, head: bytes, body_of: Callable[[], bytes]) -> None:

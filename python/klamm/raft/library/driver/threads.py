@@ -77,6 +77,7 @@ class SyncReplica(Generic[M]):
         voters: Mapping[int, str] | None = None,
         cluster: str = "klamm",
         config: ReplicaConfig | None = None,
+        address: str | None = None,
         listen: str | None = None,
         network: Network | None = None,
     ) -> None:
@@ -88,6 +89,7 @@ class SyncReplica(Generic[M]):
             voters=voters,
             cluster=cluster,
             config=config,
+            address=address,
             listen=listen,
             network=network,
         )
@@ -155,6 +157,19 @@ class SyncReplica(Generic[M]):
     def resign(self) -> None:
         """See `Replica.resign`."""
         self._loop.call(self.replica.resign)
+
+    @property
+    def voters(self) -> dict[int, str]:
+        """See `Replica.voters`."""
+        return self._loop.call(lambda: self.replica.voters)
+
+    def join(self, *, timeout_s: float = 60.0) -> None:
+        """See `Replica.join`."""
+        self._loop.run(self.replica.join(timeout_s=timeout_s))
+
+    def remove_voter(self, node_id: int, *, timeout_s: float = 60.0) -> None:
+        """See `Replica.remove_voter`."""
+        self._loop.run(self.replica.remove_voter(node_id, timeout_s=timeout_s))
 
     @property
     def _loop(self) -> LoopThread:

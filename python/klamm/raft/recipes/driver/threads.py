@@ -49,12 +49,20 @@ class SyncTree(_Closing):
         voters: Mapping[int, str] | None = None,
         cluster: str = "klamm-tree",
         config: ReplicaConfig | None = None,
+        address: str | None = None,
         listen: str | None = None,
         network: Network | None = None,
     ) -> None:
         """As of `Tree`."""
         self.tree = Tree(
-            directory, node_id=node_id, voters=voters, cluster=cluster, config=config, listen=listen, network=network
+            directory,
+            node_id=node_id,
+            voters=voters,
+            cluster=cluster,
+            config=config,
+            address=address,
+            listen=listen,
+            network=network,
         )
         """The tree itself, for its own thread."""
         self._thread: LoopThread | None = None

@@ -38,6 +38,7 @@ class Tree:
         voters: Mapping[int, str] | None = None,
         cluster: str = "klamm-tree",
         config: ReplicaConfig | None = None,
+        address: str | None = None,
         listen: str | None = None,
         network: Network | None = None,
     ) -> None:
@@ -48,6 +49,7 @@ class Tree:
             voters=voters,
             cluster=cluster,
             config=config,
+            address=address,
             listen=listen,
             network=network,
         )

@@ -1,0 +1,144 @@
+"""Voters come and go while commands are executed; replicas that lost their disk or fell behind come back."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import pytest
+from tests.support.ports import free_port
+from tests.support.waiting import until
+
+from klamm.raft import LocalHub, MembershipError, RaftConfig, Replica, ReplicaConfig, SnapshotConfig
+
+QUICK = RaftConfig(
+    election_timeout_ms=60,
+    fetch_timeout_ms=150,
+    request_timeout_ms=150,
+    retry_backoff_ms=5,
+    election_backoff_max_ms=60,
+    fetch_max_wait_ms=30,
+)
+CONFIG = ReplicaConfig(raft=QUICK, flush=False, timeout_s=30)
+
+
+class Sum:
+    def __init__(self):
+        self.value = 0
+
+    def apply(self, command):
+        self.value += int(command)
+        return b"%d" % self.value
+
+    def snapshot(self):
+        return b"%d" % self.value
+
+    def restore(self, data):
+        self.value = int(data)
+
+
+def value(machine):
+    return machine.value
+
+
+async def grows_from_one_to_three_and_loses_its_first(make):
+    replicas = {1: make(1)}
+    await replicas[1].start()
+    await replicas[1].execute(b"1")
+    for node_id in (2, 3):
+        replicas[node_id] = make(node_id)
+        await replicas[node_id].start()
+        await replicas[node_id].join(timeout_s=30)
+        await replicas[node_id].join(timeout_s=30)
+        assert await replicas[node_id].execute(b"1") == b"%d" % node_id
+    assert replicas[3].voters.keys() == {1, 2, 3}
+    await replicas[2].remove_voter(1, timeout_s=30)
+    assert await replicas[1].execute(b"1") == b"4"
+    await replicas.pop(1).close()
+    assert await replicas[2].read(value) == 4
+    with pytest.raises(MembershipError, match="no voter"):
+        await replicas[2].remove_voter(1)
+    for replica in replicas.values():
+        await replica.close(timeout_s=0)
+    replicas = {node_id: make(node_id) for node_id in (2, 3)}
+    for replica in replicas.values():
+        await replica.start()
+    assert await replicas[2].execute(b"1") == b"5"
+    assert replicas[3].voters.keys() == {2, 3}
+    await replicas[3].close(timeout_s=0)
+    with pytest.raises(MembershipError, match=r"no majority|not done"):
+        await replicas[2].remove_voter(2, timeout_s=0.5)
+    await replicas[2].close(timeout_s=0)
+
+
+async def test_voters_change_in_one_process(tmp_path):
+    hub = LocalHub()
+
+    def make(node_id):
+        network = hub.network(node_id)
+        return Replica(Sum(), tmp_path / str(node_id), node_id=node_id, voters={1: ""}, network=network, config=CONFIG)
+
+    await grows_from_one_to_three_and_loses_its_first(make)
+
+
+async def test_voters_change_over_sockets(tmp_path):
+    addresses = {node_id: f"127.0.0.1:{free_port()}" for node_id in (1, 2, 3)}
+
+    def make(node_id):
+        return Replica(
+            Sum(),
+            tmp_path / str(node_id),
+            node_id=node_id,
+            voters={1: addresses[1]},
+            address=addresses[node_id],
+            config=CONFIG,
+        )
+
+    await grows_from_one_to_three_and_loses_its_first(make)
+
+
+async def test_who_fell_behind_the_log_or_lost_its_disk_takes_a_snapshot(tmp_path):
+    snapshots = SnapshotConfig(record_bytes_between_snapshots_max=2000, retention_bytes_max=0)
+    config = CONFIG._replace(snapshots=snapshots, segment_bytes=4096)
+    hub, replicas = LocalHub(), {}
+
+    async def start(node_id):
+        replicas[node_id] = Replica(
+            Sum(),
+            tmp_path / str(node_id),
+            node_id=node_id,
+            voters={1: "", 2: "", 3: ""},
+            network=hub.network(node_id),
+            config=config,
+        )
+        await replicas[node_id].start()
+
+    for node_id in (1, 2, 3):
+        await start(node_id)
+    total = 1
+    await replicas[1].execute(b"1")
+    for is_wiped in (False, True):
+        leader = await replicas[1].wait_for_leader()
+        absent = next(node_id for node_id in replicas if node_id != leader)
+        await replicas.pop(absent).close(timeout_s=0)
+        behind = replicas[leader].applied_offset
+        for _ in range(100):
+            total += 1
+            await replicas[leader].execute(b"1")
+
+        def is_cleaned(leader=leader, behind=behind):
+            first = sorted((tmp_path / str(leader) / "log").glob("*.log"))[0]
+            return int(first.stem) > behind
+
+        while not is_cleaned():
+            total += 1
+            await replicas[leader].execute(b"1")
+        if is_wiped:
+            shutil.rmtree(tmp_path / str(absent))
+        await start(absent)
+        assert await replicas[absent].read(value) == total
+    results = await asyncio.gather(*(replica.execute(b"0") for replica in replicas.values()))
+    assert results == [b"%d" % total] * 3
+    await until(lambda: all(replica.read_local(value) == total for replica in replicas.values()))
+    for replica in replicas.values():
+        await replica.close(timeout_s=0)

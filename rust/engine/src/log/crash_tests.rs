@@ -341,9 +341,11 @@ fn act_compacted(seed: u64, recorder: &Arc<Recorder>, root: &Path, settings: &Lo
                 let mut map = OffsetMap::new(1 << 16, 0.9);
                 let end = job.map_keys(&mut map, &mut |_| true).expect("map");
                 let mut cleaning = job.cleaning(&map);
-                for group in job.groups(end) {
-                    let result = cleaning.clean(group, &mut |_| true).expect("clean");
-                    assert!(log.replace_segments(result, 0).expect("replace"));
+                let mut groups = job.groups(end).into_iter();
+                while groups.len() > 0 {
+                    for one in cleaning.clean_some(&mut groups, &mut |_| true).expect("clean") {
+                        assert!(log.replace_segments(one, 0).expect("replace"));
+                    }
                 }
                 cleaned = end.max(cleaned);
                 context.trash.remove_due(&context.cache, i64::MAX);

@@ -629,6 +629,11 @@ impl Segment {
         }))
     }
 
+    /// Removes all files.
+    pub fn remove(&self, cache: &FileCache) -> Result<(), LogError> {
+        self.files().into_iter().try_for_each(|file| file.remove(cache))
+    }
+
     /// Moves all files to another stage.
     pub fn change_stage(&self, cache: &FileCache, stage: Stage) -> Result<(), LogError> {
         for file in self.files() {

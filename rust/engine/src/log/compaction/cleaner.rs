@@ -264,13 +264,20 @@ fn clean(
         // The first gaps are about to come: a start after a crash has to know, whatever the policy is by then.
         note(chosen.plan.first_dirty_offset)?;
     }
-    for group in job.groups(end_offset) {
+    let mut groups = job.groups(end_offset).into_iter();
+    while groups.len() > 0 {
         if with_log(&*chosen.owner, |log| log.is_away()) {
             return Ok(cleaning.stats);
         }
-        let cleaned = cleaning.clean(group, pace)?;
-        if !with_log(&*chosen.owner, |log| log.replace_segments(cleaned, now_ms()))? {
-            return Ok(cleaning.stats);
+        // The lowest first: where a higher one is not whole yet, a start after a crash completes those below.
+        let mut cleaned = cleaning.clean_some(&mut groups, pace)?.into_iter();
+        while let Some(one) = cleaned.next() {
+            let replaced = with_log(&*chosen.owner, |log| log.replace_segments(one, now_ms()));
+            if !matches!(replaced, Ok(true)) {
+                job.discard(cleaned)?;
+                replaced?;
+                return Ok(cleaning.stats);
+            }
         }
     }
     let mut stats = cleaning.stats;

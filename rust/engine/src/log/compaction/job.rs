@@ -14,10 +14,16 @@ use super::transactions::Transactions;
 use crate::log::config::LogConfig;
 use crate::log::error::LogError;
 use crate::log::files::{FileCache, LogFile, PartitionDir};
+use crate::log::flusher::TOGETHER_MIN;
 use crate::log::index::AbortedTxn;
 use crate::log::names::Stage;
 use crate::log::scan::Batches;
 use crate::log::segment::Segment;
+
+/// So many new segments are made durable before they take their places: one sync of the file system is cheaper than theirs.
+const TOGETHER_MAX: usize = 64;
+/// From so many bytes on no more of them are collected.
+const TOGETHER_BYTES: u64 = 32 << 20;
 
 /// Why a round ended without a result.
 #[derive(Debug)]
@@ -50,6 +56,26 @@ pub(super) struct Source {
 pub struct Cleaned {
     pub(super) segment: Segment,
     pub(super) sources: Vec<Source>,
+}
+
+impl Cleaned {
+    fn sync(&self, cache: &Arc<FileCache>, content: bool) -> Result<(), LogError> {
+        let newest = self.sources.last().expect("a group is not empty").file.path();
+        let modified = std::fs::metadata(&newest).and_then(|metadata| metadata.modified());
+        let times = FileTimes::new().set_modified(modified.unwrap_or(SystemTime::UNIX_EPOCH));
+        for (at, file) in self.segment.files().into_iter().enumerate() {
+            // The index of aborted transactions is there when there are any.
+            if at == 3 && file.len_on_disk()? == 0 {
+                continue;
+            }
+            let open = file.open(cache)?;
+            if content {
+                open.sync()?;
+            }
+            File::set_times(open.file(), times).map_err(LogError::io("cannot set the time of", open.path()))?;
+        }
+        Ok(())
+    }
 }
 
 /// What a round did.
@@ -169,6 +195,20 @@ impl CleanJob {
         self.dir.forgive(self.dir.at("", |path| self.cache.sync_dir(path)))
     }
 
+    /// Makes new segments durable; they are as old as the newest that each replaces. To be done before any takes its place.
+    pub fn sync(&self, cleaned: &[Cleaned]) -> Result<(), LogError> {
+        let together = match cleaned {
+            [first, ..] if cleaned.len() >= TOGETHER_MIN => first.segment.open(&self.cache)?.sync_file_system()?,
+            _ => false,
+        };
+        cleaned.iter().try_for_each(|one| one.sync(&self.cache, !together))
+    }
+
+    /// Removes new segments that are not to take any place.
+    pub fn discard(&self, cleaned: impl IntoIterator<Item = Cleaned>) -> Result<(), LogError> {
+        cleaned.into_iter().try_for_each(|one| one.segment.remove(&self.cache))
+    }
+
     /// Starts writing groups anew, in order.
     pub fn cleaning<'a>(&'a self, map: &'a OffsetMap) -> Cleaning<'a> {
         let rules = Rules {
@@ -191,7 +231,38 @@ pub struct Cleaning<'a> {
 }
 
 impl Cleaning<'_> {
-    /// Writes a group of segments into one, durably; nothing is left behind on an error.
+    /// Writes the next groups until they are many bytes or segments, durably; nothing is left behind on an error.
+    pub fn clean_some(
+        &mut self,
+        groups: &mut impl Iterator<Item = Range<usize>>,
+        pace: Pace<'_>,
+    ) -> Result<Vec<Cleaned>, CleanError> {
+        let (mut cleaned, mut bytes) = (Vec::new(), 0);
+        let mut done = Ok(());
+        while cleaned.len() < TOGETHER_MAX
+            && bytes < TOGETHER_BYTES
+            && done.is_ok()
+            && let Some(group) = groups.next()
+        {
+            match self.clean(group, pace) {
+                Ok(one) => {
+                    bytes += one.segment.size();
+                    cleaned.push(one);
+                }
+                Err(error) => done = Err(error),
+            }
+        }
+        match done.and_then(|()| self.job.sync(&cleaned).map_err(CleanError::from)) {
+            Ok(()) => Ok(cleaned),
+            Err(error) => {
+                self.job.discard(cleaned)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes a group of segments into one, which is not durable before [`CleanJob::sync`]; nothing is left behind on an
+    /// error.
     pub fn clean(&mut self, group: Range<usize>, pace: Pace<'_>) -> Result<Cleaned, CleanError> {
         let (job, sources) = (self.job, self.job.sources[group].to_vec());
         let base_offset = sources[0].base_offset;
@@ -200,13 +271,12 @@ impl Cleaning<'_> {
         let written = sources
             .iter()
             .try_for_each(|source| self.clean_segment(source, &mut segment, pace))
-            .and_then(|()| finish(job, &mut segment, &sources).map_err(CleanError::from));
+            .and_then(|()| segment.become_inactive(cache).map_err(CleanError::from));
         if let Err(error) = written {
-            for file in segment.files() {
-                file.remove(cache)?;
-            }
+            segment.remove(cache)?;
             return Err(error);
         }
+        segment.dirty = false;
         Ok(Cleaned { segment, sources })
     }
 
@@ -248,26 +318,6 @@ impl Cleaning<'_> {
         }
         Ok(())
     }
-}
-
-/// Makes a new segment durable; it is as old as the newest that it replaces.
-fn finish(job: &CleanJob, segment: &mut Segment, sources: &[Source]) -> Result<(), LogError> {
-    let cache = &job.cache;
-    segment.become_inactive(cache)?;
-    let newest = sources.last().expect("a group is not empty").file.path();
-    let modified = std::fs::metadata(&newest).and_then(|metadata| metadata.modified());
-    let times = FileTimes::new().set_modified(modified.unwrap_or(SystemTime::UNIX_EPOCH));
-    for (at, file) in segment.files().into_iter().enumerate() {
-        // The index of aborted transactions is there when there are any.
-        if at == 3 && file.len_on_disk()? == 0 {
-            continue;
-        }
-        let open = file.open(cache)?;
-        open.sync()?;
-        File::set_times(open.file(), times).map_err(LogError::io("cannot set the time of", open.path()))?;
-    }
-    segment.dirty = false;
-    Ok(())
 }
 
 fn damage(source: &Source, position: u64, error: &RecordsError) -> CleanError {

@@ -66,9 +66,7 @@ impl Log {
                 Arc::ptr_eq(segment.log_file(), &source.file) && segment.size() == source.size
             });
         if !unchanged {
-            for file in segment.files() {
-                file.remove(&cache)?;
-            }
+            segment.remove(&cache)?;
             return Ok(false);
         }
         // From here on a start after a crash completes the swap: journaling file systems keep renames in order.

@@ -218,6 +218,7 @@ fn clean(log: &mut Log, checkpoint: Option<i64>) {
     let mut cleaning = job.cleaning(&map);
     for group in job.groups(end_offset) {
         let cleaned = cleaning.clean(group, &mut |_| true).expect("clean");
+        job.sync(std::slice::from_ref(&cleaned)).expect("sync");
         assert!(log.replace_segments(cleaned, 0).expect("replace"));
     }
 }
@@ -284,6 +285,33 @@ fn a_power_cut_at_any_change_of_a_round_leaves_old_or_new_segments() {
             check(&scene, target.path(), [0, scene.recovery_point][at % 2]);
         }
     });
+}
+
+#[test]
+fn many_new_segments_are_synced_together() {
+    let (root, recorder) = (folder(), Arc::new(Recorder::default()));
+    let (path, config) = (root.path().join("t-0"), Arc::new(settings()));
+    let mut log = Log::create(&path, "t", 0, config, &context(&recorder), 0, 0).expect("create");
+    for number in 0..200 {
+        put(&mut log, BatchFields::default(), 0, &format!("key {number}"), Some("value"));
+    }
+    let plan = log.clean_plan(None, log.log_end_offset(), 0).expect("plan");
+    let job = log.begin_clean(&plan, 0).expect("begin");
+    let mut map = OffsetMap::new(1 << 16, 0.9);
+    let end_offset = job.map_keys(&mut map, &mut |_| true).expect("map");
+    let before = recorder.len();
+    let mut groups = job.groups(end_offset).into_iter();
+    let count = groups.len();
+    let cleaned = job.cleaning(&map).clean_some(&mut groups, &mut |_| true).expect("clean");
+    let changes = &recorder.changes()[before..];
+    let alone = changes.iter().filter(|change| matches!(change, Change::Sync { .. })).count();
+    let together = changes.iter().filter(|change| matches!(change, Change::SyncAll)).count();
+    assert_eq!(cleaned.len(), count);
+    assert!(count > 20, "{count}");
+    assert!((alone, together) == (0, 1) || (alone, together) == (3 * count, 0), "{alone} and {together}");
+    job.discard(cleaned).expect("discard");
+    let left = std::fs::read_dir(&path).expect("list").flatten();
+    assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".cleaned")));
 }
 
 /// The start after a crash is interrupted as well, somewhere among its renames and removals.

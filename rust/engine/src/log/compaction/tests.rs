@@ -59,6 +59,7 @@ fn clean(log: &mut Log, checkpoint: i64, now_ms: i64) -> i64 {
     let mut cleaning = job.cleaning(&map);
     for group in job.groups(end_offset) {
         let cleaned = cleaning.clean(group, &mut |_| true).expect("clean");
+        job.sync(std::slice::from_ref(&cleaned)).expect("sync");
         assert!(log.replace_segments(cleaned, now_ms).expect("replace"));
     }
     end_offset

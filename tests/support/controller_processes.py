@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +55,8 @@ class Controller(NodeProcess):
         }
 
     def format(self, cluster_id: str) -> None:
-        """Format its directory."""
+        """Format its directory, anew if it was formatted."""
+        shutil.rmtree(self.data, ignore_errors=True)
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         storage.format_storage(sources.load(file=self.properties), storage.FormatRequest(cluster_id))
 
@@ -107,9 +109,9 @@ class Quorum:
             node_id: Controller(folder / f"c{node_id}", node_id, voters, port, overrides or {})
             for node_id, port in ports.items()
         }
-        cluster_id = storage.random_cluster_id()
+        self.cluster_id = storage.random_cluster_id()
         for controller in self.controllers.values():
-            controller.format(cluster_id)
+            controller.format(self.cluster_id)
 
     def leader(self, among: Sequence[int] = ()) -> tuple[Controller, QuorumPartitionData]:
         """The active controller and what it says, waited for."""

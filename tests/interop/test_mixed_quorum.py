@@ -1,0 +1,163 @@
+"""One quorum of Apache Kafka's controllers and klamm's: each side leads, follows, dies and comes back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from klamm.protocol.cluster import QuorumPartitionData
+from tests.interop import apache_kafka
+from tests.support import foreign
+from tests.support.controller_processes import Quorum
+
+pytestmark = pytest.mark.timeout(600)
+
+# Who has the short one campaigns before the others think of it.
+EAGER = {"controller.quorum.election.timeout.ms": "200"}
+PATIENT = {"controller.quorum.election.timeout.ms": "20000"}
+EARLY_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+
+
+class MixedQuorum(Quorum):
+    """Three controllers, some of which are Apache Kafka's."""
+
+    def __init__(self, folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str, str]]) -> None:
+        super().__init__(folder)
+        self.java: dict[int, apache_kafka.KafkaNode] = {}
+        for node_id, controller in self.controllers.items():
+            controller.settings |= overrides.get(node_id, {})
+            controller.format(self.cluster_id)
+            if node_id in java:
+                self.java[node_id] = self._java(node_id)
+
+    def _java(self, node_id: int) -> apache_kafka.KafkaNode:
+        controller = self.controllers[node_id]
+        node = apache_kafka.KafkaNode(controller.data, node_id=node_id)
+        node.port = controller.port
+        node.settings = controller.settings | {"advertised.listeners": controller.settings["listeners"]}
+        return node
+
+    def launch(self, node_id: int) -> None:
+        """Start, and wait until it listens."""
+        (self.java.get(node_id) or self.controllers[node_id]).start()
+
+    def kill(self, node_id: int) -> None:
+        """As a crash."""
+        (self.java.get(node_id) or self.controllers[node_id]).kill()
+
+    def others(self, node_id: int) -> list[int]:
+        """All but one."""
+        return [other for other in self.controllers if other != node_id]
+
+    def described(self, node_id: int) -> QuorumPartitionData:
+        """What a leader says of the quorum."""
+        told = self.controllers[node_id].ask_quorum()
+        assert told is not None
+        return told
+
+
+@contextlib.contextmanager
+def mixed(folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str, str]]) -> Iterator[MixedQuorum]:
+    foreign.require("java", "mvn")
+    quorum = MixedQuorum(folder, java, overrides)
+    try:
+        for node_id in quorum.controllers:
+            if node_id not in java:
+                quorum.controllers[node_id].launch()
+        for node_id in java:
+            quorum.launch(node_id)
+        yield quorum
+    finally:
+        for node_id in quorum.controllers:
+            quorum.kill(node_id)
+
+
+def test_two_controllers_of_klamm_and_one_of_apache_kafka(tmp_path: Path) -> None:
+    with mixed(tmp_path, [1], {1: EAGER, 2: PATIENT, 3: PATIENT}) as quorum:
+        leader, told = quorum.leader()
+        assert leader.id == 1, "Apache Kafka's campaigns first"
+        assert [voter.replica_id for voter in told.current_voters] == [1, 2, 3]
+        written = {f"java-{number}": 1000 + number for number in range(5)}
+        for name, value in written.items():
+            quorum.write(name, value, [1])
+        for node_id in quorum.controllers:
+            quorum.wait_for(node_id, written)
+
+        quorum.kill(1)
+        successor = quorum.write("klamm", 2000, [2, 3])
+        written["klamm"] = 2000
+        quorum.launch(1)
+        for node_id in quorum.controllers:
+            quorum.wait_for(node_id, written)
+        shown = apache_kafka.tool(
+            "metadata-quorum",
+            "--bootstrap-controller",
+            f"127.0.0.1:{quorum.controllers[successor].port}",
+            "describe",
+            "--status",
+        ).stdout
+        lines = dict(line.split(":", 1) for line in shown.splitlines() if ":" in line)
+        assert lines["ClusterId"].strip() == quorum.cluster_id
+        assert int(lines["LeaderId"]) == successor
+        assert [f'"id": {node_id}' in lines["CurrentVoters"] for node_id in (1, 2, 3)] == [True] * 3
+
+        # With one of each left they need each other.
+        quorum.kill(successor)
+        quorum.write("both", 3000, quorum.others(successor))
+        written["both"] = 3000
+        for node_id in quorum.others(successor):
+            quorum.wait_for(node_id, written)
+
+
+@pytest.mark.slow
+def test_one_controller_of_klamm_and_two_of_apache_kafka(tmp_path: Path) -> None:
+    with mixed(tmp_path, [1, 2], {1: PATIENT, 2: PATIENT, 3: EAGER}) as quorum:
+        written: dict[str, int] = {}
+        leaders = set()
+        for round_number in range(6):
+            for number in range(5):
+                name = f"{round_number}-{number}"
+                written[name] = 1000 + number
+                quorum.write(name, written[name])
+            for node_id in quorum.controllers:
+                quorum.wait_for(node_id, written)
+            leader, told = quorum.leader()
+            leaders.add(leader.id)
+            assert {voter.replica_id for voter in told.current_voters} == {1, 2, 3}
+            quorum.kill(leader.id)
+            name = f"{round_number}-after"
+            written[name] = 2000
+            quorum.write(name, 2000, quorum.others(leader.id))
+            quorum.launch(leader.id)
+        assert 3 in leaders
+        assert leaders & {1, 2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wiped", [1, 3], ids=["of Apache Kafka", "of klamm"])
+def test_a_snapshot_of_the_other_side_is_taken(tmp_path: Path, wiped: int) -> None:
+    """A voter whose disk was replaced by an empty one begins with the leader's snapshot."""
+    leading = 2 if wiped == 1 else 1
+    timeouts = {node_id: EARLY_SNAPSHOTS | (EAGER if node_id == leading else PATIENT) for node_id in (1, 2, 3)}
+    with mixed(tmp_path, [1], timeouts) as quorum:
+        leader, _ = quorum.leader()
+        assert leader.id == leading
+        written = {f"value-{number}": 1000 + number for number in range(100)}
+        for name, value in written.items():
+            quorum.write(name, value, [leading])
+        for node_id in quorum.controllers:
+            quorum.wait_for(node_id, written)
+        log = quorum.controllers[leading].data / "__cluster_metadata-0"
+        assert list(log.glob("*.checkpoint")), "the leader has no snapshot yet"
+        quorum.kill(wiped)
+        quorum.controllers[wiped].format(quorum.cluster_id)
+        quorum.launch(wiped)
+        quorum.wait_for(wiped, written)
+        own = quorum.controllers[wiped].data / "__cluster_metadata-0"
+        fetched = {path.name for path in own.glob("*.checkpoint")} & {path.name for path in log.glob("*.checkpoint")}
+        assert fetched, "it has the records, and not by a snapshot"
+        quorum.write("last", 3000, [leading])
+        quorum.wait_for(wiped, {"last": 3000})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -58,5 +57,7 @@ class ControllerRegistration:
                 log.info("this controller is registered")
                 return
             log.info("the active controller answered %s to a registration; asking again", answer.error_code.name)
+            import random  # Not at the top: only a failure is repeated after a drawn pause.
+
             await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -38,6 +38,8 @@ RequestEvent = tuple[int, int, int, int, str | None, str, str, bytes, int]
 """Handle, connection id, API key and version, client id, listener, peer, body, age in ms: see `Engine.drain`."""
 FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
 NO_EPOCH: Final = -1
+REGISTRATION_DELAY_S: Final = 0.5
+"""How long after its start a controller without others registers: its first clients come first."""
 LOG_LEVELS: Final = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -70,6 +72,7 @@ class Node:
         self._engine: Engine | None = None
         self._broker: BrokerPart | None = None
         self._controller_registration: ControllerRegistration | None = None
+        self._registering: asyncio.TimerHandle | None = None
         self._incarnation_id = os.urandom(16)
         self._controller_listeners = frozenset(config.controller_listener_names)
 
@@ -122,7 +125,8 @@ class Node:
         if self._broker is not None:
             await self._or_fail(self._broker.start())
         if config.is_controller:
-            self._register_controller()
+            delay_s = REGISTRATION_DELAY_S if self.metadata.is_alone else 0.0
+            self._registering = asyncio.get_running_loop().call_later(delay_s, self._register_controller)
         self._warn_of_features()
 
     def _tell_features(self, engine: Engine) -> None:
@@ -140,7 +144,7 @@ class Node:
             log.warning("features are finalized whose APIs klamm does not have yet: %s", ", ".join(without_apis))
 
     def _register_controller(self) -> None:
-        """Not before a broker of this process serves: nobody waits for it."""
+        """After the start: nobody waits for it."""
         from klamm.node.controller_registration import ControllerRegistration
         from klamm.protocol.registration import ControllerRegistrationRequest, Listener, supported
 
@@ -307,6 +311,8 @@ class Node:
         await self._close(engine, hand_over=hand_over)
 
     async def _close(self, engine: Engine, *, hand_over: bool) -> None:
+        if self._registering is not None:
+            self._registering.cancel()
         if self._controller_registration is not None:
             self._controller_registration.close()
         broker_epoch = NO_EPOCH

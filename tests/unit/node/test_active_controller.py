@@ -1,0 +1,121 @@
+"""Asking the active controller: here or elsewhere, again where it is none, and no longer than its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from klamm.node import sources
+from klamm.node.active_controller import ActiveController
+from klamm.protocol.client import PeerError, PeerRefusedError
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.registration import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from klamm.protocol.topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from klamm.raft.voters import Endpoint
+
+BEAT = BrokerHeartbeatRequest(1, 5, 7)
+BEATEN = BrokerHeartbeatResponse(is_caught_up=True)
+NOT_CONTROLLER = BrokerHeartbeatResponse(ErrorCode.NOT_CONTROLLER)
+
+
+class Quorum:
+    """What raft says, one word an asking; the last one stays."""
+
+    def __init__(self, *leaders: int | None) -> None:
+        self._leaders = list(leaders)
+        self.leader_endpoints: tuple[Endpoint, ...] = ()
+
+    @property
+    def leader_id(self) -> int | None:
+        leader = self._leaders.pop(0) if len(self._leaders) > 1 else self._leaders[0]
+        self.leader_endpoints = () if leader is None else (Endpoint("CONTROLLER", "host", 9000 + leader),)
+        return leader
+
+
+class Local:
+    """A controller of this process that gives these answers."""
+
+    def __init__(self, *answers: Any, epoch: int | None = 1) -> None:
+        self.epoch = epoch
+        self._answers = list(answers)
+        self.asked: list[Any] = []
+
+    async def broker_heartbeat(self, request: Any) -> Any:
+        self.asked.append(request)
+        answer = self._answers.pop(0)
+        if answer.error_code is ErrorCode.NOT_CONTROLLER:
+            self.epoch = None
+        return answer
+
+    create_topics = broker_heartbeat
+
+
+class Remote:
+    """A client of other nodes that gives these answers."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self.addresses: list[tuple[str, int]] = []
+
+    async def ask(self, address: tuple[str, int], request: Any, *_: object) -> Any:
+        self.addresses.append(address)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def controller(quorum: Quorum, local: Local | None = None, remote: Remote | None = None) -> ActiveController:
+    config = sources.load(overrides=["broker.heartbeat.interval.ms=300"])
+    made: Any = ActiveController(config, local, quorum)  # type: ignore[arg-type]
+    made._client = remote
+    found: ActiveController = made
+    return found
+
+
+async def test_one_in_this_process_is_called() -> None:
+    local = Local(BEATEN)
+    assert await controller(Quorum(1), local).broker_heartbeat(BEAT) == BEATEN
+    assert local.asked == [BEAT]
+
+
+async def test_one_elsewhere_is_found_by_raft_and_asked_there() -> None:
+    remote = Remote(BEATEN)
+    assert await controller(Quorum(3), remote=remote).broker_heartbeat(BEAT) == BEATEN
+    assert remote.addresses == [("host", 9003)]
+
+
+@pytest.mark.parametrize("first", [NOT_CONTROLLER, PeerError("broken"), PeerRefusedError("nobody")])
+async def test_the_next_one_is_asked_where_the_first_is_none_any_more(first: object) -> None:
+    remote = Remote(first, BEATEN)
+    asking = controller(Quorum(3, 3, None, 4), remote=remote)
+    assert await asking.broker_heartbeat(BEAT) == BEATEN
+    assert len(remote.addresses) == 2
+
+
+async def test_a_local_one_that_loses_its_epoch_sends_to_the_next() -> None:
+    remote = Remote(BEATEN)
+    assert await controller(Quorum(None, 2), Local(NOT_CONTROLLER), remote).broker_heartbeat(BEAT) == BEATEN
+    assert remote.addresses == [("host", 9002)]
+
+
+async def test_a_topic_that_was_refused_for_that_is_asked_for_again() -> None:
+    def answer(code: ErrorCode) -> CreateTopicsResponse:
+        return CreateTopicsResponse((CreatableTopicResult("t", error_code=code),))
+
+    remote = Remote(answer(ErrorCode.NOT_CONTROLLER), answer(ErrorCode.TOPIC_ALREADY_EXISTS))
+    request = CreateTopicsRequest((CreatableTopic("t", 1, 1),))
+    given = await controller(Quorum(2), remote=remote).create_topics(request)
+    assert given == answer(ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+@pytest.mark.parametrize(("leaders", "answers"), [([None], [BEATEN]), ([2], [NOT_CONTROLLER]), ([1], [BEATEN])])
+async def test_when_time_is_over_the_request_is_answered_so(
+    leaders: Sequence[int | None], answers: Sequence[object]
+) -> None:
+    """Nobody leads; somebody is wrongly thought to; this node does, and is not active yet."""
+    asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers))
+    answer = await asking.broker_heartbeat(BEAT)
+    assert answer == BrokerHeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT)

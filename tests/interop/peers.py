@@ -28,7 +28,6 @@ VERSIONS = {
     **IN_PYTHON,
 }
 """What klamm serves: lowest and highest version by API key."""
-BETWEEN_NODES = (62, 63, 67)
 
 API_VERSIONS = 18
 DIFFERENT = frozenset(

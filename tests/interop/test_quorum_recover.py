@@ -24,6 +24,8 @@ def test_apache_kafka_starts_on_a_recovered_quorum(tmp_path: Path, kraft_version
         node.start()
         admin = AdminClient({"bootstrap.servers": node.bootstrap})
         admin.create_topics([NewTopic("after", 1, 1)])["after"].result(30)
+        controller = node.settings["controller.quorum.voters"].partition("@")[2]
+        assert run(["quorum", "doctor", "--bootstrap-controller", controller]) == 0
         assert {*TOPICS, "after"} <= admin.list_topics(timeout=30).topics.keys()
     finally:
         node.stop()

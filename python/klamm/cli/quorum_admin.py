@@ -92,20 +92,8 @@ class QuorumClient:
 
     def describe(self) -> Quorum:
         """The quorum. Raises ClientError."""
-        answer = self._ask(self._described)
-        partition = answer.topics[0].partitions[0]
-        listeners = {node.node_id: _listeners(node) for node in answer.nodes}
-
-        def member(state: ReplicaState, is_voter: bool) -> Member:
-            known = listeners.get(state.replica_id, ()) if is_voter else ()
-            times = state.last_fetch_timestamp, state.last_caught_up_timestamp
-            return Member(state.replica_id, state.replica_directory_id, is_voter, known, state.log_end_offset, *times)
-
-        voters = [member(state, is_voter=True) for state in partition.current_voters]
-        observers = [member(state, is_voter=False) for state in partition.observers]
-        members = tuple(sorted(voters, key=_by_id) + sorted(observers, key=_by_id))
-        head = partition.leader_id, partition.leader_epoch, partition.high_watermark
-        return Quorum(self._describe_cluster().cluster_id, *head, members)
+        answer = self._ask(ask_quorum)
+        return quorum_of(answer, self._describe_cluster().cluster_id)
 
     def add(self, node_id: int, directory_id: bytes, listeners: tuple[VoterListener, ...]) -> None:
         """Make a controller that follows the log a voter. Raises ClientError."""
@@ -168,22 +156,40 @@ class QuorumClient:
 
     # Questions
 
-    def _described(self, connection: Connection) -> DescribeQuorumResponse:
-        request = DescribeQuorumRequest((QuorumTopic(METADATA_TOPIC, (QuorumPartition(0),)),))
-        answer = connection.ask(request, DescribeQuorumResponse, 2)
-        check(answer.error_code, "the quorum cannot be described", answer.error_message)
-        for partition in _partitions(answer):
-            check(partition.error_code, "the quorum cannot be described", partition.error_message)
-        if len(_partitions(answer)) != 1:
-            raise ClientError(f"{connection.address} answered about another partition than the quorum's")
-        return answer
-
     def _describe_cluster(self) -> DescribeClusterResponse:
         endpoint_type = CONTROLLERS if self._is_controller else 1
         request = DescribeClusterRequest(endpoint_type=endpoint_type)
         answer = self._connection.ask(request, DescribeClusterResponse, 1)
         check(answer.error_code, "the cluster cannot be described", answer.error_message)
         return answer
+
+
+def ask_quorum(connection: Connection) -> DescribeQuorumResponse:
+    """What a connection's node says of the quorum; RefusedError with NOT_LEADER_OR_FOLLOWER when it does not lead."""
+    request = DescribeQuorumRequest((QuorumTopic(METADATA_TOPIC, (QuorumPartition(0),)),))
+    answer = connection.ask(request, DescribeQuorumResponse, 2)
+    check(answer.error_code, "the quorum cannot be described", answer.error_message)
+    for partition in _partitions(answer):
+        check(partition.error_code, "the quorum cannot be described", partition.error_message)
+    if len(_partitions(answer)) != 1:
+        raise ClientError(f"{connection.address} answered about another partition than the quorum's")
+    return answer
+
+
+def quorum_of(answer: DescribeQuorumResponse, cluster_id: str) -> Quorum:
+    """The quorum that an answer without errors describes."""
+    partition = answer.topics[0].partitions[0]
+    listeners = {node.node_id: _listeners(node) for node in answer.nodes}
+
+    def member(state: ReplicaState, is_voter: bool) -> Member:
+        known = listeners.get(state.replica_id, ()) if is_voter else ()
+        times = state.last_fetch_timestamp, state.last_caught_up_timestamp
+        return Member(state.replica_id, state.replica_directory_id, is_voter, known, state.log_end_offset, *times)
+
+    voters = [member(state, is_voter=True) for state in partition.current_voters]
+    observers = [member(state, is_voter=False) for state in partition.observers]
+    members = tuple(sorted(voters, key=_by_id) + sorted(observers, key=_by_id))
+    return Quorum(cluster_id, partition.leader_id, partition.leader_epoch, partition.high_watermark, members)
 
 
 def voter_of(quorum: Quorum, node_id: int, directory_id: bytes | None) -> Member:

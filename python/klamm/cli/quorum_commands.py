@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from klamm.cli import quorum_recover
+from klamm.cli import quorum_doctor, quorum_recover
 from klamm.cli.connection import ClientError
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, confirm, examples, print_json, print_table, say
 from klamm.cli.quorum_admin import Member, Quorum, QuorumClient, observer_directory, voter_of
@@ -23,9 +23,11 @@ app = typer.Typer(
         "klamm quorum status --replication --bootstrap-controller localhost:9093",
         "klamm quorum add controller.properties --bootstrap-controller localhost:9093",
         "klamm quorum remove 3 --bootstrap-controller localhost:9093",
+        "klamm quorum doctor --bootstrap-controller localhost:9093",
         "klamm quorum recover server.properties",
     ),
 )
+app.command("doctor")(quorum_doctor.doctor)
 app.command("recover")(quorum_recover.recover)
 
 _PANEL = "Where and how"

@@ -56,6 +56,7 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
         "quorum status",
         "quorum add",
         "quorum remove",
+        "quorum doctor",
         "quorum recover",
         "storage",
         "topics create",

@@ -1,0 +1,96 @@
+"""Asking the controller at an address, without a trace: a fetch that nobody counts tells leader and epoch."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Final
+
+from klamm.cli.client import RefusedError
+from klamm.cli.connection import ClientError, Connection
+from klamm.cli.doctor.facts import Contact, Refusal
+from klamm.cli.quorum_admin import CONTROLLERS, Quorum, ask_quorum, quorum_of
+from klamm.node.config import Address
+from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.quorum_messages import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+
+TIMEOUT_S: Final = 3
+FETCH_VERSION_MAX: Final = 17
+
+
+def ask(address: Address) -> tuple[Contact, dict[int, Address]]:
+    """What is found at an address, and the controllers that it knows of."""
+    refusal = _refusal(address)
+    if refusal is not None:
+        return Contact(address, refusal=refusal[0], detail=refusal[1]), {}
+    try:
+        with Connection(*address, TIMEOUT_S) as connection:
+            return _asked(address, connection)
+    except ClientError as error:
+        return Contact(address, refusal=Refusal.NOT_A_CONTROLLER, detail=str(error)), {}
+
+
+def _asked(address: Address, connection: Connection) -> tuple[Contact, dict[int, Address]]:
+    cluster = connection.ask(DescribeClusterRequest(endpoint_type=CONTROLLERS), DescribeClusterResponse, 1)
+    if cluster.error_code is not ErrorCode.NONE:
+        detail = cluster.error_message or cluster.error_code.name
+        return Contact(address, refusal=Refusal.NOT_A_CONTROLLER, detail=detail), {}
+    known = {one.broker_id: (one.host, one.port) for one in cluster.brokers}
+    leader_id, epoch = _leader_and_epoch(connection)
+    asked_at_ms = time.time_ns() // 1_000_000
+    quorum = _quorum(connection, cluster.cluster_id)
+    if quorum is not None:
+        leader_id, epoch = quorum.leader_id, quorum.leader_epoch
+    contact = Contact(
+        address,
+        cluster_id=cluster.cluster_id,
+        leader_id=leader_id,
+        epochs=() if epoch is None else (epoch,),
+        quorum=quorum,
+        asked_at_ms=asked_at_ms,
+    )
+    return contact, known
+
+
+def _refusal(address: Address) -> tuple[Refusal, str] | None:
+    try:
+        socket.create_connection(address, TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        return Refusal.REFUSED, ""
+    except TimeoutError:
+        return Refusal.TIMED_OUT, f"{TIMEOUT_S} s"
+    except socket.gaierror as error:
+        return Refusal.UNKNOWN_HOST, error.strerror or ""
+    except OSError as error:
+        return Refusal.UNREACHABLE, error.strerror or str(error)
+    return None
+
+
+def _leader_and_epoch(connection: Connection) -> tuple[int | None, int | None]:
+    """As the controller knows them. Epoch 0 is fenced by all that had a leader, and the refusal names both."""
+    partition = FetchPartition(0, 0, current_leader_epoch=0, last_fetched_epoch=0)
+    topic = FetchTopic((partition,), METADATA_TOPIC_ID, METADATA_TOPIC)
+    try:
+        answer = connection.ask(FetchRequest(0, (topic,), max_bytes=1), FetchResponse, FETCH_VERSION_MAX)
+    except ClientError:
+        return None, None
+    for found in (one for topic_data in answer.responses for one in topic_data.partitions):
+        leader = found.current_leader
+        if leader.leader_epoch >= 0:
+            return None if leader.leader_id < 0 else leader.leader_id, leader.leader_epoch
+    return None, None
+
+
+def _quorum(connection: Connection, cluster_id: str) -> Quorum | None:
+    try:
+        return quorum_of(ask_quorum(connection), cluster_id)
+    except RefusedError:
+        return None

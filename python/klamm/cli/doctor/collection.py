@@ -1,0 +1,78 @@
+"""Collecting the facts: everybody who is named is asked, then everybody whom those name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from klamm.cli.doctor.asking import ask
+from klamm.cli.doctor.facts import Contact, Directory, Facts
+from klamm.cli.doctor.looking import look
+from klamm.node.config import Address
+
+SECOND_LOOK_S: Final = 2.5
+"""Two election timeouts and more: a quorum that only just lost its leader has another by then."""
+_AT_ONCE: Final = 8
+
+
+def collect(bootstrap: Sequence[Address], paths: Sequence[Path], *, probe_disk: bool) -> Facts:
+    """Everything that can be found out from here. ClientError: a path that does not exist."""
+    directories = tuple(look(path, probe_disk=probe_disk) for path in paths)
+    ids = _ids_of(directories)
+    contacts, known = _ask_all(dict.fromkeys([*bootstrap, *ids]))
+    ids |= {address: node_id for address, node_id in known.items() if address not in ids}
+    ids |= _ids_of_leader(contacts)
+    more, _ = _ask_all(address for address in ids if address not in contacts)
+    contacts |= more
+    if contacts and not any(map(_has_settled, contacts.values())):
+        contacts = _look_again(contacts)
+    named = tuple(contact._replace(voter_id=ids.get(address)) for address, contact in contacts.items())
+    return Facts(named, directories, time.time_ns() // 1_000_000)
+
+
+def _ids_of(directories: Iterable[Directory]) -> dict[Address, int]:
+    """Where voters listen, as configurations and logs say."""
+    found: dict[Address, int] = {}
+    for directory in directories:
+        for voter in directory.voters.voters:
+            found |= {(one.host, one.port): voter.key.id for one in voter.endpoints[:1]}
+        if directory.config is not None:
+            found |= {address: voter_id for voter_id, address in directory.config.voters.items()}
+    return {address: voter_id for address, voter_id in found.items() if address[1] > 0}
+
+
+def _ids_of_leader(contacts: Mapping[Address, Contact]) -> dict[Address, int]:
+    found: dict[Address, int] = {}
+    for contact in contacts.values():
+        for voter in contact.quorum.voters if contact.quorum is not None else ():
+            found |= {(one.host, one.port): voter.node_id for one in voter.endpoints[:1]}
+    return found
+
+
+def _ask_all(addresses: Iterable[Address]) -> tuple[dict[Address, Contact], dict[Address, int]]:
+    """What each address gives, and where the controllers are that they know of."""
+    contacts: dict[Address, Contact] = {}
+    ids: dict[Address, int] = {}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for contact, known in pool.map(ask, addresses):
+            contacts[contact.address] = contact
+            ids |= {address: node_id for node_id, address in known.items()}
+    return contacts, ids
+
+
+def _has_settled(contact: Contact) -> bool:
+    """Whether this is a leader that everybody fetches from: a new one has not heard of all yet."""
+    return contact.quorum is not None and all(voter.last_fetch_ms >= 0 for voter in contact.quorum.voters)
+
+
+def _look_again(contacts: Mapping[Address, Contact]) -> dict[Address, Contact]:
+    """Once more, later: a leader may be found, or the epochs have moved."""
+    time.sleep(SECOND_LOOK_S)
+    again, _ = _ask_all(contacts)
+    return {
+        address: again[address]._replace(epochs=(*contact.epochs, *again[address].epochs))
+        for address, contact in contacts.items()
+    }

@@ -1,0 +1,129 @@
+"""What the doctor looks at: what controllers answer, and what lies in their directories."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from klamm.cli.quorum_admin import Member, Quorum
+from klamm.node.config import Address
+from klamm.node.meta_properties import MetaProperties
+from klamm.raft.election_state import ElectionState
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+
+class Refusal(enum.Enum):
+    """Why nothing came back from an address."""
+
+    REFUSED = "nothing listens there"
+    TIMED_OUT = "no answer in time"
+    UNKNOWN_HOST = "the host's name is not known"
+    UNREACHABLE = "there is no way to the host"
+    NOT_A_CONTROLLER = "what listens there is no controller"
+
+
+class Contact(NamedTuple):
+    """One address, and what the controller there said."""
+
+    address: Address
+    voter_id: int | None = None
+    """The voter that is said to listen there."""
+    refusal: Refusal | None = None
+    detail: str = ""
+    """What went wrong, as the system says it."""
+    cluster_id: str | None = None
+    leader_id: int | None = None
+    """Whom it takes for the leader; None for nobody."""
+    epochs: tuple[int, ...] = ()
+    """Its epoch at each look."""
+    quorum: Quorum | None = None
+    """What it says as the leader."""
+    asked_at_ms: int = 0
+    """This machine's clock when it said so."""
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether a controller answered."""
+        return self.refusal is None
+
+    @property
+    def name(self) -> str:
+        """`voter 2 at host:9093`."""
+        where = "{}:{}".format(*self.address)
+        return where if self.voter_id is None else f"voter {self.voter_id} at {where}"
+
+
+class NodeConfigFacts(NamedTuple):
+    """What a server.properties says of the quorum."""
+
+    file: Path
+    node_id: int
+    is_controller: bool
+    voters: Mapping[int, Address]
+    bootstrap: tuple[Address, ...]
+    advertised: tuple[Address, ...]
+    """Where it says that its controller listens."""
+
+
+class Directory(NamedTuple):
+    """The metadata directory of a node on this machine."""
+
+    path: Path
+    config: NodeConfigFacts | None = None
+    meta: MetaProperties | None = None
+    election: ElectionState | None = None
+    end: OffsetAndEpoch | None = None
+    """Where its log ends; None when it cannot be read."""
+    last_time_ms: int = -1
+    voters: VoterSet = VoterSet(())
+    """As its log says."""
+    kraft_version: int = 0
+    is_running: bool = False
+    """Whether a process has it locked."""
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+    is_writable: bool = True
+    fsync_ms: float | None = None
+    """How long a small write took until it was durable, where that was tried."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, each with the file."""
+
+    @property
+    def name(self) -> str:
+        """`node 1 (/data/1)`."""
+        return str(self.path) if self.meta is None else f"node {self.meta.node_id} ({self.path})"
+
+
+class Facts(NamedTuple):
+    """All that was found out."""
+
+    contacts: tuple[Contact, ...]
+    directories: tuple[Directory, ...]
+    now_ms: int
+
+    @property
+    def leader(self) -> Contact | None:
+        """The contact that leads, in the highest epoch if several say so."""
+        leading = [one for one in self.contacts if one.quorum is not None]
+        return max(leading, key=lambda one: one.epochs[-1:] or (-1,), default=None)
+
+    def voters(self) -> tuple[Voter, ...]:
+        """Who votes: as the leader says, the longest log, a configuration; else the controllers that others know."""
+        if self.leader is not None and self.leader.quorum is not None:
+            return tuple(_voter_of(member) for member in self.leader.quorum.voters)
+        logs = [one for one in self.directories if one.end is not None and len(one.voters)]
+        if logs:
+            newest = max(logs, key=lambda one: (one.end.epoch, one.end.offset) if one.end else (-1, -1))
+            return newest.voters.voters
+        configured = {voter for one in self.directories if one.config for voter in one.config.voters}
+        registered = {one.voter_id for one in self.contacts if one.voter_id is not None}
+        return VoterSet.of_ids(sorted(configured or registered)).voters
+
+
+def _voter_of(member: Member) -> Voter:
+    directory_id = member.directory_id if any(member.directory_id) else None
+    endpoints = tuple(Endpoint(one.name, one.host, one.port) for one in member.endpoints)
+    return Voter(ReplicaKey(member.node_id, directory_id), endpoints)

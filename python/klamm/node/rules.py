@@ -8,6 +8,7 @@ from typing import Final
 
 from klamm import _engine
 from klamm.node.config import BROKER, CONTROLLER, NodeConfig, NodeConfigError, parse
+from klamm.node.listeners import parse_protocol_map
 
 _NOT_YET: Final[Mapping[str, tuple[str, str]]] = {
     "authorizer.class.name": ("", "authorization"),
@@ -52,6 +53,18 @@ def warnings(config: NodeConfig) -> Iterator[str]:
     interval, timeout = "broker.heartbeat.interval.ms", "broker.session.timeout.ms"
     if config.integer(interval) * 2 > config.integer(timeout):
         yield f"{interval}={config.value(interval)} should be at most half of {timeout}={config.value(timeout)}"
+    if not config.is_controller:
+        yield from _warnings_of_broker(config)
+
+
+def _warnings_of_broker(config: NodeConfig) -> Iterator[str]:
+    """What a broker alone is told and does not go by."""
+    first, *more = config.controller_listener_names
+    if more:
+        yield f"a broker uses the first of controller.listener.names, {first}, and not {', '.join(more)}"
+    for name in ("num.partitions", "default.replication.factor"):
+        if name in config.given:
+            yield f"{name} counts on controllers, who create topics: set it there as well"
 
 
 def without_effect(config: NodeConfig) -> list[str]:
@@ -173,6 +186,17 @@ def _check_roles(config: NodeConfig) -> None:
         _require(
             not clients, f"process.roles=controller, but {clients} in listeners is not in controller.listener.names"
         )
+        inter_broker = config.given.get("inter.broker.listener.name", "").upper()
+        _require(
+            inter_broker not in config.controller_listener_names,
+            f"inter.broker.listener.name={inter_broker} is in controller.listener.names, but brokers do not use it: "
+            "remove inter.broker.listener.name where process.roles=controller",
+        )
+    for listener in (*config.advertised_brokers, *config.advertised_controllers):
+        _require(
+            listener.host != "0.0.0.0",
+            f"advertised.listeners has {listener}, to which nobody can connect: name an address of this machine",
+        )
 
 
 def _check_controller(config: NodeConfig) -> None:
@@ -191,6 +215,17 @@ def _check_broker_alone(config: NodeConfig) -> None:
         config.node_id not in config.voters,
         f"node.id={config.node_id} is in controller.quorum.voters, but process.roles has no controller",
     )
+    _require(
+        bool(config.controller_listener_names),
+        "controller.listener.names is empty, but must name the listener of the controllers that a broker asks",
+    )
+    protocols = config.given.get("listener.security.protocol.map")
+    for name in config.controller_listener_names if protocols is not None else ():
+        _require(
+            name in parse_protocol_map(protocols or ""),
+            f"controller.listener.names has {name}, which listener.security.protocol.map={protocols} does not have: "
+            f"add {name}:PLAINTEXT",
+        )
     shared = ", ".join(listener.name for listener in config.controller_listeners)
     _require(not shared, f"controller.listener.names has {shared}, but process.roles=broker cannot listen on it")
     joins = config.boolean("controller.quorum.auto.join.enable")
@@ -207,11 +242,6 @@ def _check_broker(config: NodeConfig) -> None:
         f"inter.broker.listener.name comes to {config.inter_broker_listener_name}, but advertised are only {names}",
     )
     _require(advertised <= bound, f"advertised.listeners has {names}, but listeners only {', '.join(sorted(bound))}")
-    for listener in (*config.advertised_brokers, *config.advertised_controllers):
-        _require(
-            listener.host != "0.0.0.0",
-            f"advertised.listeners has {listener}, to which nobody can connect: name an address of this machine",
-        )
 
 
 def _check_names(config: NodeConfig) -> None:

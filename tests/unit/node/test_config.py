@@ -110,6 +110,44 @@ def test_topics_take_their_defaults_from_the_node() -> None:
         ({"advertised_listeners": "PLAINTEXT://a:1,SSL://a:2"}, "advertised.listeners has PLAINTEXT, SSL"),
         ({"process_roles": "broker"}, "controller.listener.names has CONTROLLER"),
         ({"process_roles": "controller"}, "process.roles=controller, but PLAINTEXT://:9092"),
+        (
+            {
+                "process_roles": "controller",
+                "listeners": "CONTROLLER://:9093",
+                "inter_broker_listener_name": "CONTROLLER",
+            },
+            "inter.broker.listener.name=CONTROLLER is in controller.listener.names",
+        ),
+        (
+            {
+                "process_roles": "controller",
+                "listeners": "CONTROLLER://:9093",
+                "advertised_listeners": "CONTROLLER://0.0.0.0:9093",
+            },
+            "CONTROLLER://0.0.0.0:9093, to which nobody",
+        ),
+        (
+            {"process_roles": "broker", "listeners": "PLAINTEXT://:9092", "controller_quorum_auto_join_enable": "true"},
+            "controller.quorum.auto.join.enable=true needs the controller role",
+        ),
+        (
+            {
+                "process_roles": "broker",
+                "listeners": "PLAINTEXT://:9092",
+                "advertised_listeners": "PLAINTEXT://here:9092",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT",
+            },
+            "controller.listener.names has CONTROLLER, which listener.security.protocol.map=PLAINTEXT:PLAINTEXT",
+        ),
+        (
+            {
+                "process_roles": "broker",
+                "listeners": "PLAINTEXT://:9092",
+                "advertised_listeners": "PLAINTEXT://here:9092",
+                "controller_quorum_voters": "1@localhost:9093",
+            },
+            "node.id=1 is in controller.quorum.voters, but process.roles has no controller",
+        ),
         ({"early_start_listeners": "NOPE"}, "early.start.listeners has NOPE"),
         ({"group_coordinator_rebalance_protocols": "consumer"}, "must contain classic"),
         ({"cordoned_log_dirs": "/elsewhere"}, "cordoned.log.dirs has /elsewhere"),
@@ -211,6 +249,21 @@ def test_warnings() -> None:
         "listener PLAINTEXT://:9092 is open to every network that this machine is on, without authentication",
         "listener CONTROLLER://:9093 is open to every network that this machine is on, without authentication",
         "broker.heartbeat.interval.ms=5000 should be at most half of broker.session.timeout.ms=9000",
+    ]
+
+
+def test_what_a_broker_alone_does_not_go_by_is_said() -> None:
+    given = combined(
+        process_roles="broker",
+        listeners="PLAINTEXT://localhost:9092",
+        advertised_listeners=None,
+        controller_listener_names="CONTROLLER,OTHER",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT",
+        num_partitions="3",
+    )
+    assert list(rules.warnings(rules.checked(given))) == [
+        "a broker uses the first of controller.listener.names, CONTROLLER, and not OTHER",
+        "num.partitions counts on controllers, who create topics: set it there as well",
     ]
 
 

@@ -1,0 +1,76 @@
+"""A controller and a broker as processes of their own, in a dynamic quorum of one voter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from klamm.node.storage import random_cluster_id
+from klamm.protocol.client import Client, ClientConfig
+from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from tests.support.node_process import VERSIONS
+from tests.support.ports import free_port
+from tests.support.quorum_processes import HOST, FileNode
+
+BOUND_S = 60
+CONTROLLERS = 2
+
+
+def storage(node: FileNode, cluster_id: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "klamm", "storage", "format", "-c", str(node.file), "-t", cluster_id, *options]
+    return subprocess.run(command, check=False, timeout=BOUND_S, capture_output=True, text=True)
+
+
+async def test_a_broker_finds_its_controller_by_a_bootstrap_server(tmp_path: Path) -> None:
+    ports, cluster_id = (free_port(), free_port()), random_cluster_id()
+    common = {
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{ports[0]}",
+        "offsets.topic.replication.factor": "1",
+    }
+    listeners = {"process.roles": "controller", "listeners": f"CONTROLLER://{HOST}:{ports[0]}"}
+    controller = FileNode(tmp_path, 7, ports[0], {**common, **listeners})
+    listeners = {"process.roles": "broker", "listeners": f"PLAINTEXT://{HOST}:{ports[1]}"}
+    broker = FileNode(tmp_path, 1, ports[1], {**common, **listeners})
+    # Whose first voters nobody named.
+    refused = storage(controller, cluster_id)
+    assert refused.returncode == 1
+    assert "give --standalone, --initial-controllers or --no-initial-controllers" in refused.stderr
+    # A broker is none.
+    refused = storage(broker, cluster_id, "--standalone")
+    assert refused.returncode == 1
+    assert "--standalone is for a controller" in refused.stderr
+    assert storage(controller, cluster_id, "--standalone").returncode == 0
+    assert storage(broker, cluster_id).returncode == 0
+    client = Client(ClientConfig("test"))
+    try:
+        controller.start(request=VERSIONS)
+        broker.start(request=VERSIONS)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("a", 1, 1)], request_timeout=BOUND_S)["a"].result(BOUND_S)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+        producer.produce("a", "one")
+        assert producer.flush(BOUND_S) == 0
+        update = UpdateFeaturesRequest((FeatureUpdateKey("group.version", 1),))
+        answer = await client.ask((HOST, ports[1]), update, UpdateFeaturesResponse, (1, 2), 1000 * BOUND_S)
+        assert answer.error_code is ErrorCode.NONE
+        # On a controller's listener are controllers, on a broker's are brokers (KIP-919).
+        asked = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+        described = await client.ask((HOST, ports[0]), asked, DescribeClusterResponse, (1, 2))
+        assert [(node.broker_id, node.port) for node in described.brokers] == [(7, ports[0])]
+        assert (described.controller_id, described.cluster_id) == (7, cluster_id)
+        described = await client.ask((HOST, ports[1]), asked, DescribeClusterResponse, (1, 2))
+        assert described.error_code is ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        assert broker.stop() == 0
+        assert controller.stop() == 0
+        assert f"listening   {HOST}:{ports[0]} (controller)" in controller.log()
+    finally:
+        client.close()
+        broker.kill()
+        controller.kill()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import klamm
 from tests.support.node_process import NodeProcess
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -27,6 +28,11 @@ def test_embedding(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     records, committed, counters = capsys.readouterr().out.splitlines()
     assert [records, committed, counters[:1]] == ["[]", "{}", "{"]
+
+
+def test_several_controllers() -> None:
+    (code,) = (code for code in SNIPPETS if code.startswith("with klamm.Cluster(controllers=3)"))
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme", "klamm": klamm})
 
 
 def test_the_history_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,11 @@ import pytest
 
 import klamm
 from klamm.cli.main import run
-from klamm.metadata import History
+from klamm.metadata import Entry, History
 from klamm.node.directories import METADATA_FOLDER
+from klamm.raft.control_records import KRAFT_VOTERS, decode_voters, encode_voters
 from klamm.raft.election_state import decode
+from klamm.raft.voters import ReplicaKey, Voter, VoterSet
 from tests.support.lost_majority import TOPICS, contents, make_three, open_log
 from tests.support.node_process import NodeProcess
 
@@ -75,6 +77,37 @@ def test_the_longest_log_wins_whoever_has_it(
     log = open_log(three)
     assert log.last_epoch == (done["epoch"] if kraft_version else longest.epoch)
     log.close()
+
+
+def test_two_of_five_go_on_together_with_one_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two, _ = make_three(tmp_path, 1)
+    voters = History(one).state_at().quorum.voters
+    five = VoterSet.of([*voters, *(Voter(ReplicaKey(at, bytes([at]) * 16)) for at in (4, 5))])
+    for directory in (one, two):
+        log = open_log(directory)
+        log.append_control([(KRAFT_VOTERS, encode_voters(five))], log.last_epoch + 1, 0)
+        log.close()
+    longest = History(two).state_at()
+    done = recover(capsys, one, two, "--apply", "--backup", tmp_path / "kept")
+    assert (done["chosen"]["node"], done["new_voters"], done["lost"]) == (2, [1, 2], [3, 4, 5])
+    assert sorted(path.name.partition("-__")[0] for path in (tmp_path / "kept").iterdir()) == [
+        "node-1-node-1",
+        "node-2-node-2",
+    ]
+    files = [
+        {path.name: data for path, data in contents([directory / METADATA_FOLDER]).items()} for directory in (one, two)
+    ]
+    assert files[0] == files[1]
+    for directory in (one, two):
+        after = History(directory).state_at()
+        assert after.image == longest.image
+        assert after.quorum.voters == voters[:2]
+        sizes = [len(decode_voters(entry.value)) for entry in _voters_records(directory)]
+        assert sizes == [3, 5, 4, 3, 2], "one voter less a record, as KIP-853 removes them"
+
+
+def _voters_records(directory: Path) -> list[Entry]:
+    return [entry for entry in History(directory).records() if entry.control == KRAFT_VOTERS]
 
 
 def test_a_quorum_with_a_majority_is_left_alone(

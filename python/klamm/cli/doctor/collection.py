@@ -27,21 +27,23 @@ def collect(bootstrap: Sequence[Address], paths: Sequence[Path], *, probe_disk: 
     ids |= _ids_of_leader(contacts)
     more, _ = _ask_all(address for address in ids if address not in contacts)
     contacts |= more
-    if contacts and not any(map(_has_settled, contacts.values())):
+    reached = [contact for contact in contacts.values() if contact.is_reached]
+    if reached and not any(map(_has_settled, reached)):
         contacts = _look_again(contacts)
     named = tuple(contact._replace(voter_id=ids.get(address)) for address, contact in contacts.items())
     return Facts(named, directories, time.time_ns() // 1_000_000)
 
 
 def _ids_of(directories: Iterable[Directory]) -> dict[Address, int]:
-    """Where voters listen, as configurations and logs say."""
-    found: dict[Address, int] = {}
+    """Where voters listen: as configurations say, else the voters in the log, else who registered."""
+    found: dict[int, Address] = {}
     for directory in directories:
-        for voter in directory.voters.voters:
-            found |= {(one.host, one.port): voter.key.id for one in voter.endpoints[:1]}
-        if directory.config is not None:
-            found |= {address: voter_id for voter_id, address in directory.config.voters.items()}
-    return {address: voter_id for address, voter_id in found.items() if address[1] > 0}
+        voters = directory.voters
+        said = {voter.key.id: (one.host, one.port) for voter in voters.voters for one in voter.endpoints[:1]}
+        registered = {node_id: address for node_id, address in directory.registered.items() if node_id in voters.ids}
+        configured = {} if directory.config is None else directory.config.voters
+        found |= {**registered, **said, **{one: address for one, address in configured.items() if address[1] > 0}}
+    return {address: voter_id for voter_id, address in found.items()}
 
 
 def _ids_of_leader(contacts: Mapping[Address, Contact]) -> dict[Address, int]:

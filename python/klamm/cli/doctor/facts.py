@@ -81,6 +81,8 @@ class Directory(NamedTuple):
     voters: VoterSet = VoterSet(())
     """As its log says."""
     kraft_version: int = 0
+    registered: Mapping[int, Address] = {}
+    """Where the controllers that registered listen, as its log says."""
     is_running: bool = False
     """Whether a process has it locked."""
     free_bytes: int | None = None

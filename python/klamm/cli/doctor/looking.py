@@ -14,6 +14,7 @@ from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.history import History
 from klamm.metadata.places import metadata_directory
+from klamm.metadata.state import controllers_of
 from klamm.node import meta_properties
 from klamm.node.config import CONTROLLER, NodeConfigError, parse
 from klamm.node.directories import LOCK_FILE, METADATA_FOLDER, DirectoryLocks
@@ -92,6 +93,11 @@ def _with_raft(found: Directory, problems: list[str]) -> Directory:
         last_time_ms=state.timestamp_ms,
         voters=VoterSet.of(state.quorum.voters),
         kraft_version=state.quorum.kraft_version,
+        registered={
+            one.id: (one.endpoints[0].host, one.endpoints[0].port)
+            for one in controllers_of(state.image)
+            if one.endpoints
+        },
     )
 
 

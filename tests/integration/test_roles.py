@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from klamm.node.storage import random_cluster_id
+from klamm.node.node import Node, NodeFailedError
+from klamm.node.rules import checked
+from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.protocol.client import Client, ClientConfig
 from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.errors import ErrorCode
@@ -74,3 +77,21 @@ async def test_a_broker_finds_its_controller_by_a_bootstrap_server(tmp_path: Pat
         client.close()
         broker.kill()
         controller.kill()
+
+
+async def test_a_broker_that_no_controller_registers_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    given = {
+        "process.roles": "broker",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{HOST}:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"2@{HOST}:{free_port()}",
+        "log.dirs": str(tmp_path / "data"),
+        "broker.heartbeat.interval.ms": "50",
+        "initial.broker.registration.timeout.ms": "200",
+    }
+    config = checked(given)
+    format_storage(config, FormatRequest(random_cluster_id(), is_volatile=True))
+    for _ in range(2):
+        with pytest.raises(NodeFailedError, match=r"no controller registered this broker within 200 ms \(initial"):
+            await Node(config, is_volatile=True).start()

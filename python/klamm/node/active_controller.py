@@ -28,6 +28,7 @@ log = logging.getLogger("klamm.node.controller")
 T = TypeVar("T")
 
 PAUSE_S: Final = 0.02
+LAST_WORD_S: Final = 0.5
 FORWARD_TIMEOUT_MS: Final = 60_000
 REGISTRATION_TIMEOUT_MS: Final = 5_000
 # A controller whose host is gone answers nothing: whoever waits for it must ask the next one while it is worth while.
@@ -228,14 +229,36 @@ class ActiveController:
             if local is not None:
                 answer = await ask_local(local)
             elif address is not None:
+                asking = ask_remote(address, max(1, min(ATTEMPT_TIMEOUT_MS, int(1000 * left_s))))
                 try:
-                    answer = await ask_remote(address, max(1, min(ATTEMPT_TIMEOUT_MS, int(1000 * left_s))))
+                    answer = await self._while_it_leads(asking, address)
                 except PeerError as error:
                     log.debug("asking again: %s", error)
             if answer is not None:
                 return answer
             await asyncio.sleep(PAUSE_S)
+        leader_id = self._quorum.leader_id
+        known = "no leader is known" if leader_id is None else f"node {leader_id} leads the quorum, as far as is known"
+        log.warning("no active controller answered within %d ms: %s", timeout_ms, known)
         return None
+
+    async def _while_it_leads(self, asking: Awaitable[T | None], address: Address) -> T | None:
+        """The answer of whoever listens there, unless another leads by now: a host that is gone answers nothing.
+
+        Who was the leader and lives has its time to say what became of a request.
+        """
+        task = asyncio.ensure_future(asking)
+        try:
+            while True:
+                was_leading = self.address == address
+                done, _ = await asyncio.wait({task}, timeout=LAST_WORD_S)
+                if done:
+                    return task.result()
+                if not was_leading and self.address is not None:
+                    log.info("node at %s:%d leads no more and does not answer; asking its successor", *address)
+                    return None
+        finally:
+            task.cancel()
 
 
 def _is_of_no_controller(answer: Any) -> bool:

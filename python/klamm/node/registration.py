@@ -135,6 +135,14 @@ class Registration:
 
     async def _run(self) -> None:
         while self._lifecycle.state is not BrokerState.SHUTTING_DOWN:
+            if self._lifecycle.registration_overdue(_now_ms()):
+                timeout_ms = self._lifecycle.registration_timeout_ms
+                text = (
+                    f"no controller registered this broker within {timeout_ms} ms "
+                    "(initial.broker.registration.timeout.ms): see whether the controllers run and have a leader"
+                )
+                self._on_fault(TimeoutError(text))
+                return
             request = self._lifecycle.next_request(_now_ms())
             if request is None:
                 await self._pause()

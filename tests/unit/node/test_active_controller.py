@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,8 +68,10 @@ class Remote:
         return answer
 
 
-def controller(quorum: Quorum, local: Local | None = None, remote: Remote | None = None) -> ActiveController:
-    config = sources.load(overrides=["broker.heartbeat.interval.ms=300"])
+def controller(
+    quorum: Quorum, local: Local | None = None, remote: Remote | None = None, *, timeout_ms: int = 30_000
+) -> ActiveController:
+    config = sources.load(overrides=[f"broker.heartbeat.interval.ms={timeout_ms}"])
     made: Any = ActiveController(config, local, quorum)  # type: ignore[arg-type]
     made._client = remote
     found: ActiveController = made
@@ -111,11 +114,28 @@ async def test_a_topic_that_was_refused_for_that_is_asked_for_again() -> None:
     assert given == answer(ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
+async def test_a_leader_that_is_gone_without_a_word_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klamm.node.active_controller.LAST_WORD_S", 0.001)
+
+    class Silent(Remote):
+        async def ask(self, address: tuple[str, int], request: Any, *_: object) -> Any:
+            if address == ("host", 9003):
+                await asyncio.Event().wait()
+            return await super().ask(address, request)
+
+    remote = Silent(BEATEN)
+    # Asked for twice to find the first one, and three times to see that there is another.
+    asking = controller(Quorum(3, 3, 3, 3, 4), remote=remote)
+    async with asyncio.timeout(30):
+        assert await asking.broker_heartbeat(BEAT) == BEATEN
+    assert remote.addresses == [("host", 9004)]
+
+
 @pytest.mark.parametrize(("leaders", "answers"), [([None], [BEATEN]), ([2], [NOT_CONTROLLER]), ([1], [BEATEN])])
 async def test_when_time_is_over_the_request_is_answered_so(
     leaders: Sequence[int | None], answers: Sequence[object]
 ) -> None:
     """Nobody leads; somebody is wrongly thought to; this node does, and is not active yet."""
-    asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers))
+    asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers), timeout_ms=100)
     answer = await asking.broker_heartbeat(BEAT)
     assert answer == BrokerHeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT)

@@ -130,9 +130,13 @@ class Peer:
         except MalformedRequest as error:
             raise PeerError(f"{self._name} sent an answer that cannot be read: {error}") from None
 
-    def connect(self) -> bool:
-        """Begin to connect, where that makes sense; whether there will be a connection or a failure to tell of."""
-        if self._is_closed or self._loop.time() < self._idle_until:
+    def connect(self, *, at_once: bool = False) -> bool:
+        """Begin to connect, unless the back-off of a failure says not yet (`at_once`: even so).
+
+        Whether there will be a connection or a failure to tell of.
+        """
+        is_idle = not at_once and self._loop.time() < self._idle_until
+        if self._is_closed or is_idle:
             return False
         if self._connection is None and self._connecting is None:
             self._connecting = self._loop.create_task(self._connect())

@@ -48,7 +48,11 @@ class Elections:
         )
         if granted and not request.pre_vote and replica.election.voted is None:
             replica.add_vote(now_ms, request.candidate)
-        return self._reply(request_id, Error.NONE, granted=granted)
+        self._reply(request_id, Error.NONE, granted=granted)
+        is_rival = isinstance(replica.state, Prospective) and self._crashes.has_seen(now_ms)
+        if granted and request.pre_vote and is_rival and request.candidate.id < replica.id:
+            self._give_up_pre_vote(now_ms)  # two that saw the same death at once: one lets the other go first
+        return None
 
     def on_vote_response(self, now_ms: int, voter_id: int, response: VoteResponse) -> None:
         """Count an answer of this epoch."""

@@ -215,3 +215,42 @@ async def test_what_has_no_answer_of_the_quorum_has_none(tmp_path: Path) -> None
     await rude.server.wait_closed()
     assert await outcome_of(transport, SendRequest(1, voter.endpoints, 3, fetch, 0)) is None
     transport.close()
+
+
+async def test_a_process_that_takes_one_more_connection_while_it_dies_is_found_gone() -> None:
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        if connections == 1:
+            frame = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
+            body = encode(build(response_class(18, 0), api_keys=[]))
+            answer(writer, struct.unpack_from(">i", frame, 4)[0], body)
+            await answered.wait()
+        elif connections == 2:
+            server.close()
+        writer.transport.abort()
+
+    answered, gone = asyncio.Event(), asyncio.Queue[int]()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    endpoints = (Endpoint("CONTROLLER", *server.sockets[0].getsockname()),)
+    transport = PeerTransport("CONTROLLER", CLIENT, gone.put_nowait)
+    fetch = FetchRequest("c", ReplicaKey(2), 1, 0, 0, -1, 0, 100)
+    assert await outcome_of(transport, SendRequest(1, endpoints, 1, fetch, 0)) is None  # no version in common
+    answered.set()
+    assert await asyncio.wait_for(gone.get(), 30) == 1
+    transport.close()
+
+
+async def test_who_never_answered_is_not_found_gone() -> None:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    endpoints = (Endpoint("CONTROLLER", *server.sockets[0].getsockname()),)
+    server.close()
+    gone: list[int] = []
+    transport = PeerTransport("CONTROLLER", CLIENT, gone.append)
+    fetch = FetchRequest("c", ReplicaKey(2), 1, 0, 0, -1, 0, 100)
+    for correlation_id in range(3):
+        assert await outcome_of(transport, SendRequest(1, endpoints, correlation_id, fetch, 0)) is None
+    assert gone == []
+    transport.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from klamm.protocol.client import (
     Address,
@@ -23,6 +25,11 @@ from klamm.raft.voters import Endpoint
 from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
 from klamm.raft.wire.responses import RefusedError, decode_response
 
+KNOCKS_MAX: Final = 4
+KNOCK_PAUSE_S: Final = 0.005
+# An election is no time to import what it needs; nor is a start.
+WARM_UP_S: Final = 1.0
+
 logger = logging.getLogger("klamm.raft.peers")
 
 
@@ -38,7 +45,11 @@ class PeerTransport:
         """
         self._listener, self._config, self._on_gone = listener, config, on_gone
         self._answered: set[int] = set()  # those that were connected since they were last found gone
+        self._knocks: dict[int, int] = {}  # how often since
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_later(WARM_UP_S, self._warm_up, 0)
         self._peers: dict[int, Peer] = {}
+        self._is_closed = False
         self._told: dict[int, str] = {}  # why a node could not be asked, so that it is said once
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
@@ -55,9 +66,20 @@ class PeerTransport:
 
     def close(self) -> None:
         """Close all connections; what was sent has no answer."""
+        self._is_closed = True
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
+
+    def _warm_up(self, index: int) -> None:
+        """Make ready what an election needs, an API a turn: each takes milliseconds."""
+        if self._is_closed:
+            return
+        from klamm.raft.wire.warming import APIS, warm
+
+        warm(APIS[index])
+        if index + 1 < len(APIS):
+            self._loop.call_later(WARM_UP_S / 10, self._warm_up, index + 1)
 
     def _choose(self, endpoints: tuple[Endpoint, ...]) -> Endpoint:
         return next((one for one in endpoints if one.listener == self._listener), endpoints[0])
@@ -94,15 +116,21 @@ class PeerTransport:
     def _on_connected(self, node_id: int) -> None:
         self._told.pop(node_id, None)
         self._answered.add(node_id)
+        self._knocks[node_id] = 0
 
     def _on_lost(self, node_id: int, address: Address, error: PeerError) -> None:
         """A killed process is known by its refusal: so who closed the connection is knocked at, at once."""
         peer = self._peers.get(node_id)
         if peer is None or peer.address != address:
             return  # it was moved, and who is at the old address says nothing of it
+        if node_id not in self._answered:
+            return
         if not isinstance(error, PeerRefusedError):
-            peer.connect()
-        elif node_id in self._answered:
+            # A process that ends may take its listener down last: one more connection is taken, and reset.
+            knocks = self._knocks[node_id] = self._knocks[node_id] + 1
+            if knocks <= KNOCKS_MAX:
+                self._loop.call_later((knocks - 1) * KNOCK_PAUSE_S, lambda: peer.connect(at_once=True))
+        else:
             self._answered.remove(node_id)
             logger.info("node %d is gone: %s", node_id, error)
             self._on_gone(node_id)

@@ -85,7 +85,7 @@ def encode_request(request: Request, version: int) -> bytes:
 
 def decode_request(api_key: int, version: int, body: bytes) -> Received:
     """A request from its body. Raises MalformedRequest when the bytes follow no schema."""
-    carrier, take = _DECODERS[api_key]
+    carrier, take = DECODERS[api_key]
     found = codec.read(carrier, version, body)
     message = take(found)
     return Received(found.cluster_id, message, found if isinstance(found, wire.FetchSnapshotRequest) else None)
@@ -246,7 +246,7 @@ def _snapshot_from_wire(found: wire.FetchSnapshotRequest) -> FetchSnapshotReques
     )
 
 
-_DECODERS: Final[Mapping[int, tuple[Any, Callable[[Any], Request | None]]]] = {
+DECODERS: Final[Mapping[int, tuple[Any, Callable[[Any], Request | None]]]] = {
     1: (wire.FetchRequest, _fetch_from_wire),
     52: (wire.VoteRequest, _vote_from_wire),
     53: (wire.BeginQuorumEpochRequest, _begin_from_wire),

@@ -48,7 +48,7 @@ WireResponse = (
 )
 E = TypeVar("E", wire.BeginQuorumEpochResponse, wire.EndQuorumEpochResponse)
 
-_CARRIERS: Final[Mapping[int, type[Any]]] = {
+RESPONSE_CARRIERS: Final[Mapping[int, type[Any]]] = {
     1: wire.FetchResponse,
     52: wire.VoteResponse,
     53: wire.BeginQuorumEpochResponse,
@@ -71,7 +71,7 @@ def encode_response(response: Response, version: int, listener: str) -> bytes:
 
 def encode_refusal(api_key: int, version: int, error: ErrorCode) -> bytes:
     """The body of an answer with nothing but an error of the whole request."""
-    return codec.write(_CARRIERS[api_key](error), version)
+    return codec.write(RESPONSE_CARRIERS[api_key](error), version)
 
 
 def encode_shape_refusal(api_key: int, version: int, received: Received) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from tests.support.lost_majority import TOPICS, make_three
 
 
 @pytest.mark.parametrize("kraft_version", [0, 1])
-def test_apache_kafka_starts_on_a_recovered_quorum(tmp_path: Path, kraft_version: int) -> None:
+def test_apache_kafka_starts_on_a_recovered_quorum(
+    tmp_path: Path, kraft_version: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     require("java", "mvn")
     one, *_ = make_three(tmp_path, kraft_version)
     assert run(["quorum", "recover", str(one), "--apply"]) == 0
@@ -26,6 +29,11 @@ def test_apache_kafka_starts_on_a_recovered_quorum(tmp_path: Path, kraft_version
         admin.create_topics([NewTopic("after", 1, 1)])["after"].result(30)
         controller = node.settings["controller.quorum.voters"].partition("@")[2]
         assert run(["quorum", "doctor", "--bootstrap-controller", controller]) == 0
+        capsys.readouterr()
+        assert run(["metadata", "at", "--json", "--bootstrap-controller", controller]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert {*TOPICS, "after"} <= {topic["name"] for topic in told["topics"]}
+        assert told["quorum"]["leader_id"] == 1
         assert {*TOPICS, "after"} <= admin.list_topics(timeout=30).topics.keys()
     finally:
         node.stop()

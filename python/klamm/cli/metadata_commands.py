@@ -6,13 +6,14 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from klamm.cli.connection import ClientError
+from klamm.cli.metadata_mirror import Mirror
 from klamm.cli.metadata_tail import Followed, Tail
 from klamm.cli.output import AsJson, examples, print_json, print_table, say
 from klamm.metadata.diff import changes_between
@@ -58,6 +59,16 @@ Where = Annotated[
         rich_help_panel="Where and how",
     ),
 ]
+Controller = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-controller",
+        "-C",
+        metavar="HOST:PORT,...",
+        help="Controllers: the leader's log is fetched, from its latest snapshot on, and --data is not read.",
+        rich_help_panel="Where and how",
+    ),
+]
 MOMENT_HELP: Final = "An offset, end, end-10, 15m (ago), or a time such as 2026-01-31T12:00."
 
 
@@ -72,6 +83,7 @@ def tail(
     ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="With records that change nothing (NoOp).")] = False,
     data: Where = DEFAULT_DATA,
+    bootstrap_controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of the metadata log in plain words; --json prints them with all fields, one a line.
@@ -80,12 +92,13 @@ def tail(
     [bold]Examples[/bold]
       klamm metadata tail
       klamm metadata tail --follow --data server.properties
+      klamm metadata tail --follow --bootstrap-controller localhost:9093
       klamm metadata tail --from 2026-01-31T12:00 --type PartitionChange
       klamm metadata tail --from 0 --json
     """
-    with _telling():
+    with _opened(data, bootstrap_controller) as (history, update):
         wanted = _wanted_types(types, every=every)
-        chosen = Tail(History(data), wanted)
+        chosen = Tail(history, wanted)
         records = chosen.last(count) if start is None else chosen.since(start)
         if as_json:
             for record in records:
@@ -99,7 +112,7 @@ def tail(
         if torn := chosen.torn():
             say(f"behind the last whole record: {torn}")
         if follow:
-            _follow(Followed(chosen), as_json=as_json)
+            _follow(Followed(chosen), update, as_json=as_json)
 
 
 @app.command()
@@ -107,6 +120,7 @@ def at(
     moment: Annotated[str, typer.Argument(metavar="OFFSET-or-TIME", help=MOMENT_HELP)] = "end",
     topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic. May be repeated.")] = None,
     data: Where = DEFAULT_DATA,
+    bootstrap_controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what held at a moment: quorum, features, brokers, topics, partitions and configs.
@@ -118,8 +132,8 @@ def at(
       klamm metadata at 2026-01-31T12:00 --json
       klamm metadata at end --data __cluster_metadata-0/00000000000000000179-0000000002.checkpoint
     """
-    with _telling():
-        state = History(data).state_at(moment)
+    with _opened(data, bootstrap_controller) as (history, _):
+        state = history.state_at(moment)
         if as_json:
             print_json(state_fields(state, topic))
         else:
@@ -131,6 +145,7 @@ def diff(
     older: Annotated[str, typer.Argument(metavar="A", help=MOMENT_HELP)],
     newer: Annotated[str, typer.Argument(metavar="B", help="The same.")] = "end",
     data: Where = DEFAULT_DATA,
+    bootstrap_controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is different at moment B from what was at moment A.
@@ -141,8 +156,7 @@ def diff(
       klamm metadata diff 1000 1042 --json
       klamm metadata diff 2026-01-31T12:00 2026-01-31T13:00
     """
-    with _telling():
-        history = History(data)
+    with _opened(data, bootstrap_controller) as (history, _):
         states = [history.state_at(moment) for moment in (older, newer)]
         changes = changes_between(*states)
     if as_json:
@@ -160,6 +174,7 @@ def why(
     partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
     until: Annotated[str, typer.Option(metavar="MOMENT", help=MOMENT_HELP)] = "end",
     data: Where = DEFAULT_DATA,
+    bootstrap_controller: Controller = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell the story of one partition: every change of leader, ISR and replicas with its cause, and how it stands.
@@ -170,8 +185,8 @@ def why(
       klamm metadata why orders-0 --data server.properties
       klamm metadata why __consumer_offsets-7 --until 15m --json
     """
-    with _telling():
-        story = tell_story(History(data), *parse_partition(partition), until)
+    with _opened(data, bootstrap_controller) as (history, _):
+        story = tell_story(history, *parse_partition(partition), until)
     if as_json:
         chapters = [{**one._asdict(), "time": iso_text(one.timestamp_ms)} for one in story.chapters]
         print_json({**story._asdict(), "chapters": chapters})
@@ -184,9 +199,15 @@ def why(
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[None]:
+def _opened(data: Path, bootstrap_controller: str | None) -> Iterator[tuple[History, Callable[[], None]]]:
+    """The history, and what brings it up to date; what it cannot tell is a ClientError."""
     try:
-        yield
+        if bootstrap_controller is None:
+            yield History(data), lambda: None
+        else:
+            with Mirror(bootstrap_controller) as mirror:
+                mirror.update()
+                yield History(mirror.directory), mirror.update
     except HistoryError as error:
         raise ClientError(str(error)) from None
 
@@ -203,8 +224,9 @@ def _wanted_types(types: list[str] | None, *, every: bool) -> frozenset[str] | N
     return None if every else frozenset(known) - {NOTHING_HAPPENS}
 
 
-def _follow(followed: Followed, *, as_json: bool) -> None:
+def _follow(followed: Followed, update: Callable[[], None], *, as_json: bool) -> None:
     while True:
+        update()
         for record in followed.more():
             print(json.dumps(record.fields(), ensure_ascii=False) if as_json else record.line())
         for note in followed.notes():

@@ -44,7 +44,7 @@ def _asked(address: Address, connection: Connection) -> tuple[Contact, dict[int,
         detail = cluster.error_message or cluster.error_code.name
         return Contact(address, refusal=Refusal.NOT_A_CONTROLLER, detail=detail), {}
     known = {one.broker_id: (one.host, one.port) for one in cluster.brokers}
-    leader_id, epoch = _leader_and_epoch(connection)
+    leader_id, epoch = leader_and_epoch(connection)
     asked_at_ms = time.time_ns() // 1_000_000
     quorum = _quorum(connection, cluster.cluster_id)
     if quorum is not None:
@@ -74,7 +74,7 @@ def _refusal(address: Address) -> tuple[Refusal, str] | None:
     return None
 
 
-def _leader_and_epoch(connection: Connection) -> tuple[int | None, int | None]:
+def leader_and_epoch(connection: Connection) -> tuple[int | None, int | None]:
     """As the controller knows them. Epoch 0 is fenced by all that had a leader, and the refusal names both."""
     partition = FetchPartition(0, 0, current_leader_epoch=0, last_fetched_epoch=0)
     topic = FetchTopic((partition,), METADATA_TOPIC_ID, METADATA_TOPIC)

@@ -1,0 +1,185 @@
+"""The quorum's log, fetched into a folder that goes away: to be read where no node's files are.
+
+Fetches as an observer without an id, of whom a leader keeps nothing. What comes before the leader's latest snapshot is
+not sent by anybody.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, Self
+
+from klamm.cli.client import RefusedError, check
+from klamm.cli.connection import ClientError, Connection, UnreachableError, parse_bootstrap
+from klamm.cli.doctor.asking import FETCH_VERSION_MAX, leader_and_epoch
+from klamm.cli.quorum_admin import CONTROLLERS
+from klamm.metadata.errors import HistoryError
+from klamm.node.config import Address
+from klamm.node.directories import METADATA_FOLDER
+from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.quorum_messages import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    FetchTopic,
+    SnapshotId,
+    SnapshotPartition,
+    SnapshotTopic,
+)
+from klamm.records import batches
+
+_BYTES: Final = 8 << 20
+_TIMEOUT_S: Final = 30
+_ATTEMPTS: Final = 20
+_PAUSE_S: Final = 0.5
+"""Between attempts while the quorum elects: ten seconds of them are enough for any election that comes to an end."""
+_MOVED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+
+
+class Mirror:
+    """A copy of the leader's log up to the last `update`. Close it, or use it in a `with`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        """`bootstrap`: `host:port,...` of controllers. Raises ClientError."""
+        self._addresses = parse_bootstrap(bootstrap)
+        self._connection: Connection | None = None
+        self._epoch, self._has_fetched = -1, False
+        self._offset, self._last_epoch = 0, 0
+        self.directory: Final = Path(tempfile.mkdtemp(prefix="klamm-metadata-"))
+        """What `klamm.metadata.History` is given."""
+        self._folder = self.directory / METADATA_FOLDER
+        self._folder.mkdir()
+        self._segment: Path | None = None
+
+    def update(self) -> None:
+        """Fetch what is new. Raises ClientError, HistoryError."""
+        while self._fetch_some():
+            pass
+
+    def close(self) -> None:
+        """Remove the copy."""
+        if self._connection is not None:
+            self._connection.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _fetch_some(self) -> bool:
+        """Whether there was something new."""
+        found = self._fetched()
+        if found.snapshot_id.end_offset >= 0:
+            self._take_snapshot(found.snapshot_id)
+            return True
+        if found.diverging_epoch.epoch >= 0:
+            raise HistoryError(f"the quorum's log was cut below offset {self._offset}, which was read: start again")
+        if not found.records:
+            return False
+        self._append(found.records)
+        return True
+
+    def _append(self, records: bytes) -> None:
+        found = batches(records)
+        if not found:
+            raise HistoryError(f"a batch behind offset {self._offset} is larger than {_BYTES} bytes")
+        if self._segment is None:
+            self._segment = self._folder / f"{found[0].base_offset:020}.log"
+        with self._segment.open("ab") as file:
+            file.writelines(map(bytes, found))
+        self._offset, self._last_epoch = found[-1].last_offset + 1, found[-1].leader_epoch
+
+    def _take_snapshot(self, wanted: SnapshotId) -> None:
+        name = f"{wanted.end_offset:020}-{wanted.epoch:010}.checkpoint"
+        position, size = 0, 1
+        with (self._folder / f"{name}.part").open("wb") as file:
+            while position < size:
+                partition = SnapshotPartition(0, self._epoch, wanted, position)
+                request = FetchSnapshotRequest((SnapshotTopic(METADATA_TOPIC, (partition,)),), max_bytes=_BYTES)
+                answer = self._leader().ask(request, FetchSnapshotResponse, 1)
+                check(answer.error_code, "the snapshot cannot be fetched")
+                slice_ = answer.topics[0].partitions[0]
+                check(slice_.error_code, f"the snapshot {name} cannot be fetched")
+                if not slice_.unaligned_records:
+                    raise HistoryError(f"the snapshot {name} ends at byte {position} of {slice_.size}")
+                file.write(slice_.unaligned_records)
+                position, size = position + len(slice_.unaligned_records), slice_.size
+        (self._folder / f"{name}.part").rename(self._folder / name)
+        self._offset, self._last_epoch, self._segment = wanted.end_offset, wanted.epoch, None
+
+    def _fetched(self) -> FetchPartitionData:
+        """What the leader has at the offset, whoever leads by now. The first time nobody is waited for."""
+        attempts = _ATTEMPTS if self._has_fetched else 1
+        for attempt in range(attempts):
+            try:
+                found = self._ask(self._leader())
+                self._has_fetched = True
+                return found
+            except (RefusedError, UnreachableError) as error:
+                if attempt + 1 == attempts or (isinstance(error, RefusedError) and error.code not in _MOVED):
+                    raise
+                self._forget_leader()
+                time.sleep(_PAUSE_S)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _ask(self, leader: Connection) -> FetchPartitionData:
+        partition = FetchPartition(0, self._offset, _BYTES, self._epoch, self._last_epoch)
+        request = FetchRequest(0, (FetchTopic((partition,), METADATA_TOPIC_ID, METADATA_TOPIC),), max_bytes=_BYTES)
+        answer = leader.ask(request, FetchResponse, FETCH_VERSION_MAX)
+        check(answer.error_code, "the metadata log cannot be fetched")
+        found = answer.responses[0].partitions[0]
+        check(found.error_code, "the metadata log cannot be fetched")
+        return found
+
+    # The leader
+
+    def _leader(self) -> Connection:
+        if self._connection is None or not self._connection.is_open:
+            self._connection, self._epoch = self._find_leader()
+        return self._connection
+
+    def _forget_leader(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _find_leader(self) -> tuple[Connection, int]:
+        reasons = []
+        for address in list(self._addresses):
+            try:
+                with Connection(*address, _TIMEOUT_S) as connection:
+                    controllers, leader_id, epoch = _known_by(connection)
+                # The one that was named may be the next that is gone.
+                self._addresses += [one for one in controllers.values() if one not in self._addresses]
+                if leader_id in controllers and epoch is not None:
+                    return Connection(*controllers[leader_id], _TIMEOUT_S), epoch
+                reasons.append(f"{connection.address} knows no leader: `klamm quorum doctor` says why")
+            except ClientError as error:
+                reasons.append(str(error))
+        raise UnreachableError("\n".join(reasons))
+
+
+def _known_by(connection: Connection) -> tuple[dict[int, Address], int | None, int | None]:
+    """The controllers that this one knows of, the leader among them, and its epoch."""
+    request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+    cluster = connection.ask(request, DescribeClusterResponse, 1)
+    check(cluster.error_code, f"{connection.address} is no controller", cluster.error_message)
+    return {one.broker_id: (one.host, one.port) for one in cluster.brokers}, *leader_and_epoch(connection)

@@ -1,10 +1,15 @@
 """Remove a guard of the protocol, and the simulator must notice within a stated number of seeds (goals R3)."""
 
+from dataclasses import replace
+
 import pytest
 
-from klamm.raft import following, leading, log, node, replica, role_states, voting
+from klamm.raft import following, leading, log, node, replica, role_states, snapshot_fetching, voting
 from klamm.raft.effects import Reply, SendRequest
+from klamm.raft.messages import FetchSnapshotResponse
 from klamm.raft.quorum import replicated_offset
+from klamm.testing.simulator import memory_log, world
+from klamm.testing.simulator import replica as simulated
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.run import SimulationFailedError, play
 
@@ -110,6 +115,75 @@ def half_is_a_majority(patch):
     patch.setattr("klamm.raft.quorum.majority_size", lambda voter_count: max(voter_count // 2, 1))
 
 
+def a_damaged_snapshot_is_installed(patch):
+    patch.setattr(memory_log, "damage_of", lambda received: None)
+
+
+def the_log_behind_an_installed_snapshot_is_kept(patch):
+    patch.setattr(memory_log.MemoryLog, "truncate_to_latest_snapshot", lambda self: None)
+
+
+def the_log_goes_before_the_snapshot_is_durable(patch):
+    def careless(self, snapshot_id):
+        self.log.records, self.log.epochs, self.log.snapshot_infos = [], [], []
+        self.log.start_offset = self.log.flushed_offset = snapshot_id.offset
+        self.chains = [None] * snapshot_id.offset
+        self._maybe_crash()
+        install(self, snapshot_id)
+
+    install = simulated.SimulatedReplica._install
+    patch.setattr(simulated.SimulatedReplica, "_install", careless)
+
+
+def the_state_is_not_loaded_from_an_installed_snapshot(patch):
+    install = simulated.SimulatedReplica._install
+
+    def forgetful(self, snapshot_id):
+        applied, state = self.applied, self.state
+        install(self, snapshot_id)
+        self.applied, self.state = applied, state
+
+    patch.setattr(simulated.SimulatedReplica, "_install", forgetful)
+
+
+def a_part_of_a_snapshot_is_served_as_the_whole(patch):
+    def hasty(self, request_id, response):
+        if isinstance(response, FetchSnapshotResponse) and response.size:
+            response = response._replace(size=response.position + len(response.unaligned_records))
+        return response
+
+    with_bytes = simulated.with_bytes
+    patch.setattr(simulated, "with_bytes", lambda log, response, read: hasty(None, 0, with_bytes(log, response, read)))
+
+
+def the_high_watermark_stays_behind_an_installed_snapshot(patch):
+    on_checked = snapshot_fetching.SnapshotFetching.on_checked
+
+    def forgetful(self, now_ms, attempt, is_valid):
+        state = self._replica.state
+        known = getattr(state, "leader_high_watermark", None)
+        on_checked(self, now_ms, attempt, is_valid)
+        if known is not None:
+            state.leader_high_watermark = known
+
+    patch.setattr(snapshot_fetching.SnapshotFetching, "on_checked", forgetful)
+
+
+def a_check_of_an_earlier_fetch_installs_a_later_one(patch):
+    on_checked = snapshot_fetching.SnapshotFetching.on_checked
+
+    def careless(self, now_ms, attempt, is_valid):
+        fetching = getattr(self._replica.state, "fetching", None)
+        on_checked(self, now_ms, fetching.attempt if fetching is not None else attempt, is_valid)
+
+    patch.setattr(snapshot_fetching.SnapshotFetching, "on_checked", careless)
+
+
+def a_static_voter_loses_its_disk_at_any_time(patch):
+    patch.setattr(world, "may_be_wiped", lambda replicas, replica, history: True)
+    patch.setattr(world, "WIPED_FOR_US", 10_000)
+
+
 log_valid = log.Valid()
 
 # Leaders that are struck as soon as they are elected, until the epochs of all logs are interleaved (Raft, figure 8).
@@ -117,6 +191,20 @@ STRIKES = Faults(drop_chance=0.2, strike_leader_chance=0.9, delay_us_max=2_000, 
 
 # Election states that take long to be written, while leaders die by power cuts.
 SLOW_DISKS = Faults(slow_disk_chance=0.5, strike_leader_chance=0.9, crash_every_us=300_000, power_cut_share=1.0)
+
+# Logs that are cleaned behind every snapshot, and replicas that are away or lose their disks until they need one.
+SNAPSHOTS = Faults(
+    drop_chance=0.05,
+    partition_every_us=1_000_000,
+    crash_every_us=1_000_000,
+    crash_in_step_chance=0.002,
+    slow_disk_chance=0.05,
+    snapshot_every_us=50_000,
+    clean_share=1.0,
+    snapshot_bytes_max=100,
+    damaged_slice_chance=0.1,
+    wipe_every_us=500_000,
+)
 
 # Within how many seeds each is noticed; a few times what it took when it was written.
 MUTATIONS = {
@@ -131,10 +219,26 @@ MUTATIONS = {
     a_restarted_leader_may_lead_the_same_epoch_again: 200,
     leader_takes_every_fetch_position: 40,
     half_is_a_majority: 40,
+    a_damaged_snapshot_is_installed: 40,
+    the_log_behind_an_installed_snapshot_is_kept: 40,
+    the_log_goes_before_the_snapshot_is_durable: 100,
+    the_state_is_not_loaded_from_an_installed_snapshot: 40,
+    a_part_of_a_snapshot_is_served_as_the_whole: 40,
+    the_high_watermark_stays_behind_an_installed_snapshot: 40,
+    a_check_of_an_earlier_fetch_installs_a_later_one: 100,
+    a_static_voter_loses_its_disk_at_any_time: 40,
 }
 DIRECTED = {
     commit_records_of_an_older_epoch: STRIKES,
     leader_appends_before_its_election_is_durable: SLOW_DISKS,
+    a_damaged_snapshot_is_installed: SNAPSHOTS,
+    the_log_behind_an_installed_snapshot_is_kept: SNAPSHOTS,
+    the_log_goes_before_the_snapshot_is_durable: replace(SNAPSHOTS, crash_in_step_chance=0.15),
+    the_state_is_not_loaded_from_an_installed_snapshot: SNAPSHOTS,
+    a_part_of_a_snapshot_is_served_as_the_whole: SNAPSHOTS,
+    the_high_watermark_stays_behind_an_installed_snapshot: SNAPSHOTS,
+    a_check_of_an_earlier_fetch_installs_a_later_one: SNAPSHOTS,
+    a_static_voter_loses_its_disk_at_any_time: SNAPSHOTS,
 }
 
 

@@ -59,11 +59,11 @@ def draw(dice: random.Random, node_ids: list[int]) -> Faults:
         resign_every_us=int(maybe(dice.uniform(1e6, 5e6))),
         clock_rates={node_id: dice.uniform(0.8, 1.25) for node_id in node_ids} if dice.random() < 0.5 else {},
         clock_jump_every_us=int(maybe(dice.uniform(1e6, 5e6))),
-        snapshot_every_us=int(maybe(dice.uniform(1e5, 2e6))),
+        snapshot_every_us=int(maybe(dice.uniform(5e4, 1e6))),
         clean_share=dice.random(),
         snapshot_bytes_max=dice.choice([1, 100, 1_000]),
         damaged_slice_chance=maybe(dice.uniform(0.01, 0.2)),
-        wipe_every_us=int(maybe(dice.uniform(5e5, 4e6))),
+        wipe_every_us=int(maybe(dice.uniform(2e5, 2e6))),
         notice_crash_chance=maybe(dice.uniform(0.3, 1.0)),
         false_alarm_every_us=int(maybe(dice.uniform(1e5, 3e6))),
     )

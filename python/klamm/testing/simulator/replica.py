@@ -66,6 +66,7 @@ class SimulatedReplica:
         self.chains: list[int | None] = []
         self.applied = 0  # the state machine: how far, and the fold over all records below
         self.state = 0
+        self.loaded_at_start = 0  # from the newest snapshot
         self.outbox: list[Envelope] = []
         self.effects: list[fx.Effect] = []  # those of the last step, for who watches
         self.writing: fx.PersistElection | None = None
@@ -117,6 +118,7 @@ class SimulatedReplica:
         identity = Identity(ReplicaKey(self.id), "cluster")
         self.core = RaftNode(identity, VotersInLog(self.voters), self.config, self.log, seed)
         self._load_latest_snapshot()
+        self.loaded_at_start = self.applied
         self.step(events.Started(self.stored))
 
     def step(self, event: events.Event) -> None:
@@ -153,10 +155,10 @@ class SimulatedReplica:
         if envelope.life == self.life:
             self.step(events.RequestFailed(envelope.correlation_id))
 
-    def propose(self, value: bytes) -> int:
-        """Append a record as a leader's driver does; returns its offset."""
+    def propose(self, values: list[bytes]) -> int:
+        """Append a batch as a leader's driver does; returns its last offset."""
         self.effects = []
-        offset = self.log.append([value], self.epoch, 0)
+        offset = self.log.append(values, self.epoch, 0)
         self._extend_chains()
         self._apply_all(self.running.on_append(self.now_ms()))
         self.run_due_ticks()

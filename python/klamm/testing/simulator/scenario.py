@@ -203,7 +203,7 @@ class Stage:
         replica = self._replica(arguments)
         if not replica.running.can_append:
             raise ValueError(f"{replica.id} does not lead")
-        self._act(replica, lambda: replica.propose(arguments[1].encode()))
+        self._act(replica, lambda: replica.propose([arguments[1].encode()]))
 
     def _resign(self, arguments: list[str]) -> None:
         """`resign 1`: the leader gives up its epoch."""

@@ -137,7 +137,8 @@ class World:
     # Steps of a replica
 
     def _step(self, replica: SimulatedReplica, act: Callable[[], None]) -> None:
-        if self.dice.random() < self.faults.crash_in_step_chance:
+        is_doomed = self.dice.random() < self.faults.crash_in_step_chance
+        if is_doomed:
             replica.crash_after_effects = self.dice.randrange(6)
         try:
             act()
@@ -145,7 +146,8 @@ class World:
             self._after_step(replica)
             self._crash(replica)
             return
-        replica.crash_after_effects = None
+        if is_doomed:
+            replica.crash_after_effects = None
         self._after_step(replica)
 
     def _after_step(self, replica: SimulatedReplica) -> None:
@@ -229,7 +231,7 @@ class World:
         replica.finish_snapshot()
         snapshots = replica.log.snapshots()
         if self.dice.random() < self.faults.clean_share:
-            begin_with = self.dice.choice(snapshots).id
+            begin_with = snapshots[-1].id if self.dice.random() < 0.5 else self.dice.choice(snapshots).id
             replica.clean(begin_with)
             self._say(f"the log of {replica.id} begins with snapshot {words.of_end(begin_with)}")
 
@@ -380,14 +382,15 @@ class World:
                 self._propose(leader)
 
     def _propose(self, leader: SimulatedReplica) -> None:
-        self._next_value += 1
-        value = b"value-%d" % self._next_value
+        count = self.dice.choice([1, 1, 3])  # a batch may be torn
+        values = [b"value-%d" % number for number in range(self._next_value + 1, self._next_value + count + 1)]
+        self._next_value += count
 
         def act() -> None:
-            offset = leader.propose(value)
-            self._proposed.setdefault((leader.id, leader.life), []).append((offset, value))
+            first = leader.propose(values) - count + 1
+            self._proposed.setdefault((leader.id, leader.life), []).extend(enumerate(values, first))
 
-        self._say(f"{leader.id} is asked for {value.decode()}")
+        self._say(f"{leader.id} is asked for {values[0].decode()}" + (" and two more" if count > 1 else ""))
         self._step(leader, act)
 
     def _acknowledge(self, replica: SimulatedReplica) -> None:

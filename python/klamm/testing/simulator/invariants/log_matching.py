@@ -17,6 +17,10 @@ class LogMatching:
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
         """What was appended since the last look is new, or the same as elsewhere."""
         known, chains = self._checked.setdefault(touched.id, []), touched.chains
+        if len(chains) != touched.log.end_offset:
+            raise InvariantViolatedError(
+                f"the log of {touched.id} ends at {touched.log.end_offset}, and its history at {len(chains)}"
+            )
         start = min(len(known), len(chains))
         while start and known[start - 1] != chains[start - 1]:
             start -= 1

@@ -1,0 +1,55 @@
+"""A replica that needs a snapshot crashes at each effect on its way, and comes back every time."""
+
+import random
+
+import pytest
+
+from klamm.raft.config import RaftConfig
+from klamm.testing.simulator.faults import Faults
+from klamm.testing.simulator.world import World
+
+CONFIG = RaftConfig(fetch_snapshot_max_bytes=60, fetch_max_bytes=200)
+
+
+def quorum_that_left_one_behind():
+    """Two of three voters go on, and clean their logs behind a snapshot, while the third is down."""
+    world = World(random.Random(3), 3, 0, Faults(), CONFIG)
+    world.begin()
+    assert world.run(20_000_000, lambda: len(world.acknowledged) >= 20)
+    (leader,) = world.leaders()
+    behind = next(replica for replica in world.replicas.values() if replica is not leader)
+    behind.crash(0, write_survives=False)
+    count = len(world.acknowledged) + 20
+    assert world.run(world.now_us + 20_000_000, lambda: len(world.acknowledged) >= count)
+    for replica in world.replicas.values():
+        if replica.is_up:
+            replica.begin_snapshot(bytes([replica.id]) * 100)
+            replica.finish_snapshot()
+            replica.clean(replica.log.snapshots()[-1].id)
+            assert replica.log.start_offset > behind.log.end_offset
+    return world, behind
+
+
+def come_back(crash_after_effects, power_cut):
+    """Start the one that was left behind, and let it crash; says whether it did before it had caught up."""
+    world, behind = quorum_that_left_one_behind()
+    world.faults.power_cut_share = float(power_cut)
+    behind.crash_after_effects = crash_after_effects
+    world._start(behind)
+    life = behind.life
+    target = max(replica.high_watermark for replica in world.replicas.values())
+
+    def has_caught_up():
+        return behind.is_up and behind.high_watermark >= target and behind.applied >= target
+
+    assert world.run(world.now_us + 30_000_000, has_caught_up), f"not after a crash at effect {crash_after_effects}"
+    assert behind.log.start_offset > 0
+    return behind.life > life
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_crash_at_any_effect_of_an_install(power_cut):
+    crash_after_effects = 0
+    while come_back(crash_after_effects, power_cut):
+        crash_after_effects += 1
+    assert crash_after_effects >= 12, "slices, check, install and its halves are effects of their own"

@@ -16,6 +16,10 @@ PYTEST_WORKERS ?= auto
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 SMOKE_CASES ?= 2000
+# Simulated runs of the quorum that `make test` plays, and those of `make simulate`.
+SIMULATION_SEEDS ?= 2000
+SEEDS ?= 2000
+FIRST_SEED ?= 1
 # `make test` tries the same cases each time, so that it fails for a change and not by luck; `make slow` draws new ones.
 PROPTEST_RNG_SEED ?= 595
 SLOW_PROPTEST_CASES ?= 2000
@@ -68,7 +72,7 @@ test-rust: .toolchain
 
 test-python: $(VENV)/dev $(VENV)/native
 	$(SAY) "running the Python tests"
-	@$(BIN)/python -m pytest -m "not slow" -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(BIN)/python -m pytest -m "not slow" -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
 
 ## make slow     the long proofs that `make test` leaves out
 slow: $(VENV)/dev $(VENV)/native
@@ -78,6 +82,11 @@ slow: $(VENV)/dev $(VENV)/native
 	@PROPTEST_CASES=$(SLOW_PROPTEST_CASES) cargo test --locked --quiet --workspace
 	$(SAY) "running the slow Python tests"
 	@$(BIN)/python -m pytest -m slow --timeout 7200 $(PYTEST_ARGS)
+
+## make simulate   the quorum through SEEDS=2000 simulated runs, each with faults of its own; a failing one prints its replay
+.PHONY: simulate
+simulate: $(VENV)/dev $(VENV)/native
+	@$(BIN)/python -m klamm.testing.simulator --seeds $(SEEDS) --first $(FIRST_SEED)
 
 ## make fix      format and repair what can be repaired by itself
 .PHONY: fix

@@ -247,6 +247,8 @@ class MemoryLog:
             return False
         del self.records[: snapshot_id.offset - self.start_offset]
         self.start_offset = snapshot_id.offset
+        # A leader's high watermark may be ahead of its own disk; the snapshot is durable.
+        self.flushed_offset = max(self.flushed_offset, snapshot_id.offset)
         kept = [entry for entry in self.epochs if entry[1] >= snapshot_id.offset]
         older = [entry[0] for entry in self.epochs if entry[1] < snapshot_id.offset]
         is_within = older and self.records and (not kept or kept[0][1] > snapshot_id.offset)

@@ -67,6 +67,7 @@ class SimulatedReplica:
         self.applied = 0  # the state machine: how far, and the fold over all records below
         self.state = 0
         self.loaded_at_start = 0  # from the newest snapshot
+        self.stale_when_leading: int | None = None  # what it had applied, too little, when it was told that it leads
         self.outbox: list[Envelope] = []
         self.effects: list[fx.Effect] = []  # those of the last step, for who watches
         self.writing: fx.PersistElection | None = None
@@ -278,13 +279,10 @@ class SimulatedReplica:
                 self._held.append(effect)
             case fx.HighWatermarkAdvanced(offset):
                 self._fold(offset)
-            case (
-                fx.VotersChanged()
-                | fx.LeaderChanged()
-                | fx.BecameLeader()
-                | fx.LostLeadership()
-                | fx.ShutdownCompleted()
-            ):
+            case fx.BecameLeader():
+                known = self.running.replica.high_watermark
+                self.stale_when_leading = self.applied if self.applied < known else None
+            case fx.VotersChanged() | fx.LeaderChanged() | fx.LostLeadership() | fx.ShutdownCompleted():
                 pass
             case _:
                 assert_never(effect)
@@ -320,10 +318,13 @@ class SimulatedReplica:
             self.chains.append(hash((before, record.epoch, record.type, record.value)))
 
     def _release_held(self) -> None:
-        held, self._held = self._held, []
+        if not self._held:
+            return
+        core, (held, self._held) = self.running, (self._held, [])
         for waiting in held:
-            effect = self.running.settled(waiting)
-            if effect.after > self.running.replica.durable_ticket:
+            is_early = waiting.after > core.replica.durable_ticket
+            effect = waiting if is_early else core.settled(waiting)
+            if effect.after > core.replica.durable_ticket:
                 self._held.append(effect)
             elif isinstance(effect, fx.SendRequest):
                 sent = Envelope(self.id, effect.to, effect.correlation_id, self.life, effect.request)

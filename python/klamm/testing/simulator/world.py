@@ -156,14 +156,15 @@ class World:
                 self._say(f"{replica.id}: {words.of_effect(effect)}")
         self._check(replica)
         self._acknowledge(replica)
-        if any(isinstance(effect, PersistElection) for effect in replica.effects) and replica.role is Role.LEADER:
+        kinds = set(map(type, replica.effects))
+        if PersistElection in kinds and replica.role is Role.LEADER:
             self._maybe_strike(replica)
         for envelope in replica.outbox:
             self._send(envelope)
         replica.outbox.clear()
         if replica.to_write is not None and replica.writing is None:
             self._begin_write(replica)
-        if any(isinstance(effect, CheckSnapshot) for effect in replica.effects):
+        if CheckSnapshot in kinds:
             self._at(self._disk_us(), self._while_alive(replica, replica.finish_check))
         if replica.log.flushed_offset < replica.log.end_offset and replica.log.flushing_to is None:
             self._begin_flush(replica)

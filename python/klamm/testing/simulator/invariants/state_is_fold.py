@@ -4,7 +4,6 @@ Source: Raft, section 7 and figure 3, State Machine Safety; KIP-630. A leader is
 all that was committed before, so that it never decides upon a stale state (facts 2.8).
 """
 
-from klamm.raft.effects import BecameLeader
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.replica import SimulatedReplica
@@ -38,6 +37,7 @@ class StateIsFold:
             raise InvariantViolatedError(f"{touched.id} has applied {applied} records that nobody committed")
         if applied and touched.state != self.history.chains[applied - 1]:
             raise InvariantViolatedError(f"{touched.id} holds another state after {applied} records")
-        is_told = any(isinstance(effect, BecameLeader) for effect in touched.effects)
-        if is_told and applied < touched.high_watermark:
-            raise InvariantViolatedError(f"{touched.id} leads with a state that is behind")
+        if touched.stale_when_leading is not None:
+            raise InvariantViolatedError(
+                f"{touched.id} was told that it leads when it had applied {touched.stale_when_leading} records only"
+            )

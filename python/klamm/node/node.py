@@ -303,10 +303,11 @@ class Node:
         await asyncio.shield(self._stopping)
 
     async def _stop(self, engine: Engine, timeout_s: float, *, hand_over: bool) -> None:
-        engine.stop_accepting()
         if self._broker is not None:
             is_controlled = hand_over and self.config.boolean("controlled.shutdown.enable") and not self.failed.done()
             await self._broker.shut_down(timeout_s if is_controlled else 0)
+        # Not before: the controller of this process may be the one that other brokers have yet to find.
+        engine.stop_accepting()
         await self._dispatcher.drain(DRAIN_S if hand_over else 0)
         await self._close(engine, hand_over=hand_over)
 

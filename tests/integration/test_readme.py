@@ -41,3 +41,21 @@ def test_the_history_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[
         code = code.replace('"klamm-data"', f"{str(tmp_path / 'data')!r}").replace("15m", "end")
         exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     assert "pyarrow.Table\ntopic: string" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("module", "said"), [("klamm.raft", ["b'1'", "1"]), ("klamm.raft.recipes", None)])
+def test_the_library(
+    module: str,
+    said: list[str] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (code,) = (code for code in SNIPPETS if f"from {module} import" in code)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    lines = capsys.readouterr().out.splitlines()
+    if said is None:
+        assert [line.partition("path=")[2] for line in lines] == ["'/reports')", "'/reports/latest')"]
+    else:
+        assert lines == said

@@ -61,8 +61,6 @@ class _Session:
 
     def forget_below(self, sequence: int) -> None:
         """Drop the results that the client has got."""
-        if sequence <= self.answered_below:
-            return
         if sequence - self.answered_below > len(self.results):
             self.results = {number: result for number, result in self.results.items() if number >= sequence}
         else:
@@ -77,6 +75,7 @@ class ReplicatedState:
     def __init__(self, machine: StateMachine) -> None:
         self.machine = machine
         self._sessions: dict[bytes, _Session] = {}  # who used its session last comes last
+        self._newest: _Session | None = None
 
     def has_session(self, client: bytes) -> bool:
         """Whether that client's commands are taken."""
@@ -94,8 +93,11 @@ class ReplicatedState:
         session = self._sessions.get(entry.client)
         if session is None:
             return Applied(entry.client, entry.sequence, Outcome(Fate.NO_SESSION, b""))
-        self._sessions[entry.client] = self._sessions.pop(entry.client)
-        session.forget_below(entry.answered_below)
+        if session is not self._newest:
+            self._sessions[entry.client] = self._sessions.pop(entry.client)
+            self._newest = session
+        if entry.answered_below > session.answered_below:
+            session.forget_below(entry.answered_below)
         if entry.sequence < session.answered_below:
             return Applied(entry.client, entry.sequence, None)
         outcome = session.results.get(entry.sequence)
@@ -110,7 +112,7 @@ class ReplicatedState:
 
     def _open(self, client: bytes) -> None:
         session = self._sessions.pop(client) if client in self._sessions else _Session()
-        self._sessions[client] = session
+        self._sessions[client] = self._newest = session
         if len(self._sessions) > SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
 
@@ -147,7 +149,7 @@ class ReplicatedState:
         data = b"".join(values[1:])
         if len(data) != session_bytes + machine_bytes:
             raise StateDamagedError(f"it holds {len(data)} bytes and speaks of {session_bytes} + {machine_bytes}")
-        self._sessions = _decode_sessions(data[:session_bytes])
+        self._sessions, self._newest = _decode_sessions(data[:session_bytes]), None
         self.machine.restore(data[session_bytes:])
 
 

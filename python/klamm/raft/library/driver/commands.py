@@ -36,10 +36,26 @@ class Appender(Protocol):
         """Have the leader append them. Raises NotLeaderError, UnreachableError."""
 
 
+class Answer(Protocol):
+    """The part of a future that is needed."""
+
+    def done(self) -> bool:
+        """Whether it has an outcome, or nobody wants one."""
+
+    def cancelled(self) -> bool:
+        """Whether nobody wants one."""
+
+    def set_result(self, result: bytes, /) -> None:
+        """The command's result."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """There will be none."""
+
+
 class _Pending:
     __slots__ = ("client", "deadline_s", "future", "payload", "sent_s", "sequence", "times_sent")
 
-    def __init__(self, sequence: int, payload: bytes, future: asyncio.Future[bytes], deadline_s: float) -> None:
+    def __init__(self, sequence: int, payload: bytes, future: Answer, deadline_s: float) -> None:
         self.sequence, self.payload, self.future, self.deadline_s = sequence, payload, future, deadline_s
         self.client = b""
         self.times_sent = 0
@@ -67,24 +83,27 @@ class Commands:
 
     async def room(self) -> None:
         """Return when another command may be submitted."""
-        while len(self._pending) >= self._in_flight_max and self._fault is None:
+        while self.is_full and self._fault is None:
             self._room.clear()
             await self._room.wait()
 
-    def submit(self, payload: bytes, timeout_s: float) -> asyncio.Future[bytes]:
-        """The result of a command; see `Replica.execute`."""
+    @property
+    def is_full(self) -> bool:
+        """Whether `room` would wait."""
+        return len(self._pending) >= self._in_flight_max
+
+    def submit(self, payload: bytes, timeout_s: float, answer: Answer) -> None:
+        """Give `answer` the result of a command; see `Replica.execute`."""
         if self._fault is not None:
             raise self._fault
         if len(payload) > COMMAND_BYTES_MAX:
             raise ValueError(f"a command of {len(payload)} bytes: {COMMAND_BYTES_MAX} are the most")
-        future: asyncio.Future[bytes] = self._loop.create_future()
-        pending = _Pending(self._next_sequence, payload, future, self._loop.time() + timeout_s)
+        pending = _Pending(self._next_sequence, payload, answer, self._loop.time() + timeout_s)
         self._next_sequence += 1
         self._pending[pending.sequence] = self._unsent[pending.sequence] = pending
         self._schedule()
         if self._sweep_timer is None:
             self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep)
-        return future
 
     # Sending
 

@@ -1,9 +1,18 @@
 """What a replica may be told beside who it is."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klamm.raft.config import RaftConfig
 from klamm.raft.snapshots import SnapshotConfig
+
+# Half of Kafka's: who embeds a quorum in a program waits for its leader.
+QUORUM: Final = RaftConfig(
+    election_timeout_ms=500,
+    fetch_timeout_ms=1000,
+    request_timeout_ms=1000,
+    election_backoff_max_ms=500,
+    fetch_max_wait_ms=250,
+)
 
 
 class ReplicaConfig(NamedTuple):
@@ -11,8 +20,8 @@ class ReplicaConfig(NamedTuple):
 
     timeout_s: float = 10.0
     """How long execute and read wait when they are not told."""
-    raft: RaftConfig = RaftConfig()
-    """Time-outs of the quorum: a leader that is silent for `fetch_timeout_ms` is replaced."""
+    raft: RaftConfig = QUORUM
+    """Time-outs of the quorum: a leader that is silent for `fetch_timeout_ms` is replaced, about a second later."""
     snapshots: SnapshotConfig = SnapshotConfig()
     """When the state is written, and how much of the log stays."""
     in_flight_max: int = 10_000

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from klamm.raft.library.driver.config import ReplicaConfig
+from klamm.raft.library.driver.gathering import Gathered, Slot
 from klamm.raft.library.driver.home import Home, HomeOwner
 from klamm.raft.library.driver.leadership import Callback, Leadership
 from klamm.raft.library.driver.member import LISTENER, Member
@@ -141,23 +142,25 @@ class Replica(Generic[M]):
         """
         commands = self._running.commands
         await commands.room()
-        return await commands.submit(command, self._timeout_s(timeout_s))
+        result: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        commands.submit(command, self._timeout_s(timeout_s), result)
+        return await result
 
     async def execute_all(self, commands: Sequence[bytes], *, timeout_s: float | None = None) -> list[bytes]:
         """The results of many commands, which are sent together; for each holds what holds for `execute`.
 
         The first error among them is raised when all have their outcome. Other replicas' commands may come in between.
         """
-        futures, wait_s = [], self._timeout_s(timeout_s)
-        for command in commands:
-            await self._running.commands.room()
-            futures.append(self._running.commands.submit(command, wait_s))
-        if futures:
-            await asyncio.wait(futures)
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        if errors:
-            raise errors[0]
-        return [future.result() for future in futures]
+        wait_s, ours = self._timeout_s(timeout_s), self._running.commands
+        gathered = Gathered(len(commands))
+        for index, command in enumerate(commands):
+            if ours.is_full:
+                await ours.room()
+            try:
+                ours.submit(command, wait_s, Slot(gathered, index))
+            except (RaftStoppedError, ValueError) as error:
+                gathered.settle(index, b"", error)
+        return await gathered.future
 
     # Reads
 

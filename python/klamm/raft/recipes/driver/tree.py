@@ -195,7 +195,11 @@ class Tree:
     # Sessions
 
     async def session(self, timeout_s: float = SESSION_TIMEOUT_S) -> Session:
-        """Open a session that is renewed until it is closed, or for `timeout_s` no renewal gets through."""
+        """Open a session that is renewed until it is closed, or for `timeout_s` no renewal gets through.
+
+        It outlives the loss of a leader when that is several times what the quorum needs for another one: 5 s or
+        more with the usual time-outs of `ReplicaConfig`.
+        """
         session = Session(self, timeout_s)
         await session.open()
         self._sessions.add(session)

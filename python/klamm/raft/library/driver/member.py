@@ -180,6 +180,10 @@ class Member:
         if self.fault is None:
             self.driver.handle_request(request, answer)
 
+    def on_peer_gone(self, node_id: int) -> None:
+        """A replica's process is gone: if it led, another is elected without waiting for its silence."""
+        self.driver.on_peer_gone(node_id)
+
     def handle_encoded(self, api_key: int, version: int, body: bytes, give: Give) -> None:
         """Take a request of raft's as it is on the wire. Raises MalformedRequest."""
         if self.fault is None:

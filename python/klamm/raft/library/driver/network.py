@@ -31,6 +31,9 @@ class Service(Protocol):
     async def handle_call(self, body: bytes) -> bytes:
         """Answer a request of `klamm.raft.library.calls`. Raises CallError."""
 
+    def on_peer_gone(self, node_id: int) -> None:
+        """A replica closed its connection and refuses another one: its process is gone."""
+
 
 class Network(Protocol):
     """The network of one replica; also the `Transport` of its raft driver."""

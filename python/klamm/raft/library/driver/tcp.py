@@ -27,13 +27,15 @@ class TcpNetwork:
         self._listen = listen
         listener = listen.listener if listen is not None else ""
         client_config = ClientConfig(CLIENT_ID, request_timeout_ms=config.request_timeout_ms)
-        self._peers = PeerTransport(listener, client_config)
+        self._service: Service | None = None
+        self._peers = PeerTransport(listener, client_config, self._on_gone)
         self._client = Client(client_config)
         self._server: asyncio.Server | None = None
         self._connections: set[ServerConnection] = set()
 
     async def open(self, service: Service) -> None:
         """See `Network.open`."""
+        self._service = service
         if self._listen is None:
             return
         loop = asyncio.get_running_loop()
@@ -43,6 +45,10 @@ class TcpNetwork:
         except OSError as error:
             text = f"cannot listen on {where[0]}:{where[1]}: {error.strerror or error}; see `voters` and `listen`"
             raise OSError(error.errno, text) from None
+
+    def _on_gone(self, node_id: int) -> None:
+        if self._service is not None:
+            self._service.on_peer_gone(node_id)
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         """See `Network.send`."""

@@ -36,6 +36,15 @@ RETRIED = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 BOUND_S = 60.0
 
 
+def write(connection: Connection, name: str, value: int) -> bool:
+    """Set a value in the metadata. True: acknowledged; False: refused; raises ClientError when nobody knows."""
+    config = AlterableConfig("interval.ms", str(value))
+    request = IncrementalAlterConfigsRequest((AlterConfigsResource(CLIENT_METRICS, name, (config,)),))
+    [answer] = connection.ask(request, IncrementalAlterConfigsResponse, 1).responses
+    assert answer.error_code in (ErrorCode.NONE, *RETRIED), answer
+    return answer.error_code is ErrorCode.NONE
+
+
 class Controller(NodeProcess):
     """A controller alone, `klamm start FILE`; `port` is its controller listener's."""
 
@@ -78,13 +87,9 @@ class Controller(NodeProcess):
         return None
 
     def write(self, name: str, value: int) -> bool:
-        """Set a value in the metadata. True: acknowledged; False: refused; raises ClientError when nobody knows."""
-        config = AlterableConfig("interval.ms", str(value))
-        request = IncrementalAlterConfigsRequest((AlterConfigsResource(CLIENT_METRICS, name, (config,)),))
+        """Set a value in the metadata; see `write`."""
         with Connection("127.0.0.1", self.port, 10) as connection:
-            [answer] = connection.ask(request, IncrementalAlterConfigsResponse, 1).responses
-        assert answer.error_code in (ErrorCode.NONE, *RETRIED), answer
-        return answer.error_code is ErrorCode.NONE
+            return write(connection, name, value)
 
     def read(self, names: Sequence[str]) -> dict[str, int | None]:
         """The values that this node has committed."""

@@ -1,6 +1,7 @@
 """Three drivers in one loop, over memory logs and a transport that is a function call later."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -123,3 +124,24 @@ async def test_elect_replicate_hand_over():
         await member.driver.close(timeout_ms=200)
         assert member.faults == []
         assert member.commits == sorted(member.commits)
+
+
+def freeze():
+    """As SIGSTOP does, for longer than a leader leads without a majority."""
+    time.sleep(CONFIG.fetch_timeout_ms * 2 / 1000)
+
+
+async def test_a_leader_that_wakes_too_late_says_that_nothing_is_known_of_the_record():
+    switch = Switch()
+    members = [Member(node_id, switch) for node_id in (1, 2, 3)]
+    for member in members:
+        member.driver.start()
+    leader = await leader_of(members)
+    epoch = leader.driver.epoch
+    freeze()
+    with pytest.raises(NotLeaderError, match="may survive or not"):
+        leader.driver.propose([b"late"], epoch)
+    assert not leader.led.is_set()
+    for member in members:
+        await member.driver.close(timeout_ms=200)
+        assert member.faults == []

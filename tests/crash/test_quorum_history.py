@@ -1,0 +1,169 @@
+"""Controllers killed, frozen, stopped and started again under load: what their clients saw can be one history.
+
+Producer ids are a counter: an answer is a block that nobody else gets, above every block that was answered before it
+was asked for; a counter whose increments may be lost is linearizable exactly then. Configs are written once each: what
+was acknowledged is there at the end, on every controller.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from klamm.cli.connection import ClientError, Connection
+from klamm.protocol import registration as messages
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.features import SUPPORTED_FEATURES
+from tests.support import controller_processes
+from tests.support.controller_processes import BOUND_S, Quorum
+
+BROKER = 100
+FROZEN_S = 3.5  # longer than a leader without a majority leads, and a follower waits for one
+ANSWERS_BETWEEN = 60
+
+
+class Block(NamedTuple):
+    """The first id of a block, and between which times it was asked for and answered."""
+
+    start: int
+    begun: float
+    ended: float
+
+
+class Load:
+    """Clients that ask all the time, whoever leads."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self.quorum = quorum
+        self.blocks: list[Block] = []
+        self.written: dict[str, int] = {}
+        self.faults: list[str] = []
+        self._request = messages.AllocateProducerIdsRequest(BROKER, self._register())
+        self._values = itertools.count(1)
+        self._is_over = threading.Event()
+        asks = (self._allocate, self._allocate, self._allocate, self._write, self._write)
+        self._threads = [threading.Thread(target=self._ask_all_the_time, args=(ask,)) for ask in asks]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for_answers(self) -> None:
+        """Until more of both kinds were given."""
+        blocks, written = len(self.blocks) + ANSWERS_BETWEEN, len(self.written) + ANSWERS_BETWEEN
+        deadline = time.monotonic() + BOUND_S
+        while len(self.blocks) < blocks or len(self.written) < written:
+            assert not self.faults
+            assert time.monotonic() < deadline, "nobody answers:\n" + "\n".join(self.quorum.logs())
+            time.sleep(0.01)
+
+    def _register(self) -> int:
+        features = SUPPORTED_FEATURES.items()
+        request = messages.BrokerRegistrationRequest(
+            BROKER,
+            self.quorum.cluster_id,
+            bytes(range(16)),
+            (messages.Listener("PLAINTEXT", "localhost", 9092),),
+            tuple(messages.SupportedFeature(name, found.min_version, found.max_version) for name, found in features),
+            log_dirs=(bytes(range(16, 32)),),
+        )
+        while True:  # a leader may not be active yet
+            with Connection("127.0.0.1", self.quorum.leader()[0].port) as connection:
+                answer = connection.ask(request, messages.BrokerRegistrationResponse, 4)
+            if answer.error_code is ErrorCode.NONE:
+                return answer.broker_epoch
+            assert answer.error_code is ErrorCode.NOT_CONTROLLER
+
+    def _allocate(self, connection: Connection) -> bool:
+        begun = time.monotonic()
+        answer = connection.ask(self._request, messages.AllocateProducerIdsResponse, 0)
+        if answer.error_code is ErrorCode.NONE:
+            self.blocks.append(Block(answer.producer_id_start, begun, time.monotonic()))
+        return answer.error_code is ErrorCode.NONE
+
+    def _write(self, connection: Connection) -> bool:
+        value = next(self._values)
+        is_acknowledged = controller_processes.write(connection, f"value-{value}", 1000 + value)
+        if is_acknowledged:
+            self.written[f"value-{value}"] = 1000 + value
+        return is_acknowledged
+
+    def _ask_all_the_time(self, ask: Callable[[Connection], bool]) -> None:
+        for controller in itertools.cycle(self.quorum.controllers.values()):
+            if self._is_over.is_set():
+                return
+            try:
+                with Connection("127.0.0.1", controller.port, 5) as connection:
+                    while not self._is_over.is_set() and ask(connection):
+                        pass
+            except ClientError:
+                time.sleep(0.01)
+            except Exception as error:
+                self.faults.append(repr(error))
+                return
+
+
+def is_counter(blocks: list[Block]) -> bool:
+    """Whether every block is above all that were answered before it was asked for, and nobody else's."""
+    highest_ended: list[tuple[float, int]] = []
+    for end, start in sorted((block.ended, block.start) for block in blocks):
+        highest_ended.append((end, max(start, highest_ended[-1][1] if highest_ended else -1)))
+    position, highest = 0, -1
+    for block in sorted(blocks, key=lambda block: block.begun):
+        while position < len(highest_ended) and highest_ended[position][0] < block.begun:
+            highest = highest_ended[position][1]
+            position += 1
+        if block.start <= highest:
+            return False
+    return len({block.start for block in blocks}) == len(blocks)
+
+
+def test_the_checker_sees_what_is_no_counter() -> None:
+    assert is_counter([Block(0, 0, 1), Block(2000, 2, 5), Block(1000, 3, 4), Block(3000, 6, 7)])
+    assert not is_counter([Block(0, 0, 1), Block(2000, 2, 3), Block(1000, 4, 5)])
+    assert not is_counter([Block(0, 0, 1), Block(0, 0, 2)])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_histories_of_killed_controllers(tmp_path: Path) -> None:
+    dice = random.Random(f"{time.time_ns()}")
+    with controller_processes.running(tmp_path) as quorum, Load(quorum) as load:
+        for _ in range(20):
+            load.wait_for_answers()
+            leader, _ = quorum.leader()
+            victim = dice.choice([leader, leader, *quorum.controllers.values()])
+            match dice.choice(["kill", "freeze", "stop"]):
+                case "kill":
+                    victim.kill()
+                    load.wait_for_answers()
+                    victim.start()
+                case "freeze":
+                    os.kill(victim.pid, signal.SIGSTOP)
+                    time.sleep(FROZEN_S)
+                    os.kill(victim.pid, signal.SIGCONT)
+                case "stop":
+                    assert victim.stop() == 0
+                    load.wait_for_answers()
+                    victim.start()
+        load.wait_for_answers()
+        load.__exit__()
+        assert load.faults == []
+        assert is_counter(load.blocks)
+        for node_id in quorum.controllers:
+            quorum.wait_for(node_id, load.written)

@@ -11,6 +11,7 @@ _HEAD: Final = struct.Struct(">4sqiqi")  # magic, end offset, epoch, state, coun
 _CONTROL: Final = struct.Struct(">hi")  # type, size
 _FOOT: Final = struct.Struct(">I")  # CRC-32 of all before
 _MAGIC: Final = b"SNAP"
+SIZE_MIN: Final = _HEAD.size + _FOOT.size  # bytes of a file without control records and filler
 
 
 class Content(NamedTuple):

@@ -14,10 +14,10 @@ from klamm.raft.effects import Reply, SendRequest
 from klamm.raft.election_state import ElectionState
 from klamm.raft.events import PeerGone, ResignRequested, ShutdownRequested
 from klamm.raft.log import OffsetAndEpoch
-from klamm.raft.messages import Request, VoteRequest
+from klamm.raft.messages import FetchSnapshotRequest, Request, VoteRequest
 from klamm.raft.role_states import Leader
 from klamm.raft.voters import ReplicaKey, VoterSet
-from klamm.testing.simulator import words
+from klamm.testing.simulator import memory_snapshot, words
 from klamm.testing.simulator.replica import Envelope, SimulatedReplica
 
 SETTLE_STEPS_MAX = 10_000
@@ -96,7 +96,11 @@ class Stage:
             "shutdown": self._shutdown,
             "crash": self._crash,
             "gone": self._gone,
+            "snapshot": self._snapshot,
+            "clean": self._clean,
+            "damage": self._damage,
             "ask-vote": self._ask_vote,
+            "ask-snapshot": self._ask_snapshot,
             "show": self._show,
             "log": self._log,
             "pending": self._pending,
@@ -113,10 +117,13 @@ class Stage:
     # Setting up
 
     def _quorum(self, arguments: list[str]) -> None:
-        """`quorum 1 2 3 [observers 4] [fetch-bytes=1]`: new replicas, all down, with empty logs."""
+        """`quorum 1 2 3 [observers 4] [fetch-bytes=1] [snapshot-bytes=50]`: new replicas, all down, with empty logs."""
         self.replicas, self.messages = {}, []
         options = _options(arguments)
-        config = RaftConfig(fetch_max_bytes=int(options.get("fetch-bytes", 1 << 20)))
+        config = RaftConfig(
+            fetch_max_bytes=int(options.get("fetch-bytes", 1 << 20)),
+            fetch_snapshot_max_bytes=int(options.get("snapshot-bytes", 1 << 20)),
+        )
         ids = [argument for argument in arguments if "=" not in argument]
         voters, _, observers = " ".join(ids).partition("observers")
         voter_ids = [int(node_id) for node_id in voters.split()]
@@ -226,6 +233,43 @@ class Stage:
         replica = self.replicas[int(_options(arguments)["at"])]
         self._act(replica, lambda: replica.step(PeerGone(int(arguments[0]))))
 
+    def _snapshot(self, arguments: list[str]) -> None:
+        """`snapshot 1`: write what is committed as a snapshot of 100 bytes."""
+        replica = self._replica(arguments)
+        replica.begin_snapshot(bytes([replica.id]) * (100 - memory_snapshot.SIZE_MIN))
+        replica.finish_snapshot()
+        self._lines.append(f"{replica.id}: snapshot {words.of_end(replica.log.snapshots()[-1].id)}")
+
+    def _clean(self, arguments: list[str]) -> None:
+        """`clean 1`: let the log begin with the newest snapshot."""
+        replica = self._replica(arguments)
+        replica.clean(replica.log.snapshots()[-1].id)
+        self._lines.append(f"{replica.id}: the log begins at {replica.log.start_offset}")
+
+    def _damage(self, arguments: list[str]) -> None:
+        """`damage 3`: the disk changes a byte of the next slice that the replica keeps."""
+        replica = self._replica(arguments)
+
+        def damage(data: bytes) -> bytes:
+            replica.damage = lambda data: data
+            return bytes([data[0] ^ 1]) + data[1:]
+
+        replica.damage = damage
+
+    def _ask_snapshot(self, arguments: list[str]) -> None:
+        """`ask-snapshot 1 from=2 epoch=3 id=5@2 [position=0] [bytes=50] [cluster=x]`: ask by hand, see the answer."""
+        replica, options = self._replica(arguments), _options(arguments[1:])
+        offset, _, epoch = options["id"].partition("@")
+        request = FetchSnapshotRequest(
+            options.get("cluster"),
+            ReplicaKey(int(options["from"])),
+            int(options["epoch"]),
+            OffsetAndEpoch(int(offset), int(epoch)),
+            int(options.get("position", 0)),
+            int(options.get("bytes", 50)),
+        )
+        self._ask(replica, request.replica.id, request)
+
     def _ask_vote(self, arguments: list[str]) -> None:
         """`ask-vote 1 from=2 epoch=3 log=5@2 [pre]`: ask a replica by hand, and see only its answer."""
         replica, options = self._replica(arguments), _options(arguments[1:])
@@ -255,8 +299,12 @@ class Stage:
     def _log(self, arguments: list[str]) -> None:
         """`log [1 2]`: the records."""
         for node_id in map(int, arguments or map(str, self.replicas)):
-            records = self.replicas[node_id].log.records
-            shown = [f"{offset}@{record.epoch} {words.of_record(record)}" for offset, record in enumerate(records)]
+            log = self.replicas[node_id].log
+            shown = [f"snapshot {words.of_end(info.id)}" for info in log.snapshots()]
+            shown += [
+                f"{offset}@{record.epoch} {words.of_record(record)}"
+                for offset, record in enumerate(log.records, log.start_offset)
+            ]
             self._lines.append(f"{node_id}: {', '.join(shown) or 'empty'}")
 
     def _pending(self, arguments: list[str]) -> None:
@@ -294,6 +342,8 @@ class Stage:
             if replica.log.flushing_to is None:
                 replica.begin_flush()
             return self._finish(replica, "the log is flushed", replica.finish_flush, quietly)
+        if replica.checking:
+            return self._finish(replica, "the snapshot is checked", replica.finish_check, quietly)
         return False
 
     def _finish(self, replica: SimulatedReplica, what: str, finish: Callable[[], None], quietly: bool) -> bool:

@@ -64,7 +64,7 @@ def test_every_documented_key_is_read(read: frozenset[str]) -> None:
 
 
 def test_keys_that_cannot_mean_anything_yet_are_not_documented() -> None:
-    for name in ("replica.lag.time.max.ms", "unstable.api.versions.enable", "klamm.crash.detection", "ssl.protocol"):
+    for name in ("replica.lag.time.max.ms", "unstable.api.versions.enable", "ssl.protocol"):
         key = find_config_key("node", name)
         assert key is not None
         assert key.documentation == ""

@@ -10,7 +10,10 @@ const fn node(name: &'static str, value_type: ConfigType) -> ConfigKey {
 
 /// In the order of their names.
 pub(super) const KEYS: &[ConfigKey] = &[
-    node("klamm.crash.detection", Boolean).default("true"),
+    node("klamm.crash.detection", Boolean).default("true").doc(
+        "Whether a controller whose connection closed, and who refuses a new one, counts as dead at once, beside the \
+         time-outs. To be turned off behind proxies that refuse connections for others.",
+    ),
     node("klamm.flush.before.ack", String).default("all").one_of(&["all", "none"]).high().doc(
         "`all`: what is acknowledged is on the disk, and no consumer sees what a power cut could take back. `none`: as Apache \
          Kafka, which leaves it to the page cache and to other replicas.",

@@ -745,7 +745,9 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("share.coordinator.write.timeout.ms", Int).default("5000").at_least(1).high(),
     node("share.fetch.purgatory.purge.interval.requests", Int).default("1000"),
     node("socket.connection.setup.timeout.max.ms", Long).default("30000"),
-    node("socket.connection.setup.timeout.ms", Long).default("10000"),
+    node("socket.connection.setup.timeout.ms", Long)
+        .default("10000")
+        .doc("How long a connection to another node may take to be made."),
     node("socket.listen.backlog.size", Int)
         .default("50")
         .at_least(1)

@@ -6,11 +6,14 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import klamm
+from klamm._engine import StorageError
 from klamm.cli.main import run
+from klamm.cli.recovery import carry_out
 from klamm.metadata import Entry, History
 from klamm.node.directories import METADATA_FOLDER
 from klamm.raft.control_records import KRAFT_VOTERS, decode_voters, encode_voters
@@ -155,6 +158,28 @@ def test_a_broken_quorum_state_and_a_torn_end_are_mended(tmp_path: Path, capsys:
     assert len(list((tmp_path / "kept").iterdir())) == 1
     with klamm.Cluster(one) as cluster:
         assert cluster.topics() == sorted(TOPICS)
+
+
+def test_what_cannot_be_made_whole_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, *_ = make_three(tmp_path, 1)
+    files = contents([one])
+    for step, error, text in (
+        ("_append", StorageError("the copy ends early"), "the copy ends early; nothing was changed"),
+        (
+            "_copy",
+            OSError(28, "No space left on device", "/full"),
+            "/full: No space left on device; nothing was changed",
+        ),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(carry_out, step, Mock(side_effect=error))
+            assert run(["quorum", "recover", str(one), "--apply"]) == 1
+        assert text in capsys.readouterr().err
+        assert contents([one]) == files
+        assert not (one / ".klamm-recovery").exists()
+    assert run(["quorum", "recover", str(one), "--apply"]) == 0
 
 
 def test_an_interrupted_recovery_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

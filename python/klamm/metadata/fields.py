@@ -26,7 +26,14 @@ _SCOPES: Final = {
 
 
 def fields_of(entry: Entry) -> dict[str, Any]:
-    """A record's fields by name; of a record that is unknown, its bytes in hexadecimal."""
+    """A record's fields by name; of one that is damaged or unknown, its bytes in hexadecimal and what is wrong."""
+    try:
+        return _fields_of(entry)
+    except ValueError as error:
+        return {"value": entry.value.hex(), "error": str(error)}
+
+
+def _fields_of(entry: Entry) -> dict[str, Any]:
     if entry.control is None:
         return record_fields(entry.record())
     match entry.control:

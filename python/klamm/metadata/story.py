@@ -47,7 +47,10 @@ def tell_story(history: History, topic: str, partition: int, until: Moment | str
     first = history.state_at(history.earliest_state())
     teller = _Teller(topic, partition, first)
     for entry in history.records(first.offset + 1, end.offset + 1) if not history.is_snapshot else ():
-        teller.take(entry)
+        try:
+            teller.take(entry)
+        except ValueError as error:
+            raise HistoryError(f"{history.path}: the record at offset {entry.offset}: {error}") from None
     chapters = teller.chapters()
     if not chapters:
         known = ", ".join(end.image.topic_names()[:20]) or "none"

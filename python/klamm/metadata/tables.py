@@ -74,10 +74,7 @@ def partitions_table(history: History, at: Moment | str | int = END) -> Any:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    try:
-        fields = fields_of(entry)
-    except ValueError as error:
-        raise HistoryError(f"offset {entry.offset}: {error}") from None
+    fields = fields_of(entry)
     broker = fields.get("id") if entry.type_name in ("FenceBroker", "UnfenceBroker") else fields.get("broker_id")
     return {
         "offset": entry.offset,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import tarfile
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -300,9 +303,44 @@ def test_a_log_is_followed_while_it_grows_and_is_cut(tmp_path: Path, cluster: Wr
     assert ["topic new created" in told.text for told in followed.more()] == [True]
 
 
+def test_a_reader_beside_a_writer_sees_every_record_once_and_whole(tmp_path: Path) -> None:
+    """The flusher writes, prepares zeroes ahead and rolls segments on a thread of its own, as fast as it can."""
+    count, log = 2000, open_log(tmp_path, segment_bytes=20_000)
+    records = [
+        encode(TopicRecord(name=f"topic-{at}", topic_id=at.to_bytes(16, "big")), 0) for at in range(1000, 1000 + count)
+    ]
+
+    def write() -> None:
+        for at, record in enumerate(records):
+            log.append([record], 1 + at // 500, at)
+            flushed = threading.Event()
+            log.start_flush(lambda offset, error, flushed=flushed: flushed.set())
+            if at % 50 == 0:
+                assert flushed.wait(30)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        history, seen, deadline = History(tmp_path), [], time.monotonic() + 60
+        while len(seen) < count and time.monotonic() < deadline:
+            found = history.read(len(seen))
+            assert [entry.offset for entry in found] == list(range(len(seen), len(seen) + len(found)))
+            assert history.end_offset() >= len(seen) + len(found)
+            seen += [entry.value for entry in found]
+        writing.result()
+    assert seen == records
+    log.close()
+
+
 def test_records_that_nobody_knows_are_passed_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = open_log(tmp_path)
     log.append([encode(TopicRecord(name="orders", topic_id=b"t" * 16), 0), b"\x01\x63\x00\x00"], 1, 0)
     log.close()
     assert run(["metadata", "tail", "--all", "--data", str(tmp_path)]) == 0
     assert "cannot be read: there is no metadata record 99" in capsys.readouterr().out
+    assert run(["metadata", "tail", "--all", "--json", "--data", str(tmp_path)]) == 0
+    unknown = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert unknown["fields"]["value"] == "01630000"
+    assert "there is no metadata record 99" in unknown["fields"]["error"]
+    assert run(["metadata", "at", "--data", str(tmp_path)]) == 1
+    assert "there is no metadata record 99" in capsys.readouterr().err
+    assert run(["metadata", "at", "0", "--data", str(tmp_path)]) == 0

@@ -265,10 +265,22 @@ impl LogDir {
         let owner = self.state.lock().owners.get(key).cloned();
         let Some(owner) = owner else { return Ok(()) };
         let limit = with_log(&*owner, |log| log.active_base_offset());
-        match self.cleaner_checkpoint(key) {
-            Some(offset) if offset > limit => self.set_cleaner_checkpoint(cache, key, &owner, limit),
-            _ => Ok(()),
+        self.lower_cleaner_checkpoint(cache, key, limit)
+    }
+
+    /// A log is clean up to `limit` at most.
+    pub(super) fn lower_cleaner_checkpoint(
+        &self,
+        cache: &Arc<FileCache>,
+        key: &Key,
+        limit: i64,
+    ) -> Result<(), LogError> {
+        match self.state.lock().inventory.cleaned.get_mut(key) {
+            Some(offset) if *offset > limit => *offset = limit,
+            _ => return Ok(()),
         }
+        let offsets = || self.state.lock().inventory.cleaned.clone();
+        self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
     }
 
     /// All three.

@@ -221,6 +221,9 @@ impl LogManager {
         let at: OpenAt = dir.with_inventory(|inventory| inventory.open_at(&found.topic, found.partition));
         let opened = Log::open(&found.path, &found.topic, found.partition, config, &self.context, at, now_ms);
         let (log, mut recovery) = self.judge(found.dir, opened)?;
+        // Without a flush before the acknowledgement a power cut may take what was cleaned: what comes next is not clean.
+        let key = (found.topic.clone(), found.partition);
+        self.judge(found.dir, dir.lower_cleaner_checkpoint(&self.context.cache, &key, log.log_end_offset()))?;
         for warning in recovery.warnings.drain(..) {
             (self.on_event)(Event::Warning(warning));
         }

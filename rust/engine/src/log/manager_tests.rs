@@ -395,6 +395,24 @@ fn a_log_that_was_compacted_keeps_its_records_after_a_crash_whatever_its_policy_
 }
 
 #[test]
+fn what_comes_after_a_cut_is_not_clean() {
+    let dir = tempdir().expect("temporary directory");
+    let (manager, _events) = start(&[dir.path()]);
+    let (owner, _) = create(&manager, 0, "a");
+    (0..3).for_each(|_| owner.append());
+    with_log(&*owner, |log| log.flush().expect("flush"));
+    drop((manager, owner));
+    for (checkpoint, expected) in [(4, 4), (50, 6)] {
+        fs::write(dir.path().join("cleaner-offset-checkpoint"), format!("0\n1\na 0 {checkpoint}\n")).expect("write");
+        let (manager, _events) = start(&[dir.path()]);
+        let [found] = &manager.found()[..] else { panic!("one log") };
+        manager.open(found, Arc::new(config()), 0).expect("open");
+        let text = fs::read_to_string(dir.path().join("cleaner-offset-checkpoint")).expect("there");
+        assert_eq!(text, format!("0\n1\na 0 {expected}\n"));
+    }
+}
+
+#[test]
 fn a_deleted_log_leaves_the_cleaner_nothing_to_remember() {
     let dir = tempdir().expect("temporary directory");
     let (manager, events) = start_with(&[dir.path()], cleaning());

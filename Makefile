@@ -87,6 +87,7 @@ slow: $(VENV)/dev $(VENV)/native
 .PHONY: simulate
 simulate: $(VENV)/dev $(VENV)/native
 	@$(BIN)/python -m klamm.testing.simulator --seeds $(SEEDS) --first $(FIRST_SEED)
+	@$(BIN)/python -m klamm.testing.simulator --dynamic --seeds $(SEEDS) --first $(FIRST_SEED)
 
 ## make fix      format and repair what can be repaired by itself
 .PHONY: fix

@@ -133,7 +133,7 @@ class Following:
         replica = self._replica
         # Up to what is flushed: the leader's high watermark speaks of a log that is this one as far as it goes.
         replica.advance_high_watermark(min(state.leader_high_watermark, replica.log.flushed_offset))
-        deadline_ms = state.deadline_ms if replica.is_voter else NEVER_MS
+        deadline_ms = state.deadline_ms if replica.may_campaign else NEVER_MS
         if state.fetching is not None and state.fetching.is_whole:
             return self._wait_for_check(now_ms, state, deadline_ms)
         if now_ms >= deadline_ms:

@@ -69,6 +69,7 @@ class Leading:
         if isinstance(state, Leader):
             take_voters(self._replica, state, now_ms)
             self._maybe_advance_high_watermark(state)
+            self.on_append(now_ms)  # the record is there to be fetched
 
     def on_append(self, now_ms: int) -> None:
         """Answer the fetches that waited for what was appended just now."""

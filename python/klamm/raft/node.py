@@ -42,7 +42,6 @@ from klamm.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from klamm.raft.quorum import Tally
 from klamm.raft.reconfiguration import Reconfiguration
 from klamm.raft.replica import Replica
 from klamm.raft.requests import InFlight
@@ -220,7 +219,7 @@ class RaftNode:
 
     def _initial_state(self, now_ms: int, stored: ElectionState) -> tuple[RoleState, ElectionState]:
         replica, deadline_ms = self.replica, self.replica.draw_election_deadline_ms(now_ms)
-        if not replica.is_voter:
+        if not replica.may_campaign:
             deadline_ms = NEVER_MS
         if stored.epoch < replica.log_end.epoch:
             return Unattached(deadline_ms), ElectionState(replica.log_end.epoch)
@@ -232,8 +231,8 @@ class RaftNode:
             if replica.knows_way_to(stored.leader_id, ()):
                 return Follower(now_ms + replica.config.fetch_timeout_ms), stored
             return Unattached(deadline_ms), stored
-        if stored.voted is not None and stored.voted.matches(replica.key) and replica.is_voter:
-            return Candidate(deadline_ms, Tally(frozenset(replica.voters.ids), {replica.id})), stored
+        if stored.voted is not None and stored.voted.matches(replica.key) and replica.may_campaign:
+            return Candidate(deadline_ms, replica.new_tally()), stored
         return Unattached(deadline_ms), stored
 
     # Responses
@@ -281,7 +280,9 @@ class RaftNode:
             case VoteResponse():
                 self._elections.on_vote_response(now_ms, asked.to, response)
             case FetchResponse():
-                return self._following.on_fetch_response(now_ms, response)
+                # Late, while another by way of a bootstrap server came first: the log has moved on.
+                is_late = isinstance(asked.request, FetchRequest) and self._is_behind(asked.request)
+                return is_late or self._following.on_fetch_response(now_ms, response)
             case EndQuorumEpochResponse():
                 self._leading.on_end_epoch_response(asked.to)
             case FetchSnapshotResponse():
@@ -293,6 +294,9 @@ class RaftNode:
             case _:
                 assert_never(response)
         return True
+
+    def _is_behind(self, request: FetchRequest) -> bool:
+        return request.fetch_offset != self.replica.log.end_offset
 
     # Voters
 

@@ -23,6 +23,7 @@ from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 # Who has not fetched for so long is not caught up any more (facts 2.8).
 CAUGHT_UP_MS_MAX: Final = 3_600_000
+_NO_ANSWER: Final = "the new voter did not answer in time: nothing was changed"
 
 
 class Refusal(NamedTuple):
@@ -113,7 +114,9 @@ class Reconfiguration:
         if change is not None and change.offset is not None and change.offset < state.high_watermark:
             self._finish(state, Error.NONE)
         elif change is not None and now_ms >= change.deadline_ms:
-            self._finish(state, Error.REQUEST_TIMED_OUT, "the change was not committed in time, and still may be")
+            is_appended = change.offset is not None
+            text = "the change was not committed in time, and still may be" if is_appended else _NO_ANSWER
+            self._finish(state, Error.REQUEST_TIMED_OUT, text)
         if not replica.is_voter and self._is_committed(state):
             replica.become_resigned(now_ms)
             return now_ms

@@ -118,6 +118,18 @@ class Replica:
         return self.voters.is_voter(self.key)
 
     @property
+    def may_campaign(self) -> bool:
+        """Whether it takes part in elections: a voter, or one whose removal is in its log and not known as committed.
+
+        Without the latter no other may be electable, because this log holds more (Ongaro's dissertation, 4.2.2). Of
+        the voters in force it is none, so that its own vote does not count.
+        """
+        known = self.voters_in_log
+        if self.is_voter or known.offset is None or known.offset < max(self.high_watermark, 0):
+            return self.is_voter
+        return self.voter_history.below(known.offset).voters.is_voter(self.key)
+
+    @property
     def own_voter(self) -> Voter:
         """The entry that this replica should have among the voters."""
         return Voter(self.key, self.identity.endpoints or self.voters.endpoints(self.id))
@@ -178,7 +190,7 @@ class Replica:
         same_epoch = epoch == self.epoch
         if same_epoch and self.role is not Role.PROSPECTIVE:
             raise InvariantError(f"{self.role.value} cannot become Unattached within epoch {epoch}")
-        deadline_ms = self._remaining_or_fresh_deadline_ms(now_ms) if self.is_voter else NEVER_MS
+        deadline_ms = self._remaining_or_fresh_deadline_ms(now_ms) if self.may_campaign else NEVER_MS
         voted = self.election.voted if same_epoch else None
         self.leader_endpoints = ()
         self._enter(Unattached(deadline_ms), ElectionState(epoch, leader_id, voted))
@@ -194,7 +206,7 @@ class Replica:
 
     def become_prospective(self, now_ms: int) -> None:
         """Begin a campaign with a pre-vote; leader and vote of the epoch are kept."""
-        state = Prospective(self.draw_election_deadline_ms(now_ms), self._new_tally())
+        state = Prospective(self.draw_election_deadline_ms(now_ms), self.new_tally())
         self._enter(state, self.election)
 
     def become_candidate(self, now_ms: int) -> None:
@@ -202,7 +214,7 @@ class Replica:
         if not isinstance(self.state, Prospective):
             raise InvariantError(f"{self.role.value} cannot become Candidate")
         self.leader_endpoints = ()
-        state = Candidate(self.draw_election_deadline_ms(now_ms), self._new_tally())
+        state = Candidate(self.draw_election_deadline_ms(now_ms), self.new_tally())
         self._enter(state, ElectionState(self.epoch + 1, None, self.key))
 
     def become_leader(self, now_ms: int) -> None:
@@ -240,7 +252,7 @@ class Replica:
             raise InvariantError(f"epoch {self.epoch} has the vote {self.election.voted}, cannot add {candidate}")
         deadline_ms = self.draw_election_deadline_ms(now_ms)
         pre_vote_again = isinstance(self.state, Prospective)
-        state = Prospective(deadline_ms, self._new_tally()) if pre_vote_again else Unattached(deadline_ms)
+        state = Prospective(deadline_ms, self.new_tally()) if pre_vote_again else Unattached(deadline_ms)
         self._enter(state, ElectionState(self.epoch, self.election.leader_id, candidate))
 
     def announce_leadership(self) -> None:
@@ -255,7 +267,7 @@ class Replica:
         if state.ROLE not in NEXT_ROLES[before.ROLE]:
             raise InvariantError(f"{before.ROLE.value} cannot become {state.ROLE.value} (epoch {election.epoch})")
         is_removed = before.ROLE is Role.LEADER and state.ROLE is Role.RESIGNED  # it led until that was committed
-        if not self.is_voter and state.ROLE not in OBSERVER_ROLES and not is_removed:
+        if not self.may_campaign and state.ROLE not in OBSERVER_ROLES and not is_removed:
             raise InvariantError(f"replica {self.id} is no voter and cannot become {state.ROLE.value}")
         if election.epoch > EPOCH_MAX:
             raise InvariantError(f"epoch {known.epoch} is the last that there is: the quorum must be formed anew")
@@ -304,8 +316,9 @@ class Replica:
             return self.draw_election_deadline_ms(now_ms)
         return state.deadline_ms
 
-    def _new_tally(self) -> Tally:
-        return Tally(frozenset(self.voters.ids), granted={self.id})
+    def new_tally(self) -> Tally:
+        """The votes among the voters in force, its own given to itself if it is one."""
+        return Tally(frozenset(self.voters.ids), granted={self.id} if self.is_voter else ())
 
     def _endpoints_of(self, node_id: int | None) -> tuple[Endpoint, ...]:
         return () if node_id is None else self.voters.endpoints(node_id)

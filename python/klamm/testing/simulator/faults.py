@@ -24,6 +24,7 @@ class Faults:
     snapshot_bytes_max: int = 100  # of filler
     damaged_slice_chance: float = 0.0  # of the slices of a snapshot: the disk loses or changes some of their bytes
     wipe_every_us: int = 0  # a replica comes back with an empty disk, where Kafka's static voters survive that
+    reconfigure_every_us: int = 0  # an operator changes the voters, moves one, or loses a disk (dynamic quorums)
     clock_rates: dict[int, float] = field(default_factory=dict)
     clock_jump_every_us: int = 0
     notice_crash_chance: float = 0.0  # that another replica sees the end of a process

@@ -11,19 +11,28 @@ from typing import assert_never
 from klamm.raft import effects as fx
 from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS
+from klamm.raft.control_records import snapshot_head
 from klamm.raft.election_state import ElectionState
-from klamm.raft.log import OffsetAndEpoch, SnapshotInfo
-from klamm.raft.messages import Request, Response
+from klamm.raft.log import ControlRecord, OffsetAndEpoch, SnapshotInfo
+from klamm.raft.messages import ApiVersionsRequest, ApiVersionsResponse, Error, Request, Response
 from klamm.raft.node import RaftNode
 from klamm.raft.reading import with_bytes
 from klamm.raft.roles import Role
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.voter_history import VoterHistory
+from klamm.raft.voters import (
+    BOOTSTRAP_OFFSET,
+    KRAFT_VERSION_MAX,
+    KRAFT_VERSION_MIN,
+    Endpoint,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    VotersInLog,
+)
 from klamm.testing.simulator import memory_snapshot
 from klamm.testing.simulator.memory_log import MemoryLog
 
 # What a snapshot keeps of the control records: who votes, and at which kraft.version.
-KEPT_CONTROLS = (KRAFT_VERSION, KRAFT_VOTERS)
 TICKS_AT_ONCE_MAX = 1000
 
 
@@ -38,6 +47,24 @@ class Envelope:
     request: Request
     response: Response | None = None  # None: this is the request itself
 
+    def answered(self, response: Response) -> "Envelope":
+        """The answer to this request, on its way back."""
+        return Envelope(self.target, self.source, self.correlation_id, self.life, self.request, response)
+
+
+@dataclass(frozen=True, slots=True)
+class LostDisk:
+    """What a disk held when it was lost: its replica never comes back under that key."""
+
+    key: ReplicaKey
+    log: MemoryLog
+    chains: list[int | None]
+
+
+def key_of(node_id: int, directory: str | None) -> ReplicaKey:
+    """The key of a simulated replica: its directory id is 16 times that letter."""
+    return ReplicaKey(node_id, None if directory is None else directory.encode() * 16)
+
 
 class CrashedError(Exception):
     """The replica was told to crash before this effect."""
@@ -51,10 +78,22 @@ class SimulatedReplica:
     folds what is committed and nothing else.
     """
 
-    def __init__(self, node_id: int, voters: VoterSet, config: RaftConfig, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        voters: VoterSet,
+        config: RaftConfig,
+        now_ms: Callable[[], int],
+        *,
+        directory: str | None = None,
+    ) -> None:
+        """`directory` is the letter of its directory id, of which each wiped disk has the next; None: it has none."""
         self.id = node_id
         self.voters = voters
         self.is_voter = node_id in voters.ids
+        self.directory = directory
+        self.port = 9093
+        self.lost: list[LostDisk] = []
         self.config = config
         self.now_ms = now_ms
         self.log = MemoryLog()
@@ -88,6 +127,16 @@ class SimulatedReplica:
         return self.core is not None
 
     @property
+    def key(self) -> ReplicaKey:
+        """Its node id and the directory that it has, or would start with."""
+        return key_of(self.id, self.directory)
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where it says that it listens; a message finds it by the host's name alone."""
+        return (Endpoint("CONTROLLER", f"node-{self.id}", self.port),) if self.directory is not None else ()
+
+    @property
     def running(self) -> RaftNode:
         """The core; only while it runs."""
         if self.core is None:
@@ -116,7 +165,7 @@ class SimulatedReplica:
     def start(self, seed: int) -> None:
         """Begin a life over what the disk kept."""
         self.life += 1
-        identity = Identity(ReplicaKey(self.id), "cluster")
+        identity = Identity(self.key, "cluster", self.endpoints)
         self.core = RaftNode(identity, VotersInLog(self.voters), self.config, self.log, seed)
         self._load_latest_snapshot()
         self.loaded_at_start = self.applied
@@ -144,7 +193,11 @@ class SimulatedReplica:
 
     def receive(self, envelope: Envelope) -> None:
         """Take a message from the network."""
-        if envelope.response is None:
+        if isinstance(envelope.request, ApiVersionsRequest) and envelope.response is None:
+            versions = ApiVersionsResponse(Error.NONE, (KRAFT_VERSION_MIN, KRAFT_VERSION_MAX))
+            self.effects = []
+            self.outbox.append(envelope.answered(versions))
+        elif envelope.response is None:
             self._next_request_id += 1
             self._asked[self._next_request_id] = envelope
             self.step(events.RequestReceived(self._next_request_id, envelope.request))
@@ -192,12 +245,16 @@ class SimulatedReplica:
         self.log.finish_check()
         self.step(events.SnapshotChecked(attempt, results == [None]))
 
+    def known_voters(self) -> VotersInLog:
+        """The voter set in force by what its log holds, up or down."""
+        history = VoterHistory(VotersInLog(self.voters))
+        history.follow(self.log)
+        return history.newest
+
     def begin_snapshot(self, filler: bytes) -> None:
         """Take hold of what is committed now, to write it as a snapshot."""
         snapshot_id = OffsetAndEpoch(self.applied, self.log.epoch_at(self.applied - 1))
-        controls = [
-            (record.type, record.value) for record in self.log.control_records() if record.type in KEPT_CONTROLS
-        ]
+        controls = snapshot_head(self.running.replica.voter_history.below(self.applied))
         content = memory_snapshot.Content(snapshot_id, self.state, tuple(controls))
         self.snapshotting = (snapshot_id, memory_snapshot.encode(content, filler))
 
@@ -233,7 +290,10 @@ class SimulatedReplica:
         self._held, self.outbox, self._asked, self.effects = [], [], {}, []
 
     def wipe(self) -> None:
-        """Lose the disk, while it is down."""
+        """Lose the disk, while it is down. The next one has another directory id."""
+        if self.directory is not None:
+            self.lost.append(LostDisk(self.key, self.log, self.chains))
+            self.directory = chr(ord(self.directory) + 1)
         self.log, self.stored, self.chains = MemoryLog(), None, []
         self.applied = self.state = 0
         self.wipes += 1
@@ -327,7 +387,8 @@ class SimulatedReplica:
             if effect.after > core.replica.durable_ticket:
                 self._held.append(effect)
             elif isinstance(effect, fx.SendRequest):
-                sent = Envelope(self.id, effect.to, effect.correlation_id, self.life, effect.request)
+                target = effect.to if effect.to >= 0 else int(effect.endpoints[0].host.removeprefix("node-"))
+                sent = Envelope(self.id, target, effect.correlation_id, self.life, effect.request)
                 self.outbox.append(sent)
             else:
                 self._answer(effect)
@@ -335,5 +396,12 @@ class SimulatedReplica:
     def _answer(self, effect: fx.Reply) -> None:
         asked = self._asked.pop(effect.request_id)
         response = with_bytes(self.log, effect.response, effect.read)
-        answer = Envelope(self.id, asked.source, asked.correlation_id, asked.life, asked.request, response)
-        self.outbox.append(answer)
+        self.outbox.append(asked.answered(response))
+
+
+def format_first_voters(replicas: list[SimulatedReplica]) -> None:
+    """Give their directories the snapshot 0-0 that names them all (`--initial-controllers`)."""
+    voters = VoterSet.of(Voter(replica.key, replica.endpoints) for replica in replicas)
+    head = snapshot_head(VotersInLog(voters, BOOTSTRAP_OFFSET, 1))
+    for replica in replicas:
+        replica.log.snapshot_control = [ControlRecord(BOOTSTRAP_OFFSET, kind, value) for kind, value in head]

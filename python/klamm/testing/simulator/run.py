@@ -4,7 +4,9 @@ import random
 from dataclasses import dataclass, replace
 
 from klamm.raft.config import RaftConfig
+from klamm.raft.control_records import KRAFT_VOTERS
 from klamm.raft.replica import InvariantError
+from klamm.raft.voters import Endpoint
 from klamm.testing.simulator import faults, words
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.world import World
@@ -25,6 +27,8 @@ class Outcome:
     acknowledged_count: int
     highest_epoch: int
     installed_count: int
+    voter_changes: int = 0  # that were committed
+    is_lost: bool = False  # too many disks of one voter set are gone: nothing could be served any more
 
 
 class SimulationFailedError(AssertionError):
@@ -43,21 +47,47 @@ def play(seed: int, *, directed: faults.Faults | None = None, trace: list[str] |
     world.trace = trace
     if trace is not None:
         trace.append(f"seed {seed}: {voter_count} voters, {observer_count} observers, {drawn}")
+    return _play(seed, world, "")
+
+
+def play_dynamic(seed: int, *, directed: faults.Faults | None = None, trace: list[str] | None = None) -> Outcome:
+    """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError."""
+    dice = random.Random(f"dynamic {seed}")
+    voter_count, spare_count = dice.choice([1, 2, 3, 3, 3, 4]), dice.choice([0, 1, 2])
+    count = voter_count + spare_count
+    servers = tuple(Endpoint("CONTROLLER", f"node-{node_id}", 9093) for node_id in range(1, count + 1))
+    config = _draw_config(dice)._replace(auto_join=dice.random() < 0.5, bootstrap_servers=servers)
+    drawn = replace(directed) if directed is not None else faults.draw(dice, list(range(1, count + 1)))
+    drawn.wipe_every_us = 0
+    if directed is None:
+        drawn.reconfigure_every_us = dice.choice([100_000, 500_000, 2_000_000])
+    world = World(dice, voter_count, spare_count, drawn, config, dynamic=True)
+    world.trace = trace
+    if trace is not None:
+        trace.append(f"dynamic seed {seed}: {voter_count} voters and {spare_count} to add, {config}, {drawn}")
+    return _play(seed, world, "--dynamic ")
+
+
+def _play(seed: int, world: World, how: str) -> Outcome:
     try:
         world.begin()
         world.run(SAFETY_US)
         world.heal()
-        _check_liveness(world)
+        is_lost = world.operator.is_lost()
+        if not is_lost:
+            _check_liveness(world)
     except (AssertionError, InvariantError, ValueError) as error:  # ValueError: a log refuses what it is told to do
-        raise SimulationFailedError(_report(seed, world, error)) from error
+        raise SimulationFailedError(_report(seed, world, error, how)) from error
     return Outcome(
         seed=seed,
-        voter_count=voter_count,
+        voter_count=sum(map(world.is_voter, world.replicas.values())),
         event_count=world.event_count,
         committed_count=len(world.history.chains),
         acknowledged_count=len(world.acknowledged),
         highest_epoch=max(replica.epoch for replica in world.replicas.values()),
         installed_count=sum(replica.installed_count for replica in world.replicas.values()),
+        voter_changes=sum(kind == KRAFT_VOTERS for kind in world.history.kinds),
+        is_lost=is_lost,
     )
 
 
@@ -88,13 +118,16 @@ def _all_agree(world: World) -> bool:
     leaders = world.leaders()
     newest = max(world.acknowledged.values(), default=-1)
     return len(leaders) == 1 and all(
-        replica.is_up and replica.epoch == leaders[0].epoch and replica.high_watermark > newest
+        replica.is_up
+        and replica.epoch == leaders[0].epoch
+        and replica.high_watermark > newest
+        and (world.is_voter(replica) or not replica.config.auto_join)
         for replica in world.replicas.values()
     )
 
 
-def _report(seed: int, world: World, error: Exception) -> str:
-    lines = [f"seed {seed}: {error}", f"replay: python -m klamm.testing.simulator --seed {seed} --trace"]
+def _report(seed: int, world: World, error: Exception, how: str) -> str:
+    lines = [f"seed {seed}: {error}", f"replay: python -m klamm.testing.simulator {how}--seed {seed} --trace"]
     lines += [words.of_state(replica) for replica in world.replicas.values()]
     lines += (world.trace or [])[-TRACE_LINES_SHOWN:]
     return "\n".join(lines)

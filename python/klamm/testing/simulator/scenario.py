@@ -14,11 +14,18 @@ from klamm.raft.effects import Reply, SendRequest
 from klamm.raft.election_state import ElectionState
 from klamm.raft.events import PeerGone, ResignRequested, ShutdownRequested
 from klamm.raft.log import OffsetAndEpoch
-from klamm.raft.messages import FetchSnapshotRequest, Request, VoteRequest
+from klamm.raft.messages import (
+    AddVoterRequest,
+    FetchSnapshotRequest,
+    RemoveVoterRequest,
+    Request,
+    VoteRequest,
+)
 from klamm.raft.role_states import Leader
-from klamm.raft.voters import ReplicaKey, VoterSet
+from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet
 from klamm.testing.simulator import memory_snapshot, words
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+from klamm.testing.simulator.operator import CLIENT
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica, format_first_voters, key_of
 
 SETTLE_STEPS_MAX = 10_000
 
@@ -101,6 +108,11 @@ class Stage:
             "damage": self._damage,
             "ask-vote": self._ask_vote,
             "ask-snapshot": self._ask_snapshot,
+            "add-voter": self._add_voter,
+            "remove-voter": self._remove_voter,
+            "wipe": self._wipe,
+            "move": self._move,
+            "voters": self._voters,
             "show": self._show,
             "log": self._log,
             "pending": self._pending,
@@ -117,21 +129,32 @@ class Stage:
     # Setting up
 
     def _quorum(self, arguments: list[str]) -> None:
-        """`quorum 1 2 3 [observers 4] [fetch-bytes=1] [snapshot-bytes=50]`: new replicas, all down, with empty logs."""
+        """`quorum 1 2 3 [observers 4] [dynamic=yes] [auto-join=yes]`: new replicas, all down, with empty logs.
+
+        `fetch-bytes=1`, `snapshot-bytes=50`: of an answer. Dynamic: the voters were formatted with all of their names
+        and directories A, the observers with none.
+        """
         self.replicas, self.messages = {}, []
         options = _options(arguments)
-        config = RaftConfig(
-            fetch_max_bytes=int(options.get("fetch-bytes", 1 << 20)),
-            fetch_snapshot_max_bytes=int(options.get("snapshot-bytes", 1 << 20)),
-        )
+        is_dynamic = "dynamic" in options
         ids = [argument for argument in arguments if "=" not in argument]
         voters, _, observers = " ".join(ids).partition("observers")
         voter_ids = [int(node_id) for node_id in voters.split()]
-        voter_set = VoterSet.of_ids(voter_ids)
+        voter_set = VoterSet(()) if is_dynamic else VoterSet.of_ids(voter_ids)
+        servers = tuple(Endpoint("CONTROLLER", f"node-{voter_id}", 9093) for voter_id in voter_ids[:1])
+        config = RaftConfig(
+            fetch_max_bytes=int(options.get("fetch-bytes", 1 << 20)),
+            fetch_snapshot_max_bytes=int(options.get("snapshot-bytes", 1 << 20)),
+            auto_join="auto-join" in options,
+            bootstrap_servers=servers if is_dynamic else (),
+        )
         for node_id in [*voter_ids, *map(int, observers.split())]:
             self.clocks_ms[node_id] = 0
             clock = partial(self.clocks_ms.__getitem__, node_id)
-            self.replicas[node_id] = SimulatedReplica(node_id, voter_set, config, clock)
+            directory = "A" if is_dynamic else None
+            self.replicas[node_id] = SimulatedReplica(node_id, voter_set, config, clock, directory=directory)
+        if is_dynamic:
+            format_first_voters([self.replicas[voter_id] for voter_id in voter_ids])
 
     def _stored(self, arguments: list[str]) -> None:
         """`stored 1 epoch=5 leader=2 voted=3`: what quorum-state holds."""
@@ -156,8 +179,18 @@ class Stage:
             self._act(self.replicas[node_id], lambda node_id=node_id: self.replicas[node_id].start(node_id))  # type: ignore[misc]
 
     def _wait(self, arguments: list[str]) -> None:
-        """`wait 500`: so many ms pass for all."""
-        for _ in range(int(arguments[0])):
+        """`wait 500 [quietly]`: so many ms pass for all; messages pass after every 100 when it is quiet."""
+        kept = len(self._lines)
+        for _ in range(int(arguments[0]) // 100 if "quietly" in arguments else 0):
+            self._pass_time(100)
+            self._settle(["quietly"])
+        if "quietly" in arguments:
+            del self._lines[kept:]
+            return
+        self._pass_time(int(arguments[0]))
+
+    def _pass_time(self, duration_ms: int) -> None:
+        for _ in range(duration_ms):
             for replica in self.replicas.values():
                 self.clocks_ms[replica.id] += 1
                 if replica.core is not None and replica.core.deadline_ms <= self.clocks_ms[replica.id]:
@@ -279,6 +312,30 @@ class Stage:
         request = VoteRequest(None, None, candidate, epoch, end, "pre" in arguments)
         self._ask(replica, candidate.id, request)
 
+    def _add_voter(self, arguments: list[str]) -> None:
+        """`add-voter 1 4 [cluster=X] [endpoints=none]`: ask 1 to make 4 a voter, with the directory that it has."""
+        replica, options = self._replica(arguments), _options(arguments)
+        new = self.replicas[int(arguments[1])]
+        endpoints = () if "endpoints" in options else new.endpoints
+        self._request(replica, AddVoterRequest(options.get("cluster", "cluster"), new.key, endpoints))
+
+    def _remove_voter(self, arguments: list[str]) -> None:
+        """`remove-voter 1 3 [directory=A] [cluster=X]`: ask 1 to remove 3, by its id alone or with the directory."""
+        replica, options = self._replica(arguments), _options(arguments)
+        key = key_of(int(arguments[1]), options.get("directory"))
+        self._request(replica, RemoveVoterRequest(options.get("cluster", "cluster"), key))
+
+    def _request(self, replica: SimulatedReplica, request: Request) -> None:
+        self._act(replica, lambda: replica.receive(Envelope(CLIENT, replica.id, -1, 0, request)))
+
+    def _wipe(self, arguments: list[str]) -> None:
+        """`wipe 3`: the disk is lost while it is down; the next one has the next letter for a directory id."""
+        self._replica(arguments).wipe()
+
+    def _move(self, arguments: list[str]) -> None:
+        """`move 3`: from its next start on it listens at the next port."""
+        self._replica(arguments).port += 1
+
     def _ask(self, replica: SimulatedReplica, asker: int, request: Request) -> None:
         replica.receive(Envelope(asker, replica.id, -1, 0, request))
         while self._finish_disk_work(replica, quietly=True):
@@ -295,6 +352,11 @@ class Stage:
         """`show [1 2]`: roles, election states, ends of logs."""
         for node_id in map(int, arguments or map(str, self.replicas)):
             self._lines.append(words.of_state(self.replicas[node_id]))
+
+    def _voters(self, arguments: list[str]) -> None:
+        """`voters [1 2]`: the voter sets in force by their logs."""
+        for node_id in map(int, arguments or map(str, self.replicas)):
+            self._lines.append(f"{node_id}: {words.of_voters(self.replicas[node_id].known_voters())}")
 
     def _log(self, arguments: list[str]) -> None:
         """`log [1 2]`: the records."""
@@ -323,7 +385,7 @@ class Stage:
                 self._lines.append(f"{replica.id}: {words.of_effect(effect)}")
         for envelope in replica.outbox:
             self._lines.append(f"  {words.of_envelope(envelope)}")
-        self.messages += replica.outbox
+        self.messages += [envelope for envelope in replica.outbox if envelope.target != CLIENT]
         replica.outbox.clear()
 
     def _pass(self, envelope: Envelope) -> None:

@@ -25,7 +25,9 @@ from klamm.testing.simulator.invariants.majority_holds import MajorityHolds
 from klamm.testing.simulator.invariants.monotonic import Monotonic
 from klamm.testing.simulator.invariants.one_vote import OneVote
 from klamm.testing.simulator.invariants.state_is_fold import StateIsFold
-from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica
+from klamm.testing.simulator.invariants.voters_of_log import VotersOfLog
+from klamm.testing.simulator.operator import CLIENT, Operator
+from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica, format_first_voters
 from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
 
 PROPOSE_EVERY_US = 20_000
@@ -35,8 +37,16 @@ class World:
     """A quorum of `voter_count` voters and some observers, and the time that passes for them."""
 
     def __init__(
-        self, dice: random.Random, voter_count: int, observer_count: int, faults: Faults, config: RaftConfig
+        self,
+        dice: random.Random,
+        voter_count: int,
+        observer_count: int,
+        faults: Faults,
+        config: RaftConfig,
+        *,
+        dynamic: bool = False,
     ) -> None:
+        """`dynamic`: the voters are in the log (kraft.version 1), and those that begin were formatted with them."""
         self.dice, self.faults = dice, faults
         self.now_us = 0
         self.event_count = 0
@@ -51,12 +61,16 @@ class World:
         self._clock_offsets_ms: dict[int, int] = {}
         self._tick_at_us: dict[int, int] = {}
         self.replicas: dict[int, SimulatedReplica] = {}
-        voters = VoterSet.of_ids(range(1, voter_count + 1))
+        voters = VoterSet(()) if dynamic else VoterSet.of_ids(range(1, voter_count + 1))
         for node_id in range(1, voter_count + observer_count + 1):
             self._clock_offsets_ms[node_id] = dice.randrange(1_000_000)
-            replica = SimulatedReplica(node_id, voters, config, self._clock_of(node_id))
+            directory = "A" if dynamic else None
+            replica = SimulatedReplica(node_id, voters, config, self._clock_of(node_id), directory=directory)
             replica.damage = self._damage
             self.replicas[node_id] = replica
+        self.operator = Operator(dice, self.replicas)
+        if dynamic:
+            format_first_voters([self.replicas[node_id] for node_id in range(1, voter_count + 1)])
         self.invariants: list[Invariant] = [
             ElectionSafety(),
             OneVote(),
@@ -66,6 +80,7 @@ class World:
             MajorityHolds(self.history),
             Monotonic(),
             StateIsFold(self.history),
+            VotersOfLog(),
         ]
 
     # Running
@@ -93,6 +108,7 @@ class World:
         self._every(lambda: faults.clock_jump_every_us, self._jump_a_clock)
         self._every(lambda: faults.snapshot_every_us, self._snapshot_somewhere)
         self._every(lambda: faults.wipe_every_us, self._wipe_someone)
+        self._every(lambda: faults.reconfigure_every_us, self._reconfigure)
         self._every(lambda: faults.false_alarm_every_us, self._alarm_falsely)
 
     def heal(self) -> None:
@@ -108,6 +124,11 @@ class World:
     def leaders(self) -> list[SimulatedReplica]:
         """Those that lead, each in its epoch."""
         return [replica for replica in self.replicas.values() if replica.role is Role.LEADER]
+
+    def is_voter(self, replica: SimulatedReplica) -> bool:
+        """Whether it is one of the voters that the newest leader counts."""
+        leader = max(self.leaders(), key=lambda leader: leader.epoch, default=replica)
+        return leader.known_voters().voters.is_voter(replica.key)
 
     # Time
 
@@ -247,6 +268,9 @@ class World:
     # Network
 
     def _send(self, envelope: Envelope) -> None:
+        if envelope.target == CLIENT:
+            self._say(f"told: {words.of_envelope(envelope)}" if self.trace is not None else "")
+            return
         faults, dice = self.faults, self.dice
         if (envelope.source, envelope.target) in self._cut or dice.random() < faults.drop_chance:
             self._say(f"lost: {words.of_envelope(envelope)}" if self.trace is not None else "")
@@ -305,6 +329,30 @@ class World:
         self._say(f"{replica.id} loses its disk")
         self._check(replica)
         self._at(WIPED_FOR_US, lambda: self._start(replica))
+
+    def _reconfigure(self) -> None:
+        """Ask who believes to lead for a change of voters, move a replica to another port, or lose a disk."""
+        kind = self.dice.randrange(6)
+        if kind == 0:
+            self._lose_disk(self.dice.choice(list(self.replicas.values())))
+        elif kind == 1:
+            self.dice.choice(list(self.replicas.values())).port += 1  # with its next start
+        else:
+            for leader in self.leaders():
+                request = self.operator.change(leader)
+                if request is not None:
+                    self._say(f"asked for: {words.of_envelope(request)}")
+                    self._step(leader, lambda leader=leader, request=request: leader.receive(request))  # type: ignore[misc]
+
+    def _lose_disk(self, replica: SimulatedReplica) -> None:
+        if not replica.is_up or not self.operator.may_lose_disk(replica):
+            return
+        replica.crash(0, write_survives=False)
+        self._tick_at_us.pop(replica.id, None)
+        replica.wipe()
+        self._say(f"{replica.id} loses its disk, and comes back with directory {replica.directory}")
+        self._check(replica)
+        self._at(self.dice.randrange(3_000_000), lambda: self._start(replica))
 
     def _maybe_notice_crash(self, gone: SimulatedReplica) -> None:
         """The host lives on, and refuses the others' connections."""

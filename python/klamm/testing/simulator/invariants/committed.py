@@ -10,6 +10,7 @@ class CommittedHistory:
     def __init__(self) -> None:
         self.chains: list[int] = []
         self.values: list[bytes] = []
+        self.kinds: list[int] = []  # control types, or DATA
 
     def extend(self, replica: SimulatedReplica) -> None:
         """Add what this replica knows beyond the history."""
@@ -22,7 +23,12 @@ class CommittedHistory:
                 )
             self.chains.append(chain)
             self.values.append(log.records[offset - start].value)
+            self.kinds.append(log.records[offset - start].type)
 
     def agrees_with(self, replica: SimulatedReplica, offset: int) -> bool:
         """Whether that replica's log below `offset` is the history's."""
-        return offset == 0 or (len(replica.chains) >= offset and replica.chains[offset - 1] == self.chains[offset - 1])
+        return self.is_in(replica.chains, offset)
+
+    def is_in(self, chains: list[int | None], offset: int) -> bool:
+        """Whether a log with these chains is the history's below `offset`."""
+        return offset == 0 or (len(chains) >= offset and chains[offset - 1] == self.chains[offset - 1])

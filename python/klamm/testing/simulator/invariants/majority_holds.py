@@ -4,34 +4,47 @@ Stronger than what Apache Kafka promises, whose leader counts itself before its 
 """
 
 from klamm.raft.quorum import majority_size
+from klamm.raft.voters import ReplicaKey, VoterSet
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.replica import SimulatedReplica
 
 
 class MajorityHolds:
-    """Counts disks, those of dead replicas too."""
+    """Counts disks of the voters by whose majority the newest record was committed: those of dead replicas too.
+
+    A disk that was lost counts with what it held, as long as the voters name it: its vote is lost with it.
+    """
 
     def __init__(self, history: CommittedHistory) -> None:
         self.history = history
         self._count = 0  # of the history when the holders were found
-        self._holders: set[int] = set()
+        self._voters = VoterSet(())
+        self._holders: set[ReplicaKey] = set()
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
         """Enough voters have flushed the history."""
         count = len(self.history.chains)
         if count != self._count:
-            self._count = count
-            self._holders = {node_id for node_id, replica in replicas.items() if self._holds(replica, count)}
+            self._count, self._voters = count, touched.running.replica.voters
+            self._holders = {key for replica in replicas.values() for key in self._holding(replica, count)}
         elif not self._holds(touched, count):
-            self._holders.discard(touched.id)
+            self._holders.discard(touched.key)
         else:
-            self._holders.add(touched.id)  # who came late counts when another is lost
+            self._holders.add(touched.key)  # who came late counts when another is lost
             return
-        voter_count = sum(replica.is_voter for replica in replicas.values())
-        if count and len(self._holders) < majority_size(voter_count):
-            raise InvariantViolatedError(f"only the disks of {sorted(self._holders)} hold {count} committed records")
+        holding = [voter for voter in self._voters.voters if any(map(voter.key.matches, self._holders))]
+        if count and len(holding) < majority_size(len(self._voters)):
+            shown = sorted(key.id for key in self._holders)
+            raise InvariantViolatedError(f"only the disks of {shown} hold {count} committed records")
+
+    def _holding(self, replica: SimulatedReplica, count: int) -> list[ReplicaKey]:
+        lost = [
+            disk.key
+            for disk in replica.lost
+            if disk.log.flushed_offset >= count and self.history.is_in(disk.chains, count)
+        ]
+        return [*lost, replica.key] if self._holds(replica, count) else lost
 
     def _holds(self, replica: SimulatedReplica, count: int) -> bool:
-        is_durable = replica.is_voter and replica.log.flushed_offset >= count
-        return is_durable and self.history.agrees_with(replica, count)
+        return replica.log.flushed_offset >= count and self.history.agrees_with(replica, count)

@@ -1,6 +1,7 @@
 """A voter tells at most one candidate of an epoch that it has its vote. Source: Raft 5.2; KIP-595 (votedId)."""
 
 from klamm.raft.messages import VoteRequest, VoteResponse
+from klamm.raft.voters import ReplicaKey
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.replica import SimulatedReplica
 
@@ -9,7 +10,7 @@ class OneVote:
     """Remembers every vote that left a replica, over all of its lives."""
 
     def __init__(self) -> None:
-        self.votes: dict[tuple[int, int], int] = {}
+        self.votes: dict[tuple[ReplicaKey, int], int] = {}
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
         """A vote is given once."""
@@ -18,11 +19,11 @@ class OneVote:
             if not isinstance(request, VoteRequest) or request.pre_vote:
                 continue
             if isinstance(response, VoteResponse) and response.granted:
-                self._count(touched.id, request.epoch, envelope.target)
+                self._count(touched.key, request.epoch, envelope.target)
             elif response is None:
-                self._count(touched.id, request.epoch, touched.id)  # who asks has voted for itself
+                self._count(touched.key, request.epoch, touched.id)  # who asks has voted for itself
 
-    def _count(self, voter_id: int, epoch: int, candidate_id: int) -> None:
-        given = self.votes.setdefault((voter_id, epoch), candidate_id)
+    def _count(self, voter: ReplicaKey, epoch: int, candidate_id: int) -> None:
+        given = self.votes.setdefault((voter, epoch), candidate_id)
         if given != candidate_id:
-            raise InvariantViolatedError(f"{voter_id} voted for {given} and {candidate_id} in epoch {epoch}")
+            raise InvariantViolatedError(f"{voter.id} voted for {given} and {candidate_id} in epoch {epoch}")

@@ -1,0 +1,75 @@
+"""Who runs a dynamic quorum: adds and removes voters, moves them to other ports, loses their disks (KIP-853, goals R2).
+
+As careful as an operator must be, and no more: a disk is lost only where the rest of every voter set that may be in
+force is a majority, and while one is lost no voter that works is removed. No protocol survives more than that.
+"""
+
+import random
+from collections.abc import Callable
+
+from klamm.raft.messages import AddVoterRequest, RemoveVoterRequest
+from klamm.raft.quorum import majority_size
+from klamm.raft.role_states import Leader
+from klamm.raft.voters import ReplicaKey, VoterSet
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+
+CLIENT = 0
+
+
+class Operator:
+    """Decides what is done next; the world does it."""
+
+    def __init__(self, dice: random.Random, replicas: dict[int, SimulatedReplica]) -> None:
+        self._dice, self._replicas = dice, replicas
+
+    def change(self, leader: SimulatedReplica) -> Envelope | None:
+        """A request to a leader that adds or removes a voter; None when there is nothing to ask for."""
+        voters, dice = leader.running.replica.voters, self._dice
+        candidates: list[Callable[[], AddVoterRequest | RemoveVoterRequest]] = [
+            lambda replica=replica: self._addition(replica)  # type: ignore[misc]
+            for replica in self._replicas.values()
+            if voters.get(replica.id) is None
+        ]
+        lost = self._lost_keys()
+        removable = [voter.key for voter in voters.voters if not self._names_any(lost) or voter.key in lost]
+        candidates += [lambda key=key: self._removal(key) for key in removable if len(voters) > 1]  # type: ignore[misc]
+        if not candidates:
+            return None
+        return Envelope(CLIENT, leader.id, -1, 0, dice.choice(candidates)())
+
+    def may_lose_disk(self, replica: SimulatedReplica) -> bool:
+        """Whether every voter set in any log keeps a majority of disks without this one, and nothing is under way."""
+        if self._is_joining(replica):
+            return False
+        lost = {*self._lost_keys(), replica.key}
+        return all(self._survives(voters, lost) for voters in self._known_sets())
+
+    def is_lost(self) -> bool:
+        """Whether too many disks are gone for some voter set, by requests that arrived late."""
+        lost = self._lost_keys()
+        return not all(self._survives(voters, lost) for voters in self._known_sets())
+
+    def _addition(self, replica: SimulatedReplica) -> AddVoterRequest:
+        return AddVoterRequest("cluster", replica.key, replica.endpoints, self._dice.random() < 0.8)
+
+    def _removal(self, key: ReplicaKey) -> RemoveVoterRequest:
+        return RemoveVoterRequest("cluster", key if self._dice.random() < 0.7 else ReplicaKey(key.id))
+
+    def _is_joining(self, replica: SimulatedReplica) -> bool:
+        states = [other.core.replica.state for other in self._replicas.values() if other.core is not None]
+        changes = [state.change for state in states if isinstance(state, Leader) and state.change is not None]
+        return any(change.request.voter.id == replica.id for change in changes)
+
+    def _lost_keys(self) -> set[ReplicaKey]:
+        return {disk.key for replica in self._replicas.values() for disk in replica.lost}
+
+    def _known_sets(self) -> list[VoterSet]:
+        return [replica.known_voters().voters for replica in self._replicas.values()]
+
+    def _names_any(self, lost: set[ReplicaKey]) -> bool:
+        return any(voter.key in lost for voters in self._known_sets() for voter in voters.voters)
+
+    @staticmethod
+    def _survives(voters: VoterSet, lost: set[ReplicaKey]) -> bool:
+        alive = sum(voter.key not in lost for voter in voters.voters)
+        return not voters.voters or alive >= majority_size(len(voters))

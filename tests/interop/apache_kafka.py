@@ -21,6 +21,7 @@ POM = Path(__file__).with_name("pom.xml")
 MARK = ".complete"
 
 TOOLS: Mapping[str, str] = {
+    "cluster": "org.apache.kafka.tools.ClusterTool",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
@@ -28,6 +29,7 @@ TOOLS: Mapping[str, str] = {
     "configs": "kafka.admin.ConfigCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "features": "org.apache.kafka.tools.FeatureCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+import klamm
 from klamm.node.rules import checked
 from klamm.node.sources import read_file
 from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
@@ -131,3 +132,20 @@ def test_a_broker_of_klamm_with_a_controller_of_apache_kafka(tmp_path: Path) -> 
             assert retention(admin) == "12345"
         finally:
             broker.kill()
+
+
+def test_apache_kafkas_tools_ask_controllers_themselves() -> None:
+    """KIP-919: whichever of them is asked names the others, and what only one decides goes to that one."""
+    with klamm.Cluster(controllers=3) as cluster:
+        wait_until(lambda: len(cluster.registered_controllers()) == 3, BOUND_S)
+        addresses = {one.id: one.address for one in cluster.controllers}
+        at = "--bootstrap-controller", next(one.address for one in cluster.controllers if not one.is_active)
+        listed = apache_kafka.tool("cluster", "list-endpoints", *at).stdout
+        rows = [line.split() for line in listed.splitlines() if line.split()[-1:] == ["controller"]]
+        assert {int(node): f"{host}:{port}" for node, host, port, *_ in rows} == addresses
+        assert "upgraded to 1" in apache_kafka.tool("features", *at, "upgrade", "--feature", "group.version=1").stdout
+        added = "--entity-type", "brokers", "--entity-name", "1", "--alter", "--add-config", "log.cleaner.threads=2"
+        assert "Completed" in apache_kafka.tool("configs", *at, *added).stdout
+        # By way of a broker, in an envelope.
+        unknown = "unregister", "--bootstrap-server", cluster.bootstrap_servers, "--id", "77"
+        assert "BrokerIdNotRegistered" in apache_kafka.tool("cluster", *unknown, check=False).stderr

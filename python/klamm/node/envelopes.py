@@ -8,7 +8,8 @@ from typing import Final
 
 from klamm.broker.request import Handler, RequestContext
 from klamm.controller.driver import ControllerDriver
-from klamm.node.forwarding import REQUESTS, answer_while_active
+from klamm.node.forwarding import answer_while_active
+from klamm.node.forwarding_elsewhere import REQUESTS
 from klamm.protocol.codec import read, write
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.forwarding import (

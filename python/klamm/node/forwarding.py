@@ -4,50 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.broker.request import Handler, RequestContext
-from klamm.controller.driver import ControllerDriver
-from klamm.controller.refusals import refuse
 from klamm.node.active_controller import FORWARD_TIMEOUT_MS, ActiveController
-from klamm.protocol import codec, configs, feature_updates, registration, topics
-from klamm.protocol.client import Address
-from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse
-from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from klamm.protocol.forwarding import Enveloped, EnvelopeResponse, answer_body, enclose
-from klamm.protocol.voter_messages import (
-    AddRaftVoterRequest,
-    AddRaftVoterResponse,
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
-)
+from klamm.protocol import codec
+from klamm.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from klamm.controller.driver import ControllerDriver
+    from klamm.protocol.client import Address
 
 T = TypeVar("T")
 
-ENVELOPE_VERSIONS: Final = (0, 0)
-QUORUM_ANSWERS: Final[dict[int, type[Any]]] = {
-    55: DescribeQuorumResponse,
-    80: AddRaftVoterResponse,
-    81: RemoveRaftVoterResponse,
-}
-"""The answers of those that raft gives, with their codes."""
-REQUESTS: Final[dict[int, type[Any]]] = {
-    each.API_KEY: each
-    for each in (
-        topics.CreateTopicsRequest,
-        topics.DeleteTopicsRequest,
-        topics.CreatePartitionsRequest,
-        topics.ElectLeadersRequest,
-        configs.AlterConfigsRequest,
-        configs.IncrementalAlterConfigsRequest,
-        feature_updates.UpdateFeaturesRequest,
-        registration.UnregisterBrokerRequest,
-        DescribeQuorumRequest,
-        AddRaftVoterRequest,
-        RemoveRaftVoterRequest,
-    )
-}
-"""What may be forwarded, of what there is yet (facts 6.3)."""
+QUORUM_APIS: Final = (55, 80, 81)
+"""Those that raft answers, with its own code for not being the leader."""
 
 
 class Forwarder:
@@ -66,44 +37,22 @@ class Forwarder:
             return await answer_while_active(controller, handler, context, version, body)
 
         async def elsewhere(address: Address, timeout_ms: int) -> bytes | None:
-            request = Enveloped(context.api_key, version, context.client_id, context.peer, body)
-            ask = self._active.client.ask
-            return self._open(
-                request, await ask(address, enclose(request), EnvelopeResponse, ENVELOPE_VERSIONS, timeout_ms)
-            )
+            from klamm.node.forwarding_elsewhere import forward_to
+
+            return await forward_to(self._active.client.peer(address), context, version, body, timeout_ms)
 
         answer = await self._active.until_answered(here, elsewhere, FORWARD_TIMEOUT_MS)
         if answer is not None:
             return answer
+        from klamm.node.forwarding_elsewhere import refused
+
         text = f"No active controller answered within {FORWARD_TIMEOUT_MS} ms."
-        return _refused(context.api_key, version, body, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+        return refused(context.api_key, version, body, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
 
     async def ask(self, context: RequestContext, version: int, request: Any, answer: type[T]) -> T:
         """The same for a request of which this broker has answered a part."""
         body = await self.forward(context, version, codec.write_request(request, version))
         return codec.read_response(answer, version, body)
-
-    def _open(self, request: Enveloped, envelope: EnvelopeResponse) -> bytes | None:
-        match envelope.error_code:
-            case ErrorCode.NONE:
-                return answer_body(request, envelope.response_data or b"")
-            case ErrorCode.NOT_CONTROLLER:
-                return None
-            case ErrorCode.UNSUPPORTED_VERSION:
-                # The client learns anew what is spoken when it connects again.
-                text = f"the active controller has no version {request.api_version} of API {request.api_key}"
-                raise MalformedRequest(text)
-            case code:
-                text = f"The controller refused what this broker handed on: {code.name}"
-                error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-                return _refused(request.api_key, request.api_version, request.body, error)
-
-
-def _refused(api_key: int, version: int, body: bytes, error: KafkaError) -> bytes:
-    request = codec.read(REQUESTS[api_key], version, body)
-    if api_key in QUORUM_ANSWERS:
-        return codec.write(QUORUM_ANSWERS[api_key](error.code, error.message), version)
-    return codec.write(refuse(request, error), version)
 
 
 async def answer_while_active(
@@ -121,7 +70,7 @@ async def answer_while_active(
 
 def _of(context: RequestContext) -> ErrorCode:
     """The code by which an answer says so."""
-    is_quorums = context.api_key in QUORUM_ANSWERS
+    is_quorums = context.api_key in QUORUM_APIS
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_quorums else ErrorCode.NOT_CONTROLLER
 
 

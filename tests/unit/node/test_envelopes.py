@@ -8,6 +8,9 @@ import pytest
 
 from klamm.broker.request import Handler, RequestContext
 from klamm.node.envelopes import EnvelopeHandlers
+from klamm.node.forwarding import QUORUM_APIS
+from klamm.node.forwarding_elsewhere import QUORUM_ANSWERS, REQUESTS
+from klamm.node.handlers import FORWARDED
 from klamm.protocol.cluster import DescribeQuorumResponse, QuorumPartitionData, QuorumTopicData
 from klamm.protocol.codec import read_response, write, write_request
 from klamm.protocol.errors import ErrorCode, MalformedRequest
@@ -101,3 +104,10 @@ async def test_what_is_not_to_be_forwarded_and_what_cannot_be_read(
 ) -> None:
     sealed, _ = await ask(request_, answer)
     assert sealed == EnvelopeResponse(error_code=code)
+
+
+def test_what_raft_answers_is_told_apart_in_one_way() -> None:
+    assert set(QUORUM_APIS) == QUORUM_ANSWERS.keys()
+    assert set(QUORUM_APIS) <= REQUESTS.keys()
+    # A broker hands on as it comes whatever it does not look at first.
+    assert {*FORWARDED, 33, 44} == REQUESTS.keys()

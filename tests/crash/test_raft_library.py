@@ -1,102 +1,97 @@
-"""Three processes of klamm.raft, killed under load: what their clients saw is a register's history."""
+"""Processes of klamm.raft, killed under load: what their clients saw holds for registers, locks and watches."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import threading
-import time
+import itertools
 from pathlib import Path
 
 import pytest
 
 from klamm.testing.linearizability import UNKNOWN, Call, is_linearizable, register
-from tests.support.ports import free_port
+from tests.support.raft_processes import NODE_IDS, RaftProcesses
 
-PROGRAM = Path(__file__).parents[1] / "support" / "raft_register.py"
-BOUND_S = 60.0
+SUPPORT = Path(__file__).parents[1] / "support"
 CALLS_BETWEEN = 40
+HOLDS_BETWEEN = 6
+MANY = pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])
 
 
-class Cluster:
-    def __init__(self, folder):
-        self.folder = folder
-        self.voters = json.dumps({node_id: f"127.0.0.1:{free_port()}" for node_id in (1, 2, 3)})
-        self.processes, self.readers = {}, []
-        self.leader = None
-        self.begun, self.ended = {}, {}
-
-    def start(self, node_id):
-        with open(self.folder / f"{node_id}.err", "ab") as errors:
-            process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.folder / str(node_id)), str(node_id), self.voters],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        self.processes[node_id] = process
-        reader = threading.Thread(target=self.read, args=(node_id, process.stdout))
-        reader.start()
-        self.readers.append(reader)
-
-    def read(self, node_id, lines):
-        for line in lines:
-            if not line.endswith("\n"):
-                return  # killed while it wrote
-            match json.loads(line):
-                case ["lead", True]:
-                    self.leader = node_id
-                case ["begun", name, asked, at]:
-                    self.begun[name] = (tuple(asked), at)
-                case ["ended", name, answer, at]:
-                    self.ended[name] = (answer, at)
-
-    def kill(self, node_id):
-        process = self.processes.pop(node_id)
-        process.kill()
-        process.wait()
-
-    def wait_for(self, condition, what):
-        deadline = time.monotonic() + BOUND_S
-        while not condition():
-            errors = "\n".join(file.read_text()[-2000:] for file in self.folder.glob("*.err"))
-            assert time.monotonic() < deadline, f"{what} did not come in {BOUND_S} s\n{errors}"
-            time.sleep(0.01)
-
-    def wait_for_calls(self, count):
-        enough = len(self.ended) + count
-        self.wait_for(lambda: len(self.ended) >= enough, f"{enough} calls")
-
-    def close(self):
-        for node_id in list(self.processes):
-            self.kill(node_id)
-        for reader in self.readers:
-            reader.join()
-
-    def history(self):
-        for name, (asked, begun) in self.begun.items():
-            answer, ended = self.ended.get(name, (UNKNOWN, 0))
-            yield Call(asked, answer, begun, ended)
-
-
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("kills", [2, MANY])
 def test_histories_of_killed_processes_are_linearizable(tmp_path, kills):
-    cluster = Cluster(tmp_path)
-    try:
-        for node_id in (1, 2, 3):
-            cluster.start(node_id)
-        cluster.wait_for(lambda: cluster.leader is not None, "a leader")
+    begun, ended = {}, {}
+
+    def on_event(node_id, event):
+        match event:
+            case ["begun", name, asked, at]:
+                begun[name] = (tuple(asked), at)
+            case ["ended", name, answer, at]:
+                ended[name] = (answer, at)
+
+    def wait_for_calls(processes):
+        enough = len(ended) + CALLS_BETWEEN
+        processes.wait_for(lambda: len(ended) >= enough, f"{enough} calls")
+
+    with RaftProcesses(tmp_path, SUPPORT / "raft_register.py", on_event) as processes:
+        for node_id in NODE_IDS:
+            processes.start(node_id)
         for _ in range(kills):
-            cluster.wait_for_calls(CALLS_BETWEEN)
-            victim, cluster.leader = cluster.leader, None
-            cluster.kill(victim)
-            cluster.wait_for(lambda: cluster.leader is not None, "another leader")
-            cluster.wait_for_calls(CALLS_BETWEEN)
-            cluster.start(victim)
-        cluster.wait_for_calls(CALLS_BETWEEN)
-    finally:
-        cluster.close()
-    history = list(cluster.history())
+            wait_for_calls(processes)
+            victim, _ = processes.kill_leader()
+            wait_for_calls(processes)
+            processes.start(victim)
+        wait_for_calls(processes)
+    history = [Call(asked, *ended_or_unknown(ended.get(name), at)) for name, (asked, at) in begun.items()]
     assert sum(call.answered is not UNKNOWN for call in history) >= kills * CALLS_BETWEEN
     assert is_linearizable(history, register(""))
+
+
+def ended_or_unknown(end, begun):
+    return (UNKNOWN, begun) if end is None else (end[0], begun, end[1])
+
+
+@pytest.mark.parametrize("kills", [1, MANY])
+def test_killed_processes_share_no_lock_and_miss_no_change(tmp_path, kills):
+    """The leader dies, with its replica, its session and perhaps its lock; its successors go on, then it comes back."""
+    held, released, added, seen = {}, {}, [], {node_id: [0] for node_id in NODE_IDS}
+
+    def on_event(node_id, event):
+        match event:
+            case ["held", token, at]:
+                held[token] = (node_id, at)
+            case ["released", token, at]:
+                released[token] = at
+            case ["added", total]:
+                added.append(total)
+            case ["seen", position]:
+                seen[node_id].append(position)
+
+    def wait_for_holds(processes):
+        enough = len(released) + HOLDS_BETWEEN
+        processes.wait_for(lambda: len(released) >= enough, f"{enough} times that the lock is held")
+
+    deaths = []
+    with RaftProcesses(tmp_path, SUPPORT / "raft_tree.py", on_event) as processes:
+        for node_id in NODE_IDS:
+            processes.start(node_id, "0")
+        for _ in range(kills):
+            wait_for_holds(processes)
+            victim, at = processes.kill_leader()
+            deaths.append((victim, at))
+            wait_for_holds(processes)
+            processes.start(victim, str(seen[victim][-1]))
+        wait_for_holds(processes)
+        last = max(positions[-1] for positions in seen.values())
+        processes.wait_for(lambda: min(positions[-1] for positions in seen.values()) >= last, f"change {last}")
+
+    ends = {token: released.get(token) or death_after(deaths, *held[token]) for token in held}
+    tokens = sorted(held)
+    for earlier, later in itertools.pairwise(tokens):
+        assert ends[earlier] <= held[later][1], f"{earlier} and {later} were held at one time"
+    assert len(added) == len(set(added))
+    for positions in seen.values():
+        assert positions == list(range(len(positions)))
+
+
+def death_after(deaths, node_id, begun):
+    """When the process died that never let go; those that were ended with the test are the last to hold it."""
+    return next((at for victim, at in deaths if victim == node_id and at >= begun), begun)

@@ -153,6 +153,21 @@ async def test_a_leader_that_is_cut_off_reads_nothing_old(tmp_path):
         assert await reading == 2
 
 
+async def test_a_command_whose_answers_are_lost_is_sent_again_and_counts_once(tmp_path):
+    async with trio(tmp_path) as three:
+        leader = await three.leader()
+        deaf = next(node_id for node_id, replica in three.replicas.items() if replica is not leader)
+        await three.replicas[deaf].execute(b"1")
+        led_by = leader.leadership.leader_id
+        three.hub.reachable = lambda source, target: (source, target) != (led_by, deaf)
+        records = leader.applied_offset
+        executing = asyncio.ensure_future(three.replicas[deaf].execute(b"1"))
+        await until(lambda: leader.applied_offset > records + 2)
+        three.hub.reachable = lambda source, target: True
+        assert await executing == b"2"
+        assert [await replica.read(value) for replica in three.replicas.values()] == [2, 2, 2]
+
+
 async def test_an_observer_has_the_state_and_no_vote(tmp_path):
     async with trio(tmp_path) as three:
         observer = await three.start(9)

@@ -95,7 +95,7 @@ class Commands:
     def submit(self, payload: bytes, timeout_s: float, answer: Answer) -> None:
         """Give `answer` the result of a command; see `Replica.execute`."""
         if self._fault is not None:
-            raise self._fault
+            raise RaftStoppedError(str(self._fault))
         if len(payload) > COMMAND_BYTES_MAX:
             raise ValueError(f"a command of {len(payload)} bytes: {COMMAND_BYTES_MAX} are the most")
         pending = _Pending(self._next_sequence, payload, answer, self._loop.time() + timeout_s)

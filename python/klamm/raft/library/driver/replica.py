@@ -265,7 +265,7 @@ class Replica(Generic[M]):
         if member is None:
             raise RaftStoppedError("the replica was not started: `async with Replica(...)`, or `await replica.start()`")
         if member.fault is not None:
-            raise member.fault
+            raise RaftStoppedError(str(member.fault))
         return member
 
     def _timeout_s(self, given_s: float | None) -> float:

@@ -33,7 +33,8 @@ class Session:
     def __init__(self, tree: Tree, timeout_s: float) -> None:
         self.tree, self.timeout_s = tree, timeout_s
         self.id = os.urandom(16).hex()
-        self._alive_until_s = 0.0
+        self.alive_until_s = 0.0
+        """Until then it is alive, by `time.monotonic`, if no further renewal gets through."""
         self._is_over = False
         self._callbacks: list[Callable[[], object]] = []
         self._renewing: asyncio.Task[None] | None = None
@@ -42,13 +43,13 @@ class Session:
         """Begin."""
         sent_s = time.monotonic()
         await self.tree.change("open", self.id, int(self.timeout_s * 1000))
-        self._alive_until_s = sent_s + self.timeout_s
+        self.alive_until_s = sent_s + self.timeout_s
         self._renewing = asyncio.create_task(self._renew())
 
     @property
     def is_alive(self) -> bool:
         """Whether its ephemeral nodes are certainly there still."""
-        return not self._is_over and time.monotonic() < self._alive_until_s
+        return not self._is_over and time.monotonic() < self.alive_until_s
 
     def check_alive(self) -> None:
         """Raise SessionLostError unless it is alive."""
@@ -92,24 +93,24 @@ class Session:
         every_s = self.timeout_s / RENEWALS_PER_TIMEOUT
         next_s = time.monotonic() + every_s
         while not self._is_over:
-            await asyncio.sleep(max(min(next_s, self._alive_until_s) - time.monotonic(), 0))
+            await asyncio.sleep(max(min(next_s, self.alive_until_s) - time.monotonic(), 0))
             sent_s = time.monotonic()
             next_s = sent_s + every_s
-            if sent_s >= self._alive_until_s or not await self._renew_once(sent_s):
+            if sent_s >= self.alive_until_s or not await self._renew_once(sent_s):
                 logger.warning("session %s is lost: no renewal got through within %s s", self.id, self.timeout_s)
                 self._end()
 
     async def _renew_once(self, sent_s: float) -> bool:
         """False when the session is over; True also when nobody knows, and the next renewal will tell."""
         try:
-            left_s = max(self._alive_until_s - sent_s, 0.001)
+            left_s = max(self.alive_until_s - sent_s, 0.001)
             (is_alive,) = await self.tree.change("renew", [self.id], timeout_s=left_s)
         except (NoLeaderError, OutcomeUnknownError):
             return True
         except RaftStoppedError:
             return False
         if is_alive:
-            self._alive_until_s = sent_s + self.timeout_s
+            self.alive_until_s = sent_s + self.timeout_s
         return bool(is_alive)
 
     def _end(self) -> None:

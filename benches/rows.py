@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from benches.cells import Cell, codec, data, lives, metadata, topics
+from benches.cells import Cell, codec, data, lives, metadata, quorum, topics
 from benches.goals import CEILING, KAFKA, KLAMM, Goal, at_least, at_most, larger_of, times
 from benches.servers import CEILING_DURABLE, KLAMM_DURABLE
 
@@ -191,6 +191,14 @@ def _lives(quick: bool) -> list[Row]:
             lives.many_partitions(6000, {"klamm.open.files.max": "1000"}),
             ALONE,
             (at_most("open files", 1064, "1,000 and 64 that are no log's"),),
+            rounds_max=1,
+        ),
+        Row(
+            15,
+            "kill -9 of the active controller of three: next metadata write",
+            quorum.killed_controller(3 if quick else 20),
+            BESIDE_KAFKA,
+            (at_most("median ms", 300),),
             rounds_max=1,
         ),
         Row(

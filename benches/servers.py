@@ -135,7 +135,7 @@ class Bench:
     def shared(self, kind: str) -> Server:
         """The running server of this kind, started if need be."""
         if kind not in self._shared:
-            self._shared[kind] = start(kind, self._new_folder(kind), {})
+            self._shared[kind] = start(kind, self.new_folder(kind) / "data", {})
         return self._shared[kind]
 
     def drop(self, kind: str) -> None:
@@ -152,14 +152,15 @@ class Bench:
     @contextlib.contextmanager
     def fresh(self, kind: str, overrides: Mapping[str, str] | None = None) -> Iterator[Server]:
         """A server of its own, over an empty folder that goes away with it."""
-        server = start(kind, self._new_folder(kind), overrides or {})
+        server = start(kind, self.new_folder(kind) / "data", overrides or {})
         try:
             yield server
         finally:
             end(server)
 
-    def _new_folder(self, kind: str) -> Path:
-        return Path(tempfile.mkdtemp(prefix=kind.replace(" ", "-") + "-", dir=self.folder)) / "data"
+    def new_folder(self, kind: str) -> Path:
+        """An empty folder, gone with the bench."""
+        return Path(tempfile.mkdtemp(prefix=kind.replace(" ", "-") + "-", dir=self.folder))
 
     def close(self) -> None:
         """End everything."""

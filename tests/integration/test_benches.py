@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from benches.cells import Cell, codec, data, lives, topics
+from benches.cells import Cell, codec, data, lives, quorum, topics
 from benches.rows import METADATA, rows
 from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, ROOT, Bench
 
@@ -39,6 +39,7 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
         {"stall p50 ms", "stall p99 ms", "longest stall ms", "longest of the loop's own ms"},
     ),
     (lives.killed(3 * MB), KLAMM_DURABLE, {"first answer ms", "first acknowledged record ms"}),
+    (quorum.killed_controller(1), KLAMM_DURABLE, {"shortest ms", "median ms", "longest ms"}),
 ]
 FIGURES_OF_LIVES = {
     "resident MB",

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from klamm.protocol.cluster import QuorumPartitionData
 from tests.interop import apache_kafka
 from tests.support import foreign
-from tests.support.controller_processes import Quorum
+from tests.support.mixed_quorum import MixedQuorum
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -19,44 +18,6 @@ pytestmark = pytest.mark.timeout(600)
 EAGER = {"controller.quorum.election.timeout.ms": "200"}
 PATIENT = {"controller.quorum.election.timeout.ms": "20000"}
 EARLY_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
-
-
-class MixedQuorum(Quorum):
-    """Three controllers, some of which are Apache Kafka's."""
-
-    def __init__(self, folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str, str]]) -> None:
-        super().__init__(folder)
-        self.java: dict[int, apache_kafka.KafkaNode] = {}
-        for node_id, controller in self.controllers.items():
-            controller.settings |= overrides.get(node_id, {})
-            controller.format(self.cluster_id)
-            if node_id in java:
-                self.java[node_id] = self._java(node_id)
-
-    def _java(self, node_id: int) -> apache_kafka.KafkaNode:
-        controller = self.controllers[node_id]
-        node = apache_kafka.KafkaNode(controller.data, node_id=node_id)
-        node.port = controller.port
-        node.settings = controller.settings | {"advertised.listeners": controller.settings["listeners"]}
-        return node
-
-    def launch(self, node_id: int) -> None:
-        """Start, and wait until it listens."""
-        (self.java.get(node_id) or self.controllers[node_id]).start()
-
-    def kill(self, node_id: int) -> None:
-        """As a crash."""
-        (self.java.get(node_id) or self.controllers[node_id]).kill()
-
-    def others(self, node_id: int) -> list[int]:
-        """All but one."""
-        return [other for other in self.controllers if other != node_id]
-
-    def described(self, node_id: int) -> QuorumPartitionData:
-        """What a leader says of the quorum."""
-        told = self.controllers[node_id].ask_quorum()
-        assert told is not None
-        return told
 
 
 @contextlib.contextmanager
@@ -71,8 +32,7 @@ def mixed(folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str
             quorum.launch(node_id)
         yield quorum
     finally:
-        for node_id in quorum.controllers:
-            quorum.kill(node_id)
+        quorum.close()
 
 
 def test_two_controllers_of_klamm_and_one_of_apache_kafka(tmp_path: Path) -> None:

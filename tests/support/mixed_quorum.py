@@ -1,0 +1,48 @@
+"""A quorum of controllers of both systems, a process each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.interop import apache_kafka
+from tests.support.controller_processes import Quorum
+
+
+class MixedQuorum(Quorum):
+    """Three controllers, some of which are Apache Kafka's; `overrides` are more settings of single ones."""
+
+    def __init__(
+        self, folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str, str]] | None = None
+    ) -> None:
+        super().__init__(folder)
+        self.java: dict[int, apache_kafka.KafkaNode] = {}
+        for node_id, controller in self.controllers.items():
+            controller.settings |= (overrides or {}).get(node_id, {})
+            controller.format(self.cluster_id)
+            if node_id in java:
+                self.java[node_id] = self._java(node_id)
+
+    def _java(self, node_id: int) -> apache_kafka.KafkaNode:
+        controller = self.controllers[node_id]
+        node = apache_kafka.KafkaNode(controller.data, node_id=node_id)
+        node.port = controller.port
+        node.settings = controller.settings | {"advertised.listeners": controller.settings["listeners"]}
+        return node
+
+    def launch(self, node_id: int) -> None:
+        """Start, and wait until it listens."""
+        (self.java.get(node_id) or self.controllers[node_id]).start()
+
+    def kill(self, node_id: int) -> None:
+        """As a crash."""
+        (self.java.get(node_id) or self.controllers[node_id]).kill()
+
+    def others(self, node_id: int) -> list[int]:
+        """All but one."""
+        return [other for other in self.controllers if other != node_id]
+
+    def close(self) -> None:
+        """Kill all."""
+        for node_id in self.controllers:
+            self.kill(node_id)

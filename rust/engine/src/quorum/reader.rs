@@ -428,6 +428,26 @@ mod tests {
     }
 
     #[test]
+    fn no_flipped_bit_is_taken_for_a_record() {
+        let (dir, log) = written(3);
+        log.close().expect("close");
+        let path = dir.path().join(FIRST);
+        let whole = fs::read(&path).expect("read");
+        let known: Vec<&[u8]> = batches(&whole).map(|batch| batch.expect("whole").payload()).collect();
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            fs::write(&path, &flipped).expect("write");
+            let mut reader = LogReader::new(dir.path());
+            let end = reader.end().expect("the last segment has an end");
+            let read = reader.read(0, 1 << 20).unwrap_or_default();
+            let found: Vec<&[u8]> = batches(&read).map(|batch| batch.expect("whole").payload()).collect();
+            assert!(known.starts_with(&found), "byte {at}");
+            assert!(end.offset >= 0, "byte {at}");
+        }
+    }
+
+    #[test]
     fn a_log_that_was_cut_and_written_anew_is_not_taken_for_what_it_was() {
         let (dir, log) = written(4);
         let mut reader = LogReader::new(dir.path());

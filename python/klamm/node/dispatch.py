@@ -42,14 +42,15 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: set[int] = set()
         """The requests that wait for their answer."""
+        self._asked_by_replicas: set[int] = set()
         self._all_answered: asyncio.Future[None] | None = None
         self._answers: list[tuple[int, bytes | None]] = []
 
     def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request. Does not block."""
         # What other replicas ask goes on for as long as this one takes part, and is no client's to wait for.
-        if not (context.on_controller and context.api_key in RAFT_APIS):
-            self._asked.add(handle)
+        is_replicas = context.on_controller and context.api_key in RAFT_APIS
+        (self._asked_by_replicas if is_replicas else self._asked).add(handle)
         handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
         if isinstance(handler, Direct):
             try:
@@ -83,6 +84,7 @@ class Dispatcher:
             asyncio.get_running_loop().call_soon(self._send)
         self._answers.append((handle, body))
         self._asked.discard(handle)
+        self._asked_by_replicas.discard(handle)
         if self._all_answered is not None and not self._asked and not self._all_answered.done():
             self._all_answered.set_result(None)
 
@@ -99,6 +101,12 @@ class Dispatcher:
         for task in self._tasks:
             task.cancel()
         self._send()
+
+    def refuse_replicas(self) -> None:
+        """This replica takes part no more: close the connections of those whose requests it leaves unanswered."""
+        self._send()
+        self._engine.answer([(handle, None) for handle in self._asked_by_replicas])
+        self._asked_by_replicas.clear()
 
 
 class _DirectAnswer:

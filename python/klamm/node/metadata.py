@@ -201,10 +201,11 @@ class Metadata:
         if self.controller is not None:
             self.controller.close()
         await self.raft.close(hand_over=hand_over)
+        # Now, because another node that ends waits a moment for those who are connected to it.
+        self._peers.close()
 
     def close(self) -> None:
         """Close the log."""
-        self._peers.close()
         self.log.close()
 
 

@@ -323,6 +323,7 @@ class Node:
         try:
             # While the others can still be told, and can tell who is next.
             await self.metadata.leave(hand_over=hand_over)
+            self._dispatcher.refuse_replicas()
             asyncio.get_running_loop().remove_reader(engine.event_fd)
             self._engine = None
             await asyncio.to_thread(engine.shutdown, broker_epoch)

@@ -12,7 +12,8 @@ from klamm.broker.request import Answer, Direct, Handler, RequestContext
 from klamm.node.dispatch import Dispatcher
 from klamm.protocol.errors import MalformedRequest
 
-TASK, DIRECT, LATER, MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN = range(7)
+TASK, DIRECT, LATER, MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN = range(100, 107)
+FETCH, VOTE = 1, 52
 
 
 class Engine:
@@ -41,6 +42,8 @@ class Handlers:
             TASK: self.task,
             DIRECT: Direct(lambda context, version, body, answer: answer.give(body)),
             LATER: Direct(self.later),
+            FETCH: Direct(self.later),
+            VOTE: Direct(self.later),
             MALFORMED: Direct(self.malformed),
             BROKEN: Direct(self.broken),
             BROKEN_WRITE: Direct(self.broken_write),
@@ -77,8 +80,8 @@ class Bench:
         self.engine, self.handlers = Engine(), Handlers()
         self.dispatcher = Dispatcher(self.engine, self.handlers)
 
-    def ask(self, handle: int, api_key: int) -> None:
-        context = RequestContext(1, api_key, 0, "client", "PLAINTEXT", "127.0.0.1", False, 0)
+    def ask(self, handle: int, api_key: int, *, on_controller: bool = False) -> None:
+        context = RequestContext(1, api_key, 0, "client", "PLAINTEXT", "127.0.0.1", on_controller, 0)
         self.dispatcher.dispatch(handle, context, b"body")
 
 
@@ -131,3 +134,23 @@ async def test_a_stop_does_not_wait_for_ever() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert bench.engine.answers == {1: None}
+
+
+async def test_a_stop_waits_for_no_replica_and_lets_them_go_at_the_end() -> None:
+    bench = Bench()
+    bench.ask(1, FETCH, on_controller=True)
+    bench.ask(2, VOTE, on_controller=True)
+    bench.handlers.waiting.pop()(b"my vote, ")
+    await asyncio.wait_for(bench.dispatcher.drain(3600), 30)
+    bench.dispatcher.refuse_replicas()
+    assert bench.engine.answers == {1: None, 2: b"my vote, body"}
+
+
+async def test_a_clients_request_of_the_same_number_is_waited_for() -> None:
+    bench = Bench()
+    bench.ask(1, FETCH)
+    draining = asyncio.ensure_future(bench.dispatcher.drain(30))
+    await asyncio.sleep(0)
+    assert not draining.done()
+    bench.handlers.waiting.pop()(b"")
+    await draining

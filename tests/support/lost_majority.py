@@ -23,7 +23,10 @@ TOPICS = ("before", "orders")
 
 
 def make_three(folder: Path, kraft_version: int) -> list[Path]:
-    """Log directories of nodes 1, 2, 3. Node 2's log is one record longer, node 3's lacks the last of node 1's."""
+    """Log directories of nodes 1, 2, 3. Node 2's log is one record longer, node 3's lacks the last of node 1's.
+
+    The voters are said to listen where nobody does: at ports 1, 2 and 3.
+    """
     first = folder / "node-1"
     with klamm.Cluster(first) as cluster:
         for topic in TOPICS:
@@ -37,7 +40,7 @@ def make_three(folder: Path, kraft_version: int) -> list[Path]:
         (directory / meta_properties.FILE_NAME).write_text(meta.render())
         metas.append(meta)
     voters = VoterSet.of(
-        Voter(ReplicaKey(meta.node_id, meta.directory_id), (Endpoint("CONTROLLER", "localhost", 9000 + meta.node_id),))
+        Voter(ReplicaKey(meta.node_id, meta.directory_id), (Endpoint("CONTROLLER", "localhost", meta.node_id),))
         for meta in metas
     )
     for directory, extra in zip(found, (1, 2, 0), strict=True):

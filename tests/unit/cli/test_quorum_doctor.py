@@ -193,9 +193,9 @@ def test_epochs_that_race() -> None:
 def test_followers() -> None:
     silent = member(3, last_fetch_ms=NOW - 40_000, log_end_offset=60)
     finding = only(led(member(1), member(2), silent), "silent-voter")
-    assert finding.text == "voter 3 has fetched not for 40 s from leader 1; it lacks 40 records"
+    assert finding.text == "voter 3 has for 40 s not fetched from leader 1; it lacks 40 records"
     never = member(3, last_fetch_ms=-1, log_end_offset=-1)
-    assert "has fetched never" in only(led(member(1), member(2), never), "silent-voter").text
+    assert "has never fetched" in only(led(member(1), member(2), never), "silent-voter").text
     behind = member(3, last_caught_up_ms=NOW - 30_000, log_end_offset=10)
     finding = only(led(member(1), member(2), behind), "lagging-voter")
     assert (finding.severity, finding.text) == (Severity.WARNING, "voter 3 is 90 records behind leader 1, for 30 s")

@@ -79,10 +79,10 @@ def check_followers(facts: Facts) -> Iterator[Finding]:
         behind_ms = now_ms - voter.last_caught_up_ms
         records = quorum.leader_end_offset - max(voter.log_end_offset, 0)
         if voter.last_fetch_ms < 0 or silent_ms > SILENT_MS:
-            since = "never" if voter.last_fetch_ms < 0 else f"not for {silent_ms / 1000:.0f} s"
+            how = "has never" if voter.last_fetch_ms < 0 else f"has for {silent_ms / 1000:.0f} s not"
             yield error(
                 "silent-voter",
-                f"voter {voter.node_id} has fetched {since} from leader {quorum.leader_id}; it lacks {records} records",
+                f"voter {voter.node_id} {how} fetched from leader {quorum.leader_id}; it lacks {records} records",
                 "is it running, and can it reach the leader's address?",
             )
         elif voter.last_caught_up_ms < 0 or behind_ms > BEHIND_MS:

@@ -9,8 +9,10 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from benches import raft_library
 from benches.cells import Cell, codec, data, lives, quorum, topics
 from benches.rows import METADATA, rows
 from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, ROOT, Bench
@@ -109,3 +111,10 @@ def test_every_goal_is_one_of_a_figure_that_a_cell_gives() -> None:
     given |= {figure for goals in METADATA.values() for figure in goals}
     wanted = {goal.figure for row in rows(quick=False) for goal in row.goals}
     assert wanted <= given, json.dumps(sorted(wanted - given))
+
+
+@pytest.mark.parametrize("name", ["three, batches", "one, single"])
+def test_the_librarys_cells(name: str, tmp_path: Path) -> None:
+    found = raft_library.measure(tmp_path, *raft_library.CELLS[name], seconds=0.1)
+    assert found.keys() == {"records_per_s", "cpu_s_per_million"}
+    assert all(value > 0 for value in found.values())

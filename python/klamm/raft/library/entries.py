@@ -11,6 +11,7 @@ CLIENT_BYTES: Final = 16
 _COMMAND: Final = 1
 _OPEN: Final = 2
 _HEAD: Final = struct.Struct(">B16sQQ")
+_HEAD_BYTES: Final = _HEAD.size
 
 
 class EntryError(ValueError):
@@ -45,9 +46,9 @@ def encode_open(client: bytes) -> bytes:
 def decode(value: bytes) -> Command | OpenSession:
     """Read a record's value. Raises EntryError."""
     kind = value[0] if value else None
-    if kind == _COMMAND and len(value) >= _HEAD.size:
+    if kind == _COMMAND and len(value) >= _HEAD_BYTES:
         _, client, sequence, answered_below = _HEAD.unpack_from(value)
-        return Command(client, sequence, answered_below, value[_HEAD.size :])
+        return Command(client, sequence, answered_below, value[_HEAD_BYTES:])
     if kind == _OPEN and len(value) == 1 + CLIENT_BYTES:
         return OpenSession(value[1:])
     raise EntryError(f"an entry of kind {kind} and {len(value)} bytes is not known here: it takes a newer klamm")

@@ -114,7 +114,7 @@ class Replica(Generic[M]):
             return LocalHub().network(self._node_id)
         return TcpNetwork(address[0] if address else None, self._config.raft)
 
-    async def close(self, *, timeout_s: float = 5.0) -> None:
+    async def close(self, *, timeout_s: float = 2.0) -> None:
         """Hand over if this replica leads, and stop, at the latest after `timeout_s`; may be called again.
 
         What waits fails with RaftStoppedError.

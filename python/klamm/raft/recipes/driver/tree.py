@@ -63,7 +63,7 @@ class Tree:
         await self.replica.start()
         self._expiry.start()
 
-    async def close(self, *, timeout_s: float = 5.0) -> None:
+    async def close(self, *, timeout_s: float = 2.0) -> None:
         """End the sessions that were opened here, and stop."""
         await asyncio.gather(*(session.close(timeout_s=timeout_s) for session in self._sessions))
         await self._expiry.stop()

@@ -127,8 +127,8 @@ class World:
 
     def is_voter(self, replica: SimulatedReplica) -> bool:
         """Whether it is one of the voters that the newest leader counts."""
-        leader = max(self.leaders(), key=lambda leader: leader.epoch, default=replica)
-        return leader.known_voters().voters.is_voter(replica.key)
+        leader = max(self.leaders(), key=lambda leader: leader.epoch, default=None)
+        return leader is not None and leader.running.replica.voters.is_voter(replica.key)
 
     # Time
 

@@ -1,0 +1,53 @@
+"""Voters that come and go while the controllers run, each a process of its own (KIP-853, KIP-1186)."""
+
+import json
+import shutil
+
+import pytest
+
+from klamm.cli.app import run_app
+from tests.support.dynamic_quorum import DynamicQuorum
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def test_controllers_join_and_leave_by_command(tmp_path, capsys):
+    with DynamicQuorum(tmp_path / "quorum", 3) as quorum:
+        at = ["--bootstrap-controller", quorum.servers]
+        assert quorum.wait_for([1]).leader_id == 1
+        for node_id in (2, 3):
+            quorum.start(node_id)
+            wait_until(lambda node_id=node_id: node_id in [one.node_id for one in quorum.describe().observers])
+            assert run_app(["quorum", "add", str(quorum.controllers[node_id].file), *at]) == 0, capsys.readouterr()
+        assert quorum.voters() == [1, 2, 3]
+        capsys.readouterr()
+        assert run_app(["quorum", "status", "--json", *at]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [one["id"] for one in told["currentVoters"]] == [1, 2, 3]
+        assert all(one["endpoints"][0].startswith("CONTROLLER://") for one in told["currentVoters"])
+
+        assert run_app(["quorum", "remove", "3", "--yes", *at]) == 0, capsys.readouterr()
+        assert quorum.wait_for([1, 2]).leader_id == 1
+
+        assert run_app(["quorum", "remove", "1", "--yes", *at]) == 0, capsys.readouterr()
+        assert quorum.wait_for([2]).leader_id == 2
+        assert run_app(["quorum", "remove", "2", "--yes", *at]) == 1
+        assert "VOTER_NOT_FOUND" in capsys.readouterr().err
+
+
+def test_controllers_join_by_themselves_and_again_with_a_new_disk(tmp_path):
+    with DynamicQuorum(tmp_path / "quorum", 3, auto_join=[2, 3]) as quorum:
+        quorum.start(2)
+        quorum.wait_for([1, 2])
+        quorum.start(3)
+        before = quorum.wait_for([1, 2, 3]).voters[2].directory_id
+        quorum.controllers[3].kill()
+        shutil.rmtree(quorum.controllers[3].data)
+        quorum.start(3)
+
+        def has_replaced_it():
+            found = quorum.describe()
+            return found is not None and [v.node_id for v in found.voters if v.directory_id != before] == [1, 2, 3]
+
+        wait_until(has_replaced_it, 60)

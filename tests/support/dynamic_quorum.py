@@ -1,0 +1,89 @@
+"""Controllers whose voters are in the log (KIP-853), each a process of its own, started as a person would do it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from klamm.cli.connection import ClientError
+from klamm.cli.quorum_admin import Quorum, QuorumClient
+from klamm.node.rules import checked
+from klamm.node.sources import read_file
+from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
+from tests.support.node_process import VERSIONS
+from tests.support.ports import free_port
+from tests.support.quorum_processes import HOST, FileNode
+from tests.support.waiting import wait_until
+
+
+class DynamicQuorum:
+    """Controllers from 1 on: the first is formatted as the only voter, the others join later."""
+
+    def __init__(self, folder: Path, count: int, auto_join: Collection[int] = ()) -> None:
+        folder.mkdir()
+        self.cluster_id = random_cluster_id()
+        ports = {node_id: free_port() for node_id in range(1, count + 1)}
+        self.servers = ",".join(f"{HOST}:{port}" for port in ports.values())
+        self.controllers = {
+            each: FileNode(
+                folder,
+                each,
+                port,
+                {
+                    "process.roles": "controller",
+                    "listeners": f"CONTROLLER://{HOST}:{port}",
+                    "controller.listener.names": "CONTROLLER",
+                    "controller.quorum.bootstrap.servers": self.servers,
+                    "controller.quorum.auto.join.enable": str(each in auto_join).lower(),
+                },
+            )
+            for each, port in ports.items()
+        }
+
+    def start(self, node_id: int) -> None:
+        """Format where that was not done, and start."""
+        node = self.controllers[node_id]
+        if not (node.data / "meta.properties").exists():
+            first = node_id == 1
+            request = FormatRequest(self.cluster_id, standalone=first, no_initial_controllers=not first)
+            format_storage(checked(read_file(node.file)), request)
+        node.start(request=VERSIONS)
+
+    def describe(self) -> Quorum | None:
+        """The quorum as its leader tells it; None while there is none, or nobody answers."""
+        with contextlib.suppress(ClientError), QuorumClient(self.servers, is_controller=True) as client:
+            return client.describe()
+        return None
+
+    def voters(self) -> list[int]:
+        """The voters' ids; none while nobody tells."""
+        quorum = self.describe()
+        return [] if quorum is None else [voter.node_id for voter in quorum.voters]
+
+    def wait_for(self, voters: list[int]) -> Quorum:
+        """Until a leader that is among them tells of these voters."""
+        wait_until(lambda: self._is_led_by(voters), 60)
+        found = self.describe()
+        assert found is not None
+        return found
+
+    def _is_led_by(self, voters: list[int]) -> bool:
+        found = self.describe()
+        return found is not None and found.leader_id in voters and [one.node_id for one in found.voters] == voters
+
+    def log(self) -> str:
+        """What all of them printed last."""
+        return "\n".join(f"--- {node.node_id}\n{node.log()}" for node in self.controllers.values())
+
+    def __enter__(self) -> Self:
+        self.start(1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for node in self.controllers.values():
+            node.kill()

@@ -15,13 +15,15 @@ from klamm.raft.messages import (
     Error,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
 from klamm.raft.node import RaftNode
 from klamm.raft.replica import InvariantError
 from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
-from klamm.testing.simulator.memory_log import MemoryLog
+from klamm.testing.simulator.memory_log import MemoryLog, damage_of
 
 IDS = st.integers(-1, 4)
 EPOCHS = st.integers(-1, 4) | st.just(2**31 - 1)
@@ -36,12 +38,14 @@ REQUESTS = (
     st.builds(VoteRequest, CLUSTERS, st.none() | KEYS, KEYS, EPOCHS, ENDS, st.booleans())
     | st.builds(BeginQuorumEpochRequest, CLUSTERS, st.none() | KEYS, IDS, EPOCHS)
     | st.builds(EndQuorumEpochRequest, CLUSTERS, IDS, EPOCHS, st.lists(KEYS, max_size=3).map(tuple))
+    | st.builds(FetchSnapshotRequest, CLUSTERS, KEYS, EPOCHS, ENDS, OFFSETS, OFFSETS)
     | st.builds(FetchRequest, CLUSTERS, KEYS, EPOCHS, OFFSETS, EPOCHS, OFFSETS, st.integers(-1, 600), OFFSETS)
 )
 RESPONSES = (
     st.builds(VoteResponse, ERRORS, EPOCHS, LEADERS, st.booleans())
     | st.builds(BeginQuorumEpochResponse, ERRORS, EPOCHS, LEADERS)
     | st.builds(EndQuorumEpochResponse, ERRORS, EPOCHS, LEADERS)
+    | st.builds(FetchSnapshotResponse, ERRORS, EPOCHS, LEADERS, ENDS, OFFSETS, OFFSETS, st.binary(max_size=6))
     | st.builds(
         FetchResponse,
         ERRORS,
@@ -60,6 +64,21 @@ STEPS = st.lists(
     | st.tuples(st.just("fail"), st.none()),
     max_size=30,
 )
+
+
+def change(log, effect):
+    match effect:
+        case fx.AppendControl(epoch, records):
+            log.append_control(records, epoch, 0)
+            log.flushed_offset = log.end_offset
+        case fx.TruncateLog(offset):
+            log.truncate_to(offset)
+        case fx.AppendSnapshotSlice(snapshot_id, position, data):
+            log.append_snapshot_slice(snapshot_id, position, data)
+        case fx.DropSnapshot():
+            log.drop_received_snapshot()
+        case fx.InstallSnapshot():
+            raise AssertionError("a damaged snapshot is installed")
 
 
 @given(STEPS)
@@ -83,15 +102,13 @@ def test_no_message_breaks_the_core(steps):
                 case fx.Reply():
                     assert effect.request_id in asked - answered, "each request is answered once"
                     answered.add(effect.request_id)
-                case fx.AppendControl(epoch, records):
-                    log.append_control(records, epoch, 0)
-                    log.flushed_offset = log.end_offset
-                case fx.TruncateLog(offset):
-                    log.truncate_to(offset)
+                case fx.CheckSnapshot(_, attempt):
+                    assert damage_of(log.received) is not None, "no bytes of these are a snapshot"
+                    feed(events.SnapshotChecked(attempt, False))
                 case fx.PersistElection():
                     feed(events.Persisted(effect.ticket))
                 case _:
-                    pass
+                    change(log, effect)
 
     feed(events.Started(None))
     epoch, fault = 0, ""

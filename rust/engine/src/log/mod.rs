@@ -38,7 +38,7 @@ mod trash;
 mod truncate;
 
 #[cfg(test)]
-mod crash;
+pub(crate) mod crash;
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]

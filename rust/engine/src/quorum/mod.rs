@@ -2,6 +2,8 @@
 
 mod buffered;
 mod control;
+#[cfg(test)]
+mod crash_tests;
 mod flusher;
 mod log;
 mod reader;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from klamm._engine import find_config_key
@@ -80,10 +79,11 @@ def config_value(resource_type: int, key: str, value: str | None) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
+    kind = type(value)
+    if kind is bytes:
         return uuid_text(value) if len(value) == 16 else value.hex()
+    if kind is list or kind is tuple:
+        return [_plain(one) if type(one) is not int else one for one in value]
     if isinstance(value, Slotted):
-        return {name: _plain(getattr(value, name)) for name in type(value).__slots__}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
+        return {name: _plain(getattr(value, name)) for name in kind.__slots__}
     return value

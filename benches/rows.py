@@ -194,6 +194,13 @@ def _lives(quick: bool) -> list[Row]:
             rounds_max=1,
         ),
         Row(
+            12,
+            "klamm.raft, three replicas, commands of 100 B",
+            quorum.library(1 if quick else 5),
+            ALONE,
+            (at_least("commands/s", 50_000),),
+        ),
+        Row(
             15,
             "kill -9 of the active controller of three: next metadata write",
             quorum.killed_controller(3 if quick else 20),

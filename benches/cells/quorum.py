@@ -1,4 +1,4 @@
-"""What a quorum of three controllers, each a process, does when one is killed."""
+"""What a quorum of three processes does: controllers when one is killed, replicas of the library under load."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 
 from tests.support.mixed_quorum import MixedQuorum
 
+from benches import raft_library
 from benches.cells import Cell, Figures
 from benches.servers import KAFKA, Bench
 
@@ -27,6 +28,16 @@ def killed_controller(kills: int) -> Cell:
             "median ms": statistics.median(times_ms),
             "longest ms": max(times_ms),
         }
+
+    return cell
+
+
+def library(seconds: float) -> Cell:
+    """Commands of 100 B through `klamm.raft`, three replicas as processes, each with a log that is synced."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        found = raft_library.measure(bench.new_folder("raft"), *raft_library.CELLS["three, batches"], seconds)
+        return {"commands/s": found["records_per_s"], "CPU us a command": found["cpu_s_per_million"]}
 
     return cell
 

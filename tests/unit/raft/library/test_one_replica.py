@@ -125,6 +125,19 @@ async def test_leader_changes_are_told_and_a_bad_callback_harms_nobody(tmp_path)
         assert replica.leadership.epoch > seen[-1].epoch
 
 
+async def test_progress_is_told_until_it_is_no_longer_wanted(tmp_path):
+    async with Replica(Ledger(), tmp_path, config=ReplicaConfig(flush=False)) as replica:
+        seen = []
+        replica.on_applied(lambda offset: 1 / 0)
+        end = replica.on_applied(seen.append)
+        await replica.execute(b"a")
+        assert seen[-1] == replica.applied_offset
+        end()
+        end()
+        await replica.execute(b"b")
+        assert seen[-1] < replica.applied_offset
+
+
 def test_threads_have_the_same(tmp_path):
     with SyncReplica(Ledger(), tmp_path) as replica:
         assert replica.execute(b"a") == b"1"

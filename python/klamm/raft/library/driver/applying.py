@@ -12,7 +12,7 @@ from klamm.raft.library.sessions import Applied, ReplicatedState, StateDamagedEr
 from klamm.raft.log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.waiters import CommitWaiters
-from klamm.records import decode, next_offset
+from klamm.records import RecordBatch, batches
 
 SLICE_BYTES: Final = 1 << 20
 
@@ -90,21 +90,27 @@ class Applier:
     def _apply_slice(self) -> None:
         if self.applied >= self._target or self._fault is not None:
             return
-        data = self._log.read(self.applied, SLICE_BYTES)
-        end = min(next_offset(data) or self.applied, self._target)
-        if end <= self.applied:
-            raise MetadataLogError(f"the log holds nothing whole at {self.applied}, and {self._target} is committed")
-        for record in decode(data, first_offset=self.applied, check_crc=False):
-            if record.offset >= end:
+        end = self.applied
+        for batch in batches(self._log.read(end, SLICE_BYTES)):
+            if batch.base_offset >= self._target:
                 break
-            self._apply(record.offset, record.value or b"")
-            self._last_timestamp_ms = record.timestamp_ms
+            end = min(batch.last_offset + 1, self._target)
+            if not batch.is_control:
+                self._apply_batch(batch, end)
+        if end <= self.applied:
+            raise MetadataLogError(f"the log holds nothing whole at {end}, and {self._target} is committed")
         self.applied = end
         self._waiters.complete_below(end)
         self._on_progress(end)
         if self.applied < self._target and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._apply_later)
+
+    def _apply_batch(self, batch: RecordBatch, end: int) -> None:
+        for record in batch.records():
+            if self.applied <= record.offset < end:
+                self._apply(record.offset, record.value or b"")
+        self._last_timestamp_ms = batch.max_timestamp_ms
 
     def _apply(self, offset: int, value: bytes) -> None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,8 @@ from klamm.raft.library.sessions import ReplicatedState
 from klamm.raft.library.state_machine import StateMachine
 from klamm.raft.ports import RaftStoppedError
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+
+logger = logging.getLogger("klamm.raft")
 
 M = TypeVar("M", bound=StateMachine)
 T = TypeVar("T")
@@ -257,7 +260,10 @@ class Replica(Generic[M]):
 
     def _on_progress(self, offset: int) -> None:
         for callback in list(self._progress_callbacks):
-            callback(offset)
+            try:
+                callback(offset)
+            except Exception:  # a listener's fault is not the replica's
+                logger.exception("a callback of on_applied failed")
 
     @property
     def _running(self) -> Member:

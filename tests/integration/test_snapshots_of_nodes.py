@@ -1,0 +1,64 @@
+"""Controllers and brokers whose metadata log ends before the others' begins come back by a snapshot (KIP-630)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import klamm
+from klamm.node.cluster import Cluster, Controller
+from klamm.node.directories import METADATA_FOLDER
+from tests.support.waiting import wait_until
+
+# A snapshot after every few records, and no log before it.
+CONFIG = {
+    "metadata.log.max.record.bytes.between.snapshots": "500",
+    "metadata.max.retention.bytes": "1",
+    "controller.quorum.fetch.snapshot.max.bytes": "100",
+}
+
+
+def active(cluster: Cluster) -> Controller:
+    wait_until(lambda: any(one.is_active for one in cluster.controllers))
+    return next(one for one in cluster.controllers if one.is_active)
+
+
+def snapshots(folder: Path) -> list[int]:
+    """The end offsets of the snapshots in a metadata log's folder."""
+    names = (path.name for path in folder.glob("*-*.checkpoint"))
+    return sorted(int(name.split("-")[0]) for name in names)
+
+
+def test_a_controller_that_was_away_leads_after_a_snapshot(tmp_path: Path) -> None:
+    with klamm.Cluster(tmp_path, controllers=3, config=CONFIG) as cluster:
+        cluster.create_topic("before")
+        leader = active(cluster)
+        away = next(one for one in cluster.controllers if one.id != leader.id)
+        away.stop()
+        folder, leaders = (tmp_path / f"controller-{one.id}" / METADATA_FOLDER for one in (away, leader))
+        ended_at = max(snapshots(folder), default=0)
+        for number in range(30):
+            cluster.create_topic(f"topic-{number}")
+        wait_until(lambda: min(snapshots(leaders), default=0) > ended_at + 30)
+        away.start()
+        wait_until(lambda: min(snapshots(folder), default=0) > ended_at + 30)
+        third = next(one for one in cluster.controllers if one.id not in (leader.id, away.id))
+        third.stop()
+        # The two that are left decide together, so that what was fetched is what both hold.
+        cluster.create_topic("with-both")
+        third.start()
+        leader.kill()
+        cluster.create_topic("after")
+        expected = {"before", "after", "with-both", *(f"topic-{number}" for number in range(30))}
+        wait_until(lambda: expected <= set(cluster.topics()))
+
+
+def test_a_broker_without_its_metadata_log_comes_back(tmp_path: Path) -> None:
+    with klamm.Cluster(tmp_path, controllers=1, brokers=1, config=CONFIG) as cluster:
+        for number in range(20):
+            cluster.create_topic(f"topic-{number}")
+    broker = tmp_path / "broker-1" / METADATA_FOLDER
+    for path in broker.iterdir():
+        path.unlink()
+    with klamm.Cluster(tmp_path, controllers=1, brokers=1, config=CONFIG) as cluster:
+        wait_until(lambda: {f"topic-{number}" for number in range(20)} <= set(cluster.topics()))
+        wait_until(lambda: min(snapshots(broker), default=0) > 0)

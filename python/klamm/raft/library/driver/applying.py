@@ -107,14 +107,13 @@ class Applier:
             self._loop.call_soon(self._apply_later)
 
     def _apply_batch(self, batch: RecordBatch, end: int) -> None:
-        for record in batch.records():
-            if self.applied <= record.offset < end:
-                self._apply(record.offset, record.value or b"")
-        self._last_timestamp_ms = batch.max_timestamp_ms
-
-    def _apply(self, offset: int, value: bytes) -> None:
+        offset, start, apply = self.applied, self.applied, self._state.apply
+        done: list[Applied | None] = []
         try:
-            applied = self._state.apply(value)
+            for record in batch.records():
+                offset = record.offset
+                if start <= offset < end:
+                    done.append(apply(record.value or b""))
         except Exception as error:
             name = type(self._state.machine).__name__
             raise MetadataLogError(
@@ -122,8 +121,10 @@ class Applier:
                 "from the other replicas' from here on. Mend it, raise CommandRefusedError for what is to be "
                 "refused, and start again: the log is replayed"
             ) from error
-        if applied is not None:
-            self._on_applied(applied)
+        self._last_timestamp_ms = batch.max_timestamp_ms
+        for applied in done:
+            if applied is not None:
+                self._on_applied(applied)
 
     def when_applied(self, offset: int) -> asyncio.Future[None]:
         """A future that is done when the state holds everything below `offset`."""

@@ -32,7 +32,7 @@ from klamm.raft.library.driver.membership import Membership
 from klamm.raft.library.driver.network import Network, UnreachableError
 from klamm.raft.library.driver.reads import ReadIndexes
 from klamm.raft.library.entries import EntryError, decode
-from klamm.raft.library.sessions import Applied, ReplicatedState
+from klamm.raft.library.sessions import ReplicatedState
 from klamm.raft.log import NOTHING, OffsetAndEpoch
 from klamm.raft.messages import ApiVersionsRequest, ApiVersionsResponse, Error, Request, Response
 from klamm.raft.node import RaftNode
@@ -70,7 +70,7 @@ class Member:
         self.commands = Commands(self, self.leadership, state, in_flight_max=config.in_flight_max)
         self.reads = ReadIndexes(self, self.leadership)
         self.applier = Applier(
-            home.log, state, on_applied=self._on_applied, on_progress=on_progress, on_fault=self._on_apply_fault
+            home.log, state, on_applied=self.commands.on_applied, on_progress=on_progress, on_fault=self._on_apply_fault
         )
         self.fault: Exception | None = None
         identity = Identity(ReplicaKey(node_id, home.directory_id), cluster, endpoints)
@@ -158,9 +158,6 @@ class Member:
     def on_fault(self, error: Exception) -> None:
         """The replica stopped for good."""
         self._stop(RaftStoppedError(f"the replica has stopped: {error}"))
-
-    def _on_applied(self, applied: Applied) -> None:
-        self.commands.on_applied(applied)
 
     def _on_apply_fault(self, error: Exception) -> None:
         self.driver.fail(error)

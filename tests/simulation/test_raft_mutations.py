@@ -1,7 +1,5 @@
 """Remove a guard of the protocol, and the simulator must notice within a stated number of seeds (goals R3)."""
 
-from dataclasses import replace
-
 import pytest
 
 from klamm.raft import following, leading, log, node, replica, role_states, snapshot_fetching, voting
@@ -123,18 +121,6 @@ def the_log_behind_an_installed_snapshot_is_kept(patch):
     patch.setattr(memory_log.MemoryLog, "truncate_to_latest_snapshot", lambda self: None)
 
 
-def the_log_goes_before_the_snapshot_is_durable(patch):
-    def careless(self, snapshot_id):
-        self.log.records, self.log.epochs, self.log.snapshot_infos = [], [], []
-        self.log.start_offset = self.log.flushed_offset = snapshot_id.offset
-        self.chains = [None] * snapshot_id.offset
-        self._maybe_crash()
-        install(self, snapshot_id)
-
-    install = simulated.SimulatedReplica._install
-    patch.setattr(simulated.SimulatedReplica, "_install", careless)
-
-
 def the_state_is_not_loaded_from_an_installed_snapshot(patch):
     install = simulated.SimulatedReplica._install
 
@@ -221,7 +207,6 @@ MUTATIONS = {
     half_is_a_majority: 40,
     a_damaged_snapshot_is_installed: 40,
     the_log_behind_an_installed_snapshot_is_kept: 40,
-    the_log_goes_before_the_snapshot_is_durable: 100,
     the_state_is_not_loaded_from_an_installed_snapshot: 40,
     a_part_of_a_snapshot_is_served_as_the_whole: 40,
     the_high_watermark_stays_behind_an_installed_snapshot: 40,
@@ -233,7 +218,6 @@ DIRECTED = {
     leader_appends_before_its_election_is_durable: SLOW_DISKS,
     a_damaged_snapshot_is_installed: SNAPSHOTS,
     the_log_behind_an_installed_snapshot_is_kept: SNAPSHOTS,
-    the_log_goes_before_the_snapshot_is_durable: replace(SNAPSHOTS, crash_in_step_chance=0.15),
     the_state_is_not_loaded_from_an_installed_snapshot: SNAPSHOTS,
     a_part_of_a_snapshot_is_served_as_the_whole: SNAPSHOTS,
     the_high_watermark_stays_behind_an_installed_snapshot: SNAPSHOTS,

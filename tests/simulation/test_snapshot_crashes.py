@@ -6,6 +6,8 @@ import pytest
 
 from klamm.raft.config import RaftConfig
 from klamm.testing.simulator.faults import Faults
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.replica import SimulatedReplica
 from klamm.testing.simulator.world import World
 
 CONFIG = RaftConfig(fetch_snapshot_max_bytes=60, fetch_max_bytes=200)
@@ -53,3 +55,21 @@ def test_a_crash_at_any_effect_of_an_install(power_cut):
     while come_back(crash_after_effects, power_cut):
         crash_after_effects += 1
     assert crash_after_effects >= 12, "slices, check, install and its halves are effects of their own"
+
+
+def the_log_goes_before_the_snapshot_is_durable(patch):
+    def careless(self, snapshot_id):
+        self.log.records, self.log.epochs, self.log.snapshot_infos = [], [], []
+        self.log.start_offset = self.log.flushed_offset = snapshot_id.offset
+        self.chains = [None] * snapshot_id.offset
+        self._maybe_crash()
+        install(self, snapshot_id)
+
+    install = SimulatedReplica._install
+    patch.setattr(SimulatedReplica, "_install", careless)
+
+
+def test_a_log_that_goes_before_the_snapshot_is_durable_is_noticed(monkeypatch):
+    the_log_goes_before_the_snapshot_is_durable(monkeypatch)
+    with pytest.raises(InvariantViolatedError, match="its log begins at"):
+        any(not come_back(crash_after_effects, power_cut=True) for crash_after_effects in range(20))

@@ -4,7 +4,8 @@
  * that is started again goes on in the same), KLAMM_CHANGES_SYNC_US makes every sync that much slower, so that much is
  * under way. rust/engine/examples/power_cut.rs reads the file.
  *
- * A change and its record are made under one lock, so that their order is the true one. A sync runs outside of it and names
+ * A change and its record are made under one lock, so that their order is the true one; and under a lock of the file of
+ * changes, which whoever kills the process takes: a change that is made is recorded. A sync runs outside of it and names
  * where the record was when it began: what came later is not durable by it. Files are known by their inodes.
  */
 #define _GNU_SOURCE
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -62,6 +64,19 @@ static uint64_t recorded(void) {
     struct stat stat;
     if (fstat(changes, &stat) != 0) give_up("fstat");
     return (uint64_t)stat.st_size;
+}
+
+static void enter(void) {
+    pthread_mutex_lock(&lock);
+    while (flock(changes, LOCK_EX) != 0)
+        if (errno != EINTR) give_up("flock");
+}
+
+static void leave(void) {
+    int before = errno;
+    if (flock(changes, LOCK_UN) != 0) give_up("flock");
+    pthread_mutex_unlock(&lock);
+    errno = before;
 }
 
 /* Under the lock. */
@@ -109,18 +124,18 @@ static int opened(int dir, const char *path, int flags, mode_t mode) {
     char full[PATH_MAX];
     int is_inside = resolve(dir, path, full);
     if (!is_inside) return REAL(openat, dir, path, flags, mode);
-    pthread_mutex_lock(&lock);
+    enter();
     int fd = REAL(openat, dir, path, flags, mode);
     if (fd >= DESCRIPTORS_MAX) give_up("too many descriptors");
     if (fd >= 0) {
         int is_dir = 0;
         uint64_t id = inode(fd, &is_dir);
         is_ours[fd] = 1;
-        /* Also of a file that was there: a process that was killed may have made it and not recorded that. */
+        /* Also of a file that was there: the record may have begun after it. */
         if (!is_dir) record(CREATE, 0, id, 0, full, NULL, 0);
         if (flags & O_TRUNC) record(SET_LEN, 0, inode(fd, NULL), 0, NULL, NULL, 0);
     }
-    pthread_mutex_unlock(&lock);
+    leave();
     return fd;
 }
 
@@ -156,18 +171,18 @@ int close(int fd) {
 
 ssize_t write(int fd, const void *data, size_t bytes) {
     if (!is_kept(fd)) return REAL(write, fd, data, bytes);
-    pthread_mutex_lock(&lock);
+    enter();
     ssize_t done = REAL(write, fd, data, bytes);
     if (done > 0) {
         off_t end = lseek(fd, 0, SEEK_CUR);
         record(WRITE, 0, inode(fd, NULL), (uint64_t)(end - done), NULL, data, (size_t)done);
     }
-    pthread_mutex_unlock(&lock);
+    leave();
     return done;
 }
 
 static ssize_t written_at(int fd, const struct iovec *parts, int count, off_t position) {
-    pthread_mutex_lock(&lock);
+    enter();
     ssize_t done = REAL(pwritev64, fd, parts, count, position);
     uint64_t id = inode(fd, NULL), left = done > 0 ? (uint64_t)done : 0, at = (uint64_t)position;
     for (int part = 0; left > 0; part++) {
@@ -176,7 +191,7 @@ static ssize_t written_at(int fd, const struct iovec *parts, int count, off_t po
         at += bytes;
         left -= bytes;
     }
-    pthread_mutex_unlock(&lock);
+    leave();
     return done;
 }
 
@@ -197,10 +212,10 @@ PWRITEV(pwritev64)
 #define SET_LEN_OF(name)                                                                                               \
     int name(int fd, off_t len) {                                                                                      \
         if (!is_kept(fd)) return REAL(name, fd, len);                                                                  \
-        pthread_mutex_lock(&lock);                                                                                     \
+        enter();                                                                                                       \
         int done = REAL(name, fd, len);                                                                                \
         if (done == 0) record(SET_LEN, 0, inode(fd, NULL), (uint64_t)len, NULL, NULL, 0);                              \
-        pthread_mutex_unlock(&lock);                                                                                   \
+        leave();                                                                                                       \
         return done;                                                                                                   \
     }
 SET_LEN_OF(ftruncate)
@@ -214,15 +229,15 @@ static void synced(int fd, uint64_t begun) {
     ssize_t len = readlink(link, path, sizeof path - 1);
     if (len < 0) give_up("readlink");
     path[len] = 0;
-    pthread_mutex_lock(&lock);
+    enter();
     record(is_dir ? SYNC_DIR : SYNC, begun, id, 0, is_dir ? path : NULL, NULL, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
 }
 
 static uint64_t begin_sync(void) {
-    pthread_mutex_lock(&lock);
+    enter();
     uint64_t begun = recorded();
-    pthread_mutex_unlock(&lock);
+    leave();
     if (sync_us > 0) usleep(sync_us);
     return begun;
 }
@@ -242,9 +257,9 @@ int syncfs(int fd) {
     if (!is_kept(fd)) return REAL(syncfs, fd);
     uint64_t begun = begin_sync();
     int done = REAL(syncfs, fd);
-    pthread_mutex_lock(&lock);
+    enter();
     if (done == 0) record(SYNC_ALL, begun, 0, 0, NULL, NULL, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     return done;
 }
 
@@ -256,10 +271,10 @@ static int renamed(int from_dir, const char *from, int to_dir, const char *to) {
         give_up("renamed across the folder's border");
     }
     if (!is_inside) return REAL(renameat, from_dir, from, to_dir, to);
-    pthread_mutex_lock(&lock);
+    enter();
     int done = REAL(renameat, from_dir, from, to_dir, to);
     if (done == 0) record(RENAME, 0, 0, 0, full_from, full_to, strlen(full_to));
-    pthread_mutex_unlock(&lock);
+    leave();
     return done;
 }
 
@@ -274,10 +289,10 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to) {
 static int removed(int dir, const char *path, int flags) {
     char full[PATH_MAX];
     if (!resolve(dir, path, full)) return REAL(unlinkat, dir, path, flags);
-    pthread_mutex_lock(&lock);
+    enter();
     int done = REAL(unlinkat, dir, path, flags);
     if (done == 0) record(REMOVE, 0, 0, 0, full, NULL, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     return done;
 }
 
@@ -296,10 +311,10 @@ int rmdir(const char *path) {
 static int made_dir(int dir, const char *path, mode_t mode) {
     char full[PATH_MAX];
     if (!resolve(dir, path, full)) return REAL(mkdirat, dir, path, mode);
-    pthread_mutex_lock(&lock);
+    enter();
     int done = REAL(mkdirat, dir, path, mode);
     if (done == 0) record(CREATE_DIR, 0, 0, 0, full, NULL, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     return done;
 }
 

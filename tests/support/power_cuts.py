@@ -6,6 +6,7 @@ that of the engine's own tests (`rust/engine/src/log/crash.rs`), driven through 
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -41,6 +42,12 @@ class RecordedNode(NodeProcess):
     def position(self) -> int:
         """How long the record is: whoever was told something by now may rely on it at a cut from here on."""
         return self.changes.stat().st_size
+
+    def kill(self) -> None:
+        """Between two changes: one that was made and not recorded would be missing from all that comes after it."""
+        with self.changes.open("rb") as record:
+            fcntl.flock(record, fcntl.LOCK_EX)
+            super().kill()
 
 
 def recorder() -> Path:

@@ -10,6 +10,10 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 from klamm.raft import LocalHub, MembershipError, RaftConfig, Replica, ReplicaConfig, SnapshotConfig
+from klamm.raft.control_records import KRAFT_VOTERS, encode_voters
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.voters import ReplicaKey, Voter
+from klamm.records import batches
 
 QUICK = RaftConfig(
     election_timeout_ms=60,
@@ -95,6 +99,25 @@ async def test_voters_change_over_sockets(tmp_path):
         )
 
     await grows_from_one_to_three_and_loses_its_first(make)
+
+
+async def test_a_snapshot_begins_with_the_voters_below_its_end(tmp_path):
+    async with Replica(Sum(), tmp_path, config=CONFIG) as replica:
+        member = replica._running
+        await replica.wait_for_leader()
+        assert await member.upgrade_quorum(1) == 1
+        await replica.execute(b"1")
+        end = OffsetAndEpoch(member.driver.high_watermark, member.driver.epoch)
+        log, own = member.node.replica.log, member.node.replica.voters
+        uncommitted = encode_voters(own.with_voter(Voter(ReplicaKey(2, bytes(range(16))))))
+        log.append_control([(KRAFT_VOTERS, uncommitted)], end.epoch, 0)
+        member.node.on_tick(0)
+        assert member.driver.voter_ids == {1, 2}
+        await member.write_snapshot(end)
+        data = log.native.snapshot_path(*end).read_bytes()
+        control = [record.value for batch in batches(data) if batch.is_control for record in batch.records()]
+        assert encode_voters(own) in control
+        assert uncommitted not in control
 
 
 async def test_who_fell_behind_the_log_or_lost_its_disk_takes_a_snapshot(tmp_path):

@@ -40,19 +40,20 @@ AlterConfigPolicy = Callable[[ResourceType, str, Changes], None]
 
 
 class ConfigSettings(Value):
-    """What the controller's own node knows: its id, its file, the ids of the quorum, and a policy if there is one."""
+    """What the controller's own node knows: its id, its file, and a policy if there is one."""
 
     node_id: int
     static: Mapping[str, str]
-    voters: frozenset[int]
     policy: AlterConfigPolicy | None = None
 
 
 class ConfigManager:
     """Validates changes of configs and writes their records."""
 
-    def __init__(self, settings: ConfigSettings) -> None:
+    def __init__(self, settings: ConfigSettings, voters: Callable[[], frozenset[int]]) -> None:
+        """`voters` gives the ids of the quorum as it is, whose nodes can be configured before they register."""
         self._settings: Final = settings
+        self._voters: Final = voters
         self._layers = NodeLayers()
         self._layers_of: tuple[Speculation, int] | None = None
 
@@ -169,7 +170,7 @@ class ConfigManager:
         if resource_type == ResourceType.BROKER and name:
             node_id = int(name)
             known = state.image.broker(node_id) or state.image.controller(node_id)
-            if known is None and node_id not in self._settings.voters:
+            if known is None and node_id not in self._voters():
                 raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
 
     def elr_safety_records(self, state: Speculation) -> list[bytes]:

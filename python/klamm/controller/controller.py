@@ -82,14 +82,14 @@ class Controller:
         self._schedule: Final = PeriodicSchedule(settings.periodic())
         self._state: Speculation | None = None
         self._kraft_version = 0
-        self._voters = settings.voters
+        self._voters: frozenset[int] = frozenset()
         self._kraft_refusal: str | None = None
 
     @cached_property
     def _configs(self) -> ConfigManager:
         from klamm.controller.configs import ConfigManager
 
-        return ConfigManager(self._settings.configs())
+        return ConfigManager(self._settings.configs(), lambda: self._voters)
 
     @cached_property
     def _topics(self) -> TopicManager:
@@ -126,7 +126,10 @@ class Controller:
         self._schedule.stop()
 
     def on_quorum(self, voters: frozenset[int], kraft_refusal: str | None) -> None:
-        """Who votes in the quorum, and why it cannot go to the next kraft.version, if it cannot."""
+        """Who votes in the quorum, and why it cannot go to the next kraft.version, if it cannot.
+
+        To be told before each request that depends on it: configs and features.
+        """
         self._voters, self._kraft_refusal = voters, kraft_refusal
 
     def on_kraft_version(self, level: int) -> None:

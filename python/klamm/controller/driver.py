@@ -175,20 +175,15 @@ class ControllerDriver:
         self, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
         """IncrementalAlterConfigs."""
-        return await self._run(request, lambda: self._controller.on_incremental_alter_configs(request))
+        return await self._run_by_quorum(request, lambda: self._controller.on_incremental_alter_configs(request))
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         """AlterConfigs."""
-        return await self._run(request, lambda: self._controller.on_alter_configs(request))
+        return await self._run_by_quorum(request, lambda: self._controller.on_alter_configs(request))
 
     async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """UpdateFeatures."""
-
-        def decide() -> Result[UpdateFeaturesResponse]:
-            self._controller.on_quorum(self._quorum.voter_ids, self._quorum.kraft_upgrade_refusal())
-            return self._controller.on_update_features(request)
-
-        return await self._run(request, decide)
+        return await self._run_by_quorum(request, lambda: self._controller.on_update_features(request))
 
     async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
         """BrokerRegistration."""
@@ -215,6 +210,15 @@ class ControllerDriver:
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         """AllocateProducerIds."""
         return await self._run(request, lambda: self._controller.on_allocate_producer_ids(request))
+
+    async def _run_by_quorum(self, request: Any, decide: Callable[[], Result[T]]) -> T:
+        """For what depends on who is in the quorum when its turn comes: voters come and go."""
+
+        def decide_by_quorum() -> Result[T]:
+            self._controller.on_quorum(self._quorum.voter_ids, self._quorum.kraft_upgrade_refusal())
+            return decide()
+
+        return await self._run(request, decide_by_quorum)
 
     async def _run(self, request: Any, decide: Callable[[], Result[T]], timeout_ms: int = 1) -> T:
         try:

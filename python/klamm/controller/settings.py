@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 
 class ControllerSettings(Value):
-    """The node's identity, the quorum's ids, and the values of the node's file as text."""
+    """The node's identity, and the values of the node's file as text."""
 
     node_id: int
     cluster_id: str
-    voters: frozenset[int]
     static: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, VersionRange] = field(default_factory=lambda: SUPPORTED_FEATURES)
     create_topic_policy: CreateTopicPolicy | None = None
@@ -65,7 +64,7 @@ class ControllerSettings(Value):
         """For changes of configs."""
         from klamm.controller.configs import ConfigSettings
 
-        return ConfigSettings(self.node_id, self.static, self.voters, self.alter_config_policy)
+        return ConfigSettings(self.node_id, self.static, self.alter_config_policy)
 
     def elections(self) -> ElectionSettings:
         """For elections."""

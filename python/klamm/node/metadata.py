@@ -77,7 +77,6 @@ class Metadata:
         identity, seed = Identity(key, cluster_id, self.endpoints), int.from_bytes(os.urandom(8), "big")
         node = RaftNode(identity, VotersInLog(static), _raft_config(config), self.log, seed)
         self.kraft_version = node.replica.voters_in_log.kraft_version
-        self.voters = frozenset(node.replica.voters.ids)
         self._peers = PeersWhenNeeded(config, self._on_peer_gone)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
@@ -96,9 +95,7 @@ class Metadata:
         self.controller: ControllerDriver | None = None
         """The controller of this process, active or not; a broker alone has none."""
         if config.is_controller:
-            settings = ControllerSettings(
-                config.node_id, cluster_id, self.voters, config.given, own_incarnation_id=incarnation_id
-            )
+            settings = ControllerSettings(config.node_id, cluster_id, config.given, own_incarnation_id=incarnation_id)
             self.controller = ControllerDriver(Controller(settings), self.raft)
         self.active_controller = ActiveController(config, self.controller, self.raft)
 
@@ -157,10 +154,13 @@ class Metadata:
         if self.controller is not None:
             self.controller.on_not_leader()
 
-    def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
-        """Write the committed image, as it is now, as that snapshot, in a thread."""
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None] | None:
+        """Write the committed image, as it is now, as that snapshot, in a thread; once it has a metadata.version."""
+        image = self.image.stable
+        if image.metadata_version is None:
+            return None
         head = snapshot_head(self.raft.voters_below(snapshot_id.offset))
-        return self._write_snapshot(snapshot_id, self.image.stable, head)
+        return self._write_snapshot(snapshot_id, image, head)
 
     async def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Read the image from the snapshot that was received, in a thread."""

@@ -52,7 +52,6 @@ class Cluster:
         self.settings = ControllerSettings(
             node_id=settings.pop("node_id", 0),
             cluster_id=CLUSTER_ID,
-            voters=settings.pop("voters", frozenset({0})),
             **settings,
         )
         self.controller = Controller(self.settings)

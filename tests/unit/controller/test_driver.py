@@ -14,10 +14,18 @@ from klamm.controller.controller import Controller
 from klamm.controller.driver import ControllerDriver, batches
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
 from klamm.controller.settings import ControllerSettings
+from klamm.protocol.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    ConfigOperation,
+    IncrementalAlterConfigsRequest,
+)
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpgradeType
 from klamm.protocol.generated.metadata_records import MetadataRecord, NoOpRecord, TopicRecord, decode, encode
 from klamm.protocol.registration import BrokerHeartbeatRequest
+from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
 from klamm.raft.ports import NotLeaderError
 
@@ -80,7 +88,7 @@ class Rig:
     def __init__(self) -> None:
         self.log = Log()
         self.now_ms = 1_000
-        settings = ControllerSettings(0, CLUSTER_ID, frozenset({0}))
+        settings = ControllerSettings(0, CLUSTER_ID)
         self.controller = Controller(settings)
         self.driver = ControllerDriver(
             self.controller, self.log, now_ms=lambda: self.now_ms, dice=lambda count: bytes(range(count % 256)) or b""
@@ -120,6 +128,33 @@ async def test_an_answer_waits_for_its_records() -> None:
     rig.log.commit(rig.log.end)
     (result,) = (await task).topics
     assert result.error_code is ErrorCode.NONE
+    rig.driver.close()
+
+
+async def test_who_is_in_the_quorum_is_asked_when_it_matters() -> None:
+    rig = Rig()
+    await rig.with_broker()
+    rig.log.commit(100)
+    change = AlterableConfig("background.threads", "5", ConfigOperation.SET)
+    of_controller_7 = (AlterConfigsResource(ResourceType.BROKER, "7", (change,)),)
+    asks = (
+        lambda: rig.driver.incremental_alter_configs(IncrementalAlterConfigsRequest(of_controller_7)),
+        lambda: rig.driver.alter_configs(AlterConfigsRequest(of_controller_7)),
+    )
+    for ask in asks:
+        for voters, expected in (
+            ({0}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+            ({0, 7}, ErrorCode.NONE),
+            ({0}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ):
+            rig.log.voter_ids = frozenset(voters)
+            (answer,) = (await ask()).responses
+            assert answer.error_code is expected
+    update = UpdateFeaturesRequest((FeatureUpdateKey("group.version", 1, upgrade_type=UpgradeType.UPGRADE),))
+    rig.log.voter_ids = frozenset({0, 7})
+    assert "controller 7 has not registered" in ((await rig.driver.update_features(update)).error_message or "")
+    rig.log.voter_ids = frozenset({0})
+    assert (await rig.driver.update_features(update)).error_code is ErrorCode.NONE
     rig.driver.close()
 
 

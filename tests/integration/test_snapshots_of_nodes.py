@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import klamm
 from klamm.node.cluster import Cluster, Controller
 from klamm.node.directories import METADATA_FOLDER
@@ -50,6 +52,15 @@ def test_a_controller_that_was_away_leads_after_a_snapshot(tmp_path: Path) -> No
         cluster.create_topic("after")
         expected = {"before", "after", "with-both", *(f"topic-{number}" for number in range(30))}
         wait_until(lambda: expected <= set(cluster.topics()))
+
+
+def test_the_smallest_limit_makes_no_snapshot_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    smallest = {"metadata.log.max.record.bytes.between.snapshots": "1"}
+    with klamm.Cluster(tmp_path, controllers=1, brokers=1, config=smallest) as cluster:
+        cluster.create_topic("any")
+        for name in ("controller-2", "broker-1"):
+            wait_until(lambda folder=tmp_path / name / METADATA_FOLDER: snapshots(folder))
+    assert not [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def test_a_broker_without_its_metadata_log_comes_back(tmp_path: Path) -> None:

@@ -45,9 +45,10 @@ class Listener(Protocol):
     def on_not_leader(self, epoch: int) -> None:
         """This replica no longer leads `epoch`: drop what was speculated on it."""
 
-    def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None]:
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> Awaitable[None] | None:
         """Write the state committed below that offset as that snapshot; done when the log lists it.
 
+        None: there is no state to write yet, and it is asked for again at the next commit.
         Called right after `on_commit` of that offset: take hold of the state now, not in what is awaited, or it may be
         a later one by then.
         """

@@ -11,6 +11,7 @@ import pytest
 
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
+from klamm.raft.effects import HighWatermarkAdvanced
 from klamm.raft.election_state import QuorumStateError
 from klamm.raft.log import OffsetAndEpoch, SnapshotInfo
 from klamm.raft.node import RaftNode
@@ -328,6 +329,33 @@ async def test_a_snapshot_is_of_the_state_at_its_commit(tmp_path):
     await asyncio.wait_for(rig.listener.snapshot_written.wait(), 10)
     assert seen == [(2, ("commit", 2))]
     await rig.driver.close()
+
+
+async def test_a_snapshot_of_no_state_yet_is_asked_for_at_the_next_commit(tmp_path, caplog):
+    rig = await Rig(tmp_path, snapshot_config=SnapshotConfig(record_bytes_between_snapshots_max=10)).start()
+    asked, write_snapshot = [], rig.listener.write_snapshot
+
+    def not_yet(snapshot_id):
+        asked.append(snapshot_id.offset)
+        return write_snapshot(snapshot_id) if snapshot_id.offset == 3 else None
+
+    rig.listener.write_snapshot = not_yet
+    await asyncio.wait_for(rig.driver.wait_committed(rig.driver.propose([b"x" * 10], 1)), 10)
+    await asyncio.wait_for(rig.driver.wait_committed(rig.driver.propose([b""], 1)), 10)
+    await asyncio.wait_for(rig.listener.snapshot_written.wait(), 10)
+    assert asked == [2, 3]
+    assert [info.id for info in rig.log.snapshots()] == [OffsetAndEpoch(3, 1)]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    await rig.driver.close()
+
+
+async def test_no_snapshot_is_due_before_anything_is_committed(tmp_path):
+    """A follower's first fetch is in its log, and not flushed: the high watermark that it then knows is 0."""
+    rig = Rig(tmp_path, snapshot_config=SnapshotConfig(record_bytes_between_snapshots_max=10))
+    rig.log.append([b"x" * 100], 1, 0)
+    rig.driver._apply(HighWatermarkAdvanced(0))
+    assert rig.listener.heard == [("commit", 0)]
+    await rig.driver.close(hand_over=False)
 
 
 @contextmanager

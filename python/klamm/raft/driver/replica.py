@@ -398,11 +398,15 @@ class RaftDriver:
             return
         # An attempt counts from here too: one that fails is made again when as much is new, not at every commit.
         since = max(self._last_snapshot_offset, self._log.start_offset)
+        if high_watermark <= since:
+            return  # what is new in the log is not committed yet
         bytes_since, ms_since = self._log.bytes_from(since), self._now_ms() - self._last_snapshot_ms
         if is_snapshot_due(self._snapshot_config, bytes_since, ms_since):
             snapshot_id = OffsetAndEpoch(high_watermark, self._log.epoch_at(high_watermark - 1))
-            self._last_snapshot_offset, self._last_snapshot_ms = high_watermark, self._now_ms()
             writing = self._listener.write_snapshot(snapshot_id)
+            if writing is None:
+                return
+            self._last_snapshot_offset, self._last_snapshot_ms = high_watermark, self._now_ms()
             self._snapshot_task = self._loop.create_task(self._finish_snapshot(snapshot_id, writing))
 
     async def _finish_snapshot(self, snapshot_id: OffsetAndEpoch, writing: Awaitable[None]) -> None:

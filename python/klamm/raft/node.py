@@ -311,7 +311,8 @@ class RaftNode:
     def _tick(self, now_ms: int, state: RoleState) -> int:
         match state:
             case Unattached():
-                if now_ms < state.deadline_ms or self.replica.is_shutting_down:
+                waits = self.replica.is_shutting_down or not self.replica.may_campaign
+                if waits or now_ms < state.deadline_ms:
                     fetch_ms = self._following.fetch_from_anyone(now_ms)
                     return min(self._elections.tick_unattached(now_ms, state), fetch_ms)
                 return self._elections.tick_unattached(now_ms, state)

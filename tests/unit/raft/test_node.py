@@ -372,3 +372,15 @@ def test_every_way_back_into_an_epoch_keeps_its_vote():
     assert bench.replica.election == ElectionState(5, 3, ReplicaKey(2))
     assert bench.ask(vote(candidate=ReplicaKey(3))).granted is False
     assert bench.ask(vote(candidate=ReplicaKey(2))).granted is True
+
+
+def test_an_observer_that_gave_its_vote_goes_on_looking_for_the_leader():
+    """Who asked takes it for a voter, by voters that this log does not hold (yet, or any more)."""
+    bench = started(node_id=4)
+    assert bench.ask(vote()).granted
+    bench.pass_time(100_000)
+    assert bench.replica.role is Role.UNATTACHED
+    asked = len(bench.sent)
+    bench.pass_time(100_000)
+    assert len(bench.sent) > asked
+    assert {type(sent.request) for sent in bench.sent} == {FetchRequest}

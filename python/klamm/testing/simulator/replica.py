@@ -114,6 +114,7 @@ class SimulatedReplica:
         self.crash_after_effects: int | None = None
         self.damage: Callable[[bytes], bytes] = lambda data: data  # what the disk makes of a slice
         self.checking: list[int] = []  # attempts whose snapshots are being checked, as the log's checks
+        self.checks_to_end = 0  # of them, those for which nobody has drawn yet how long they take
         self.snapshotting: tuple[OffsetAndEpoch, bytes] | None = None
         self._held: list[fx.SendRequest | fx.Reply] = []
         self._asked: dict[int, Envelope] = {}
@@ -279,7 +280,7 @@ class SimulatedReplica:
         if write_survives and self.writing is not None:
             self.stored = self.writing.state
         self.core = self.writing = self.to_write = self.crash_after_effects = self.snapshotting = None
-        self.checking = []
+        self.checking, self.checks_to_end = [], 0
         if keep_records is not None:
             self.log.lose_unflushed(keep_records)
         end_offset = self.log.end_offset
@@ -331,6 +332,7 @@ class SimulatedReplica:
             case fx.CheckSnapshot(_, attempt):
                 self.log.check_received_snapshot(lambda error: None)
                 self.checking.append(attempt)
+                self.checks_to_end += 1
             case fx.InstallSnapshot(snapshot_id):
                 self._install(snapshot_id)
             case fx.DropSnapshot():

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 
 from klamm.raft.config import RaftConfig
-from klamm.raft.effects import CheckSnapshot, PersistElection
+from klamm.raft.effects import PersistElection
 from klamm.raft.events import PeerGone, ResignRequested
 from klamm.raft.role_states import NEVER_MS
 from klamm.raft.roles import Role
@@ -185,8 +185,9 @@ class World:
         replica.outbox.clear()
         if replica.to_write is not None and replica.writing is None:
             self._begin_write(replica)
-        if CheckSnapshot in kinds:
+        for _ in range(replica.checks_to_end):
             self._at(self._disk_us(), self._while_alive(replica, replica.finish_check))
+        replica.checks_to_end = 0
         if replica.log.flushed_offset < replica.log.end_offset and replica.log.flushing_to is None:
             self._begin_flush(replica)
         if replica.core is not None:

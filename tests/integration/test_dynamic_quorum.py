@@ -6,6 +6,8 @@ import shutil
 import pytest
 
 from klamm.cli.app import run_app
+from klamm.cli.connection import ClientError
+from klamm.cli.quorum_admin import QuorumClient
 from tests.support.dynamic_quorum import DynamicQuorum
 from tests.support.waiting import wait_until
 
@@ -34,6 +36,28 @@ def test_controllers_join_and_leave_by_command(tmp_path, capsys):
         assert quorum.wait_for([2]).leader_id == 2
         assert run_app(["quorum", "remove", "2", "--yes", *at]) == 1
         assert "VOTER_NOT_FOUND" in capsys.readouterr().err
+
+
+def test_controllers_join_and_leave_by_way_of_a_broker(tmp_path, capsys):
+    with DynamicQuorum(tmp_path / "quorum", 2) as quorum:
+        quorum.start_broker()
+        at = ["--bootstrap-server", quorum.broker.bootstrap]
+        quorum.start(2)
+        wait_until(lambda: 2 in [one.node_id for one in quorum.describe().observers])
+        assert run_app(["quorum", "add", str(quorum.controllers[2].file), *at]) == 0, capsys.readouterr()
+        voters = quorum.wait_for([1, 2]).voters
+        # What the active controller refuses comes back in its words.
+        with QuorumClient(quorum.broker.bootstrap, is_controller=False) as client:
+            with pytest.raises(ClientError, match="DUPLICATE_VOTER"):
+                client.add(2, voters[1].directory_id, voters[1].endpoints)
+            with pytest.raises(ClientError, match="VOTER_NOT_FOUND"):
+                client.remove(3, voters[1].directory_id)
+        # The leader itself: the broker finds who leads next.
+        assert run_app(["quorum", "remove", "1", "--yes", *at]) == 0, capsys.readouterr()
+        assert quorum.wait_for([2]).leader_id == 2
+        capsys.readouterr()
+        assert run_app(["quorum", "status", "--json", *at]) == 0
+        assert [one["id"] for one in json.loads(capsys.readouterr().out)["currentVoters"]] == [2]
 
 
 def test_controllers_join_by_themselves_and_again_with_a_new_disk(tmp_path):

@@ -18,9 +18,11 @@ from tests.support.ports import free_port
 from tests.support.quorum_processes import HOST, FileNode
 from tests.support.waiting import wait_until
 
+BROKER = 100
+
 
 class DynamicQuorum:
-    """Controllers from 1 on: the first is formatted as the only voter, the others join later."""
+    """Controllers from 1 on: the first is formatted as the only voter, the others join later. A broker if wanted."""
 
     def __init__(self, folder: Path, count: int, auto_join: Collection[int] = ()) -> None:
         folder.mkdir()
@@ -42,6 +44,23 @@ class DynamicQuorum:
             )
             for each, port in ports.items()
         }
+        port = free_port()
+        self.broker = FileNode(
+            folder,
+            BROKER,
+            port,
+            {
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://{HOST}:{port}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.bootstrap.servers": self.servers,
+            },
+        )
+
+    def start_broker(self) -> None:
+        """Format and start it; it is registered when this returns."""
+        format_storage(checked(read_file(self.broker.file)), FormatRequest(self.cluster_id))
+        self.broker.start(request=VERSIONS)
 
     def start(self, node_id: int) -> None:
         """Format where that was not done, and start."""
@@ -85,5 +104,5 @@ class DynamicQuorum:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for node in self.controllers.values():
+        for node in (self.broker, *self.controllers.values()):
             node.kill()

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import klamm
 from klamm.node.cluster import Cluster, Controller
+from klamm.raft.driver import RaftDriver
 from tests.support.waiting import wait_until
 
 BOUND_S = 30
@@ -62,6 +63,21 @@ def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:
         assert [record.value for record in cluster.records("b")] == [b"three"]
         # Every controller has said where it listens and what it can (KIP-919).
         wait_until(lambda: cluster.registered_controllers() == [2, 3, 4])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("active_first", [True, False])
+def test_who_is_left_alone_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, active_first: bool) -> None:
+    """Nobody could succeed the last controller, nor give the broker leave: both have an hour, and take none of it."""
+    monkeypatch.setattr("klamm.node.cluster.STOP_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(RaftDriver.close, "__defaults__", (3_600_000,))
+    with klamm.Cluster(controllers=3) as cluster:
+        left = list(cluster.controllers)
+        while left:
+            if len(left) > 1:
+                cluster.create_topic(f"topic-{len(left)}")  # who is active has begun, and of two both have all
+            left.sort(key=lambda one: one.is_active, reverse=active_first)
+            left.pop(0).stop()
 
 
 def test_without_a_majority_nothing_is_decided_and_all_is_kept(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from klamm.node.node import Node
 from klamm.node.rules import check_supported, checked
 from klamm.node.sources import embedded_default
 from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
+from klamm.raft.quorum import majority_size
 
 HOST: Final = "127.0.0.1"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
@@ -168,10 +169,18 @@ class Members:
                 member.config = member.config._replace(voters=voters)
 
     async def stop(self, timeout_s: float) -> None:
-        """Stop the brokers in good order, then the controllers, who have nobody to hand over to."""
+        """Stop the brokers in good order, then the controllers, who have nobody to hand over to.
+
+        Without a majority of the controllers nobody could give a broker leave.
+        """
         brokers = [member for member in self.all if member.config.is_broker]
         rest = [member for member in self.all if not member.config.is_broker]
+        leave_s = timeout_s if self._have_majority() else 0
         try:
-            await asyncio.gather(*(member.stop(timeout_s) for member in brokers))
+            await asyncio.gather(*(member.stop(leave_s) for member in brokers))
         finally:
             await asyncio.gather(*(member.stop(timeout_s, hand_over=False) for member in rest))
+
+    def _have_majority(self) -> bool:
+        controllers = [member.is_running for member in self.all if member.config.is_controller]
+        return sum(controllers) >= majority_size(len(controllers))

@@ -77,7 +77,7 @@ class Metadata:
         identity, seed = Identity(key, cluster_id, self.endpoints), int.from_bytes(os.urandom(8), "big")
         node = RaftNode(identity, VotersInLog(static), _raft_config(config), self.log, seed)
         self.kraft_version = node.replica.voters_in_log.kraft_version
-        self._peers = PeersWhenNeeded(config, self._on_peer_gone)
+        self._peers = PeersWhenNeeded(config, self._on_peer_gone, self._on_peer_refused)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
         self._loaded: tuple[OffsetAndEpoch, Image] | None = None  # and not installed yet
@@ -116,6 +116,9 @@ class Metadata:
 
     def _on_peer_gone(self, node_id: int) -> None:
         self.raft.on_peer_gone(node_id)
+
+    def _on_peer_refused(self, node_id: int) -> None:
+        self.raft.on_peer_refused(node_id)
 
     # The quorum's word
 
@@ -212,8 +215,8 @@ class Metadata:
 class PeersWhenNeeded:
     """Implements `klamm.raft.ports.Transport`; a node that is alone in its quorum imports nothing of it."""
 
-    def __init__(self, config: NodeConfig, on_gone: Callable[[int], None]) -> None:
-        self._config, self._on_gone = config, on_gone
+    def __init__(self, config: NodeConfig, on_gone: Callable[[int], None], on_refused: Callable[[int], None]) -> None:
+        self._config, self._on_gone, self._on_refused = config, on_gone, on_refused
         self._transport: PeerTransport | None = None
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
@@ -232,7 +235,7 @@ class PeersWhenNeeded:
             request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
             connect_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
         )
-        return PeerTransport(config.controller_listener_names[0], client, self._on_gone)
+        return PeerTransport(config.controller_listener_names[0], client, self._on_gone, self._on_refused)
 
     def close(self) -> None:
         """Close the connections."""

@@ -30,9 +30,21 @@ class CrashDetection:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._gone: GoneLeader | None = None
+        self._refusing: set[int] = set()
+
+    def on_refused(self, node_id: int) -> None:
+        """Nobody listens where that node is."""
+        self._refusing.add(node_id)
+
+    def has_no_majority(self) -> bool:
+        """Whether those that are there, this replica among them, are too few to elect anyone."""
+        voters = self._replica.voters.ids
+        is_wanted = self._replica.config.crash_detection
+        return is_wanted and len(set(voters) - self._refusing) < majority_size(len(voters))
 
     def on_peer_gone(self, now_ms: int, node_id: int) -> None:
         """A node's connection closed, and a new one was refused."""
+        self.on_refused(node_id)
         replica, state = self._replica, self._replica.state
         is_leader = replica.leader_id == node_id and isinstance(state, Follower | Prospective)
         if not is_leader or not replica.is_voter or not replica.config.crash_detection:
@@ -45,8 +57,13 @@ class CrashDetection:
 
     def on_sign_of_life(self, node_id: int) -> None:
         """That node spoke."""
+        self._refusing.discard(node_id)
         if self._gone is not None and self._gone.node_id == node_id:
             self._gone = None
+
+    def on_reached_by(self, node_id: int) -> None:
+        """That node asked something: it listens, though it may have been away."""
+        self._refusing.discard(node_id)
 
     def has_seen(self, now_ms: int) -> bool:
         """Whether the leader is gone whom this replica follows, or whom it wants to succeed."""

@@ -38,6 +38,12 @@ class RequestFailed(NamedTuple):
     correlation_id: int
 
 
+class PeerRefused(NamedTuple):
+    """A node refused a connection, whether or not there was one before."""
+
+    node_id: int
+
+
 class PeerGone(NamedTuple):
     """A node's connection closed, and a new one was refused: its process is gone, but for a false alarm."""
 
@@ -86,6 +92,7 @@ Event = (
     | ResponseReceived
     | RequestFailed
     | PeerGone
+    | PeerRefused
     | Persisted
     | Appended
     | Flushed
@@ -111,6 +118,8 @@ def happen(node: RaftNode, now_ms: int, event: Event) -> list[Effect]:
             return node.on_request_failed(now_ms, correlation_id)
         case PeerGone(node_id):
             return node.on_peer_gone(now_ms, node_id)
+        case PeerRefused(node_id):
+            return node.on_peer_refused(now_ms, node_id)
         case Persisted(ticket):
             return node.on_persisted(now_ms, ticket)
         case Appended():

@@ -127,6 +127,7 @@ class RaftNode:
         """Answer a peer, now or later."""
         match request:
             case VoteRequest():
+                self._crashes.on_reached_by(request.candidate.id)
                 self._elections.on_vote_request(now_ms, request_id, request)
             case BeginQuorumEpochRequest():
                 self._crashes.on_sign_of_life(request.leader_id)
@@ -134,6 +135,7 @@ class RaftNode:
             case EndQuorumEpochRequest():
                 self._following.on_end_epoch(now_ms, request_id, request)
             case FetchRequest():
+                self._crashes.on_reached_by(request.replica.id)
                 self._leading.on_fetch(now_ms, request_id, request)
             case FetchSnapshotRequest():
                 self._snapshot_serving.on_fetch_snapshot(now_ms, request_id, request)
@@ -171,6 +173,11 @@ class RaftNode:
         """A node's connection closed, and a new one was refused: if it led, there is no use in waiting."""
         self._crashes.on_peer_gone(now_ms, node_id)
         return self._done(now_ms)
+
+    def on_peer_refused(self, now_ms: int, node_id: int) -> list[Effect]:
+        """A node refused a connection, which may not have been there before: who waits for it to elect need not."""
+        self._crashes.on_refused(node_id)
+        return self._done(now_ms) if self.replica.is_shutting_down else []
 
     def on_persisted(self, now_ms: int, ticket: int) -> list[Effect]:
         """quorum-state is durable up to `ticket`: a new leader may now begin its epoch."""
@@ -332,7 +339,8 @@ class RaftNode:
     def _may_stop(self) -> bool:
         replica = self.replica
         has_remote_leader = replica.leader_id not in (None, replica.id)
-        return not replica.is_voter or replica.voters.is_only_voter(replica.key) or has_remote_leader
+        is_alone = replica.voters.is_only_voter(replica.key) or self._crashes.has_no_majority()
+        return not replica.is_voter or is_alone or has_remote_leader
 
     def _say_goodbye(self) -> None:
         if not self._has_said_goodbye:

@@ -248,9 +248,11 @@ async def test_who_never_answered_is_not_found_gone() -> None:
     endpoints = (Endpoint("CONTROLLER", *server.sockets[0].getsockname()),)
     server.close()
     gone: list[int] = []
-    transport = PeerTransport("CONTROLLER", CLIENT, gone.append)
+    refused: list[int] = []
+    transport = PeerTransport("CONTROLLER", CLIENT, gone.append, refused.append)
     fetch = FetchRequest("c", ReplicaKey(2), 1, 0, 0, -1, 0, 100)
     for correlation_id in range(3):
         assert await outcome_of(transport, SendRequest(1, endpoints, correlation_id, fetch, 0)) is None
     assert gone == []
+    assert set(refused) == {1}
     transport.close()

@@ -37,13 +37,18 @@ class PeerTransport:
     """Implements `klamm.raft.ports.Transport`. To be made and used on the loop's thread."""
 
     def __init__(
-        self, listener: str, config: ClientConfig, on_gone: Callable[[int], None] = lambda node_id: None
+        self,
+        listener: str,
+        config: ClientConfig,
+        on_gone: Callable[[int], None] = lambda node_id: None,
+        on_refused: Callable[[int], None] = lambda node_id: None,
     ) -> None:
         """`listener` is the name of the listener that the others are asked by.
 
-        `on_gone` hears of nodes that were connected, and refuse to be connected again.
+        `on_gone` hears of nodes that were connected, and refuse to be connected again; `on_refused` of the others that
+        refuse a connection.
         """
-        self._listener, self._config, self._on_gone = listener, config, on_gone
+        self._listener, self._config, self._on_gone, self._on_refused = listener, config, on_gone, on_refused
         self._answered: set[int] = set()  # those that were connected since they were last found gone
         self._knocks: dict[int, int] = {}  # how often since
         self._loop = asyncio.get_running_loop()
@@ -124,6 +129,8 @@ class PeerTransport:
         if peer is None or peer.address != address:
             return  # it was moved, and who is at the old address says nothing of it
         if node_id not in self._answered:
+            if isinstance(error, PeerRefusedError):
+                self._on_refused(node_id)
             return
         if not isinstance(error, PeerRefusedError):
             # A process that ends may take its listener down last: one more connection is taken, and reset.

@@ -187,6 +187,11 @@ class RaftDriver:
         if not self._is_stopped:
             self._step(self._node.on_peer_gone, node_id)
 
+    def on_peer_refused(self, node_id: int) -> None:
+        """A replica refuses connections, whether or not it had one."""
+        if not self._is_stopped:
+            self._step(self._node.on_peer_refused, node_id)
+
     def describe_quorum(self) -> QuorumDescription:
         """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
         from klamm.raft.description import describe

@@ -12,7 +12,7 @@ from pathlib import Path
 from klamm.raft.config import RaftConfig
 from klamm.raft.effects import Reply, SendRequest
 from klamm.raft.election_state import ElectionState
-from klamm.raft.events import PeerGone, ResignRequested, ShutdownRequested
+from klamm.raft.events import PeerGone, PeerRefused, ResignRequested, ShutdownRequested
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import (
     AddVoterRequest,
@@ -103,6 +103,7 @@ class Stage:
             "shutdown": self._shutdown,
             "crash": self._crash,
             "gone": self._gone,
+            "refused": self._refused,
             "snapshot": self._snapshot,
             "clean": self._clean,
             "damage": self._damage,
@@ -265,6 +266,11 @@ class Stage:
         """`gone 1 at=2`: the process of 1 refuses the connection of 2."""
         replica = self.replicas[int(_options(arguments)["at"])]
         self._act(replica, lambda: replica.step(PeerGone(int(arguments[0]))))
+
+    def _refused(self, arguments: list[str]) -> None:
+        """`refused 1 at=2`: nobody listens where 2 looks for 1, whom it was never connected to."""
+        replica = self.replicas[int(_options(arguments)["at"])]
+        self._act(replica, lambda: replica.step(PeerRefused(int(arguments[0]))))
 
     def _snapshot(self, arguments: list[str]) -> None:
         """`snapshot 1`: write what is committed as a snapshot of 100 bytes."""

@@ -101,6 +101,25 @@ async def test_voters_change_over_sockets(tmp_path):
     await grows_from_one_to_three_and_loses_its_first(make)
 
 
+@pytest.mark.parametrize("within", [True, False], ids=["one process", "sockets"])
+@pytest.mark.parametrize("leader_first", [True, False])
+async def test_the_last_of_a_quorum_waits_for_nobody(tmp_path, within, leader_first):
+    """Nobody is left who could succeed it: it has an hour to hand over, and takes none of it."""
+    hub, replicas = LocalHub(), []
+    voters = {node_id: "" if within else f"127.0.0.1:{free_port()}" for node_id in (1, 2, 3)}
+    for node_id in voters:
+        network = hub.network(node_id) if within else None
+        directory = tmp_path / str(node_id)
+        replicas.append(Replica(Sum(), directory, node_id=node_id, voters=voters, network=network, config=CONFIG))
+        await replicas[-1].start()
+    while replicas:
+        if len(replicas) > 1:
+            await replicas[0].execute(b"1")  # who leads has begun, and of two both have all
+        replicas.sort(key=lambda replica: replica.leadership.is_self, reverse=leader_first)
+        async with asyncio.timeout(60):
+            await replicas.pop(0).close(timeout_s=3600)
+
+
 async def test_a_snapshot_begins_with_the_voters_below_its_end(tmp_path):
     async with Replica(Sum(), tmp_path, config=CONFIG) as replica:
         member = replica._running

@@ -181,6 +181,10 @@ class Member:
         """A replica's process is gone: if it led, another is elected without waiting for its silence."""
         self.driver.on_peer_gone(node_id)
 
+    def on_peer_refused(self, node_id: int) -> None:
+        """A replica is not there: who ends does not wait for it."""
+        self.driver.on_peer_refused(node_id)
+
     def handle_encoded(self, api_key: int, version: int, body: bytes, give: Give) -> None:
         """Take a request of raft's as it is on the wire. Raises MalformedRequest."""
         if self.fault is None:

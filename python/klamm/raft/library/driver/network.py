@@ -34,6 +34,9 @@ class Service(Protocol):
     def on_peer_gone(self, node_id: int) -> None:
         """A replica closed its connection and refuses another one: its process is gone."""
 
+    def on_peer_refused(self, node_id: int) -> None:
+        """A replica refuses connections: it is not there, whether or not it was before."""
+
 
 class Network(Protocol):
     """The network of one replica; also the `Transport` of its raft driver."""
@@ -69,13 +72,21 @@ class LocalHub:
         """The service of `target`, where there is one and a way to it."""
         return self._services.get(target) if self.reachable(source, target) else None
 
+    def is_there(self, node_id: int) -> bool:
+        """Whether there is such a replica, and not only no way to it."""
+        return node_id in self._services
+
     def attach(self, node_id: int, service: Service) -> None:
         """A replica is there."""
         self._services[node_id] = service
 
     def detach(self, node_id: int) -> None:
-        """A replica is gone."""
-        self._services.pop(node_id, None)
+        """A replica is gone: those that it could reach notice, as by a connection that closes."""
+        if self._services.pop(node_id, None) is None:
+            return
+        for other, service in self._services.items():
+            if self.reachable(node_id, other) and self.reachable(other, node_id):
+                asyncio.get_running_loop().call_soon(service.on_peer_gone, node_id)
 
 
 class LocalNetwork:
@@ -95,6 +106,9 @@ class LocalNetwork:
     def _deliver(self, sent: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         service = self._hub.service(self._node_id, sent.to)
         if service is None:
+            own = self._hub.service(self._node_id, self._node_id)
+            if own is not None and not self._hub.is_there(sent.to):
+                own.on_peer_refused(sent.to)
             on_done(None)
             return
         loop = asyncio.get_running_loop()

@@ -28,7 +28,7 @@ class TcpNetwork:
         listener = listen.listener if listen is not None else ""
         client_config = ClientConfig(CLIENT_ID, request_timeout_ms=config.request_timeout_ms)
         self._service: Service | None = None
-        self._peers = PeerTransport(listener, client_config, self._on_gone)
+        self._peers = PeerTransport(listener, client_config, self._on_gone, self._on_refused)
         self._client = Client(client_config)
         self._server: asyncio.Server | None = None
         self._connections: set[ServerConnection] = set()
@@ -49,6 +49,10 @@ class TcpNetwork:
     def _on_gone(self, node_id: int) -> None:
         if self._service is not None:
             self._service.on_peer_gone(node_id)
+
+    def _on_refused(self, node_id: int) -> None:
+        if self._service is not None:
+            self._service.on_peer_refused(node_id)
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         """See `Network.send`."""

@@ -72,7 +72,7 @@ test-rust: .toolchain
 
 test-python: $(VENV)/dev $(VENV)/native
 	$(SAY) "running the Python tests"
-	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(BIN)/python -m pytest -m "not slow" -n $(PYTEST_WORKERS) $(PYTEST_ARGS)
+	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(BIN)/python -m pytest -m "not slow" -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 ## make slow     the long proofs that `make test` leaves out
 slow: $(VENV)/dev $(VENV)/native

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesReque
 from tests.support.node_process import VERSIONS
 from tests.support.ports import free_port
 from tests.support.quorum_processes import HOST, FileNode
+from tests.support.waiting import until
 
 BOUND_S = 60
 CONTROLLERS = 2
@@ -77,6 +79,35 @@ async def test_a_broker_finds_its_controller_by_a_bootstrap_server(tmp_path: Pat
         client.close()
         broker.kill()
         controller.kill()
+
+
+async def test_a_broker_of_another_cluster_is_told_so_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    common = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": f"2@{HOST}:{port}"}
+    of_controller = {"process.roles": "controller", "node.id": "2", "listeners": f"CONTROLLER://{HOST}:{port}"}
+    of_broker = {"process.roles": "broker", "node.id": "1", "listeners": f"PLAINTEXT://{HOST}:0"}
+    configs = [
+        checked(common | own | {"log.dirs": str(tmp_path / own["node.id"])}) for own in (of_controller, of_broker)
+    ]
+    ids = [random_cluster_id(), random_cluster_id()]
+    for config, cluster_id in zip(configs, ids, strict=True):
+        format_storage(config, FormatRequest(cluster_id, is_volatile=True))
+    controller, broker = (Node(config, is_volatile=True) for config in configs)
+    await controller.start()
+    starting = asyncio.create_task(broker.start())
+
+    def said() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+
+    await until(lambda: bool(said()))
+    assert said()[0].startswith(f"node at {HOST}:{port} belongs to another cluster (INCONSISTENT_CLUSTER_ID): ")
+    assert f"formatted for cluster.id {ids[1]}," in said()[0]
+    assert broker.metadata.foreign_cluster() == said()[0]
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await controller.stop()
+    assert len(said()) == 1
 
 
 async def test_a_broker_that_no_controller_registers_says_so_and_leaves_nothing(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ class BrokerPart:
             lambda: metadata.applied_offset,
             on_fault,
             log_dir_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
+            foreign_cluster=metadata.foreign_cluster,
         )
         self._assignments = Assignments(config.node_id, self._controller, lambda: self.broker_epoch)
 

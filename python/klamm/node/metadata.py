@@ -114,6 +114,10 @@ class Metadata:
 
         return RaftRequests(self.raft, self.log, self._cluster_id)
 
+    def foreign_cluster(self) -> str | None:
+        """What is to be said of a controller that answered as one of another cluster; None when none did."""
+        return self._peers.foreign
+
     def _on_peer_gone(self, node_id: int) -> None:
         self.raft.on_peer_gone(node_id)
 
@@ -224,6 +228,11 @@ class PeersWhenNeeded:
         if self._transport is None:
             self._transport = self._open()
         self._transport.send(request, on_done)
+
+    @property
+    def foreign(self) -> str | None:
+        """See `PeerTransport.foreign`."""
+        return None if self._transport is None else self._transport.foreign
 
     def _open(self) -> PeerTransport:
         from klamm.protocol.client import ClientConfig

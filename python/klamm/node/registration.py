@@ -49,8 +49,14 @@ class Registration:
         on_fault: Callable[[Exception], None],
         *,
         log_dir_failure_timeout_ms: int,
+        foreign_cluster: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`on_fault` is told what ends the exchange before its time."""
+        """`on_fault` is told what ends the exchange before its time.
+
+        `foreign_cluster` says which controller answered as one of another cluster, where one did.
+        """
+        self._foreign_cluster = foreign_cluster
+        self._foreign_answer: str | None = None
         self._log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
         self._acknowledged_log_dirs: tuple[bytes, ...] = ()
         self._on_fault = on_fault
@@ -137,9 +143,11 @@ class Registration:
         while self._lifecycle.state is not BrokerState.SHUTTING_DOWN:
             if self._lifecycle.registration_overdue(_now_ms()):
                 timeout_ms = self._lifecycle.registration_timeout_ms
+                foreign = self._foreign_answer or self._foreign_cluster()
                 text = (
                     f"no controller registered this broker within {timeout_ms} ms "
-                    "(initial.broker.registration.timeout.ms): see whether the controllers run and have a leader"
+                    "(initial.broker.registration.timeout.ms): "
+                    f"{foreign or 'see whether the controllers run and have a leader'}"
                 )
                 self._on_fault(TimeoutError(text))
                 return
@@ -199,6 +207,12 @@ class Registration:
         answer = await asking
         if answer.error_code is ErrorCode.NONE:
             return answer
+        if answer.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID and self._foreign_answer is None:
+            self._foreign_answer = (
+                "the active controller is of another cluster (INCONSISTENT_CLUSTER_ID): this broker was formatted for "
+                f"cluster.id {self._request().cluster_id}, as its meta.properties says"
+            )
+            log.error("%s", self._foreign_answer)
         log.info("the controller answered %s; asking again", answer.error_code.name)
         self._lifecycle.on_failure(_now_ms())
         return None

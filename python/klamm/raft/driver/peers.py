@@ -20,7 +20,7 @@ from klamm.protocol.client import (
 from klamm.protocol.connection import Outcome
 from klamm.protocol.errors import MalformedRequest
 from klamm.raft.effects import SendRequest
-from klamm.raft.messages import Error, Response, VoteRequest, VoteResponse
+from klamm.raft.messages import ApiVersionsRequest, Error, Response, VoteRequest, VoteResponse
 from klamm.raft.voters import Endpoint
 from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
 from klamm.raft.wire.responses import RefusedError, decode_response
@@ -56,6 +56,8 @@ class PeerTransport:
         self._peers: dict[int, Peer] = {}
         self._is_closed = False
         self._told: dict[int, str] = {}  # why a node could not be asked, so that it is said once
+        self.foreign: str | None = None
+        """What is to be said of the last node that answered as one of another cluster; None when none did."""
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         """Send to a node at the endpoint of the listener, or at the first that it has."""
@@ -109,7 +111,10 @@ class PeerTransport:
         message = request.request
         try:
             if isinstance(outcome, Answer):
-                return decode_response(message, outcome.api_version, outcome.body, self._listener)
+                response = decode_response(message, outcome.api_version, outcome.body, self._listener)
+                if response.error is Error.INCONSISTENT_CLUSTER_ID:
+                    self._tell_foreign(request)
+                return response
         except (MalformedRequest, RefusedError) as error:
             self._tell(request.to, str(error))
             return None
@@ -141,6 +146,19 @@ class PeerTransport:
             self._answered.remove(node_id)
             logger.info("node %d is gone: %s", node_id, error)
             self._on_gone(node_id)
+
+    def _tell_foreign(self, request: SendRequest) -> None:
+        """Nobody who waits for the quorum would find out that it is another's."""
+        endpoint, message = self._choose(request.endpoints), request.request
+        cluster_id = None if isinstance(message, ApiVersionsRequest) else message.cluster_id
+        self.foreign = (
+            f"node at {endpoint.host}:{endpoint.port} belongs to another cluster (INCONSISTENT_CLUSTER_ID): this node "
+            f"was formatted for cluster.id {cluster_id}, as its meta.properties says. Correct "
+            "controller.quorum.bootstrap.servers or controller.quorum.voters, or format this node for that cluster"
+        )
+        if self._told.get(request.to) != self.foreign:
+            self._told[request.to] = self.foreign
+            logger.error("%s", self.foreign)
 
     def _tell(self, node_id: int, why: str) -> None:
         if self._told.get(node_id) != why:

@@ -1,0 +1,61 @@
+"""A broker's exchange with the controller, as it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from klamm.node.registration import Registration, lifecycle
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.registration import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+REQUEST = BrokerRegistrationRequest(1, "4L6g3nShT-eMCtK--X86sw", bytes(16), (), ())
+
+
+class Refusing:
+    """A controller that registers nobody."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        self._code = code
+
+    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
+        return BrokerRegistrationResponse(self._code)
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        raise AssertionError("an unregistered broker does not beat")
+
+
+async def fault_of(code: ErrorCode, foreign: Callable[[], str | None] = lambda: None) -> str:
+    """Why a broker gives up that is always answered so."""
+    fault: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+    registration = Registration(
+        lifecycle(2000, 9000, 150),
+        Refusing(code),
+        lambda: REQUEST,
+        lambda: -1,
+        fault.set_result,
+        log_dir_failure_timeout_ms=30_000,
+        foreign_cluster=foreign,
+    )
+    registration.start()
+    async with asyncio.timeout(30):
+        return str(await fault)
+
+
+async def test_a_controller_of_another_cluster_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    text = await fault_of(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    why = "the active controller is of another cluster (INCONSISTENT_CLUSTER_ID): this broker was formatted for "
+    assert f"{why}cluster.id {REQUEST.cluster_id}" in text
+    assert [why in record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [True]
+
+
+async def test_what_is_known_of_the_controllers_is_the_reason() -> None:
+    assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT)).endswith("see whether the controllers run and have a leader")
+    assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT, lambda: "they are others")).endswith(": they are others")

@@ -1,5 +1,7 @@
 """Remove a guard of the protocol, and the simulator must notice within a stated number of seeds (goals R3)."""
 
+from dataclasses import replace
+
 import pytest
 
 from klamm.raft import following, leading, log, node, replica, role_states, snapshot_fetching, voting
@@ -135,7 +137,7 @@ def the_state_is_not_loaded_from_an_installed_snapshot(patch):
 def a_part_of_a_snapshot_is_served_as_the_whole(patch):
     def hasty(self, request_id, response):
         if isinstance(response, FetchSnapshotResponse) and response.size:
-            response = response._replace(size=response.position + len(response.unaligned_records))
+            response = replace(response, size=response.position + len(response.unaligned_records))
         return response
 
     with_bytes = simulated.with_bytes

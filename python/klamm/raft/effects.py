@@ -5,18 +5,19 @@ an effect without it waits for nothing. Effects that change the log are carried 
 the driver's own standing task: whenever `flushed_offset < end_offset` and no flush runs, it starts one and reports
 `events.Flushed`.
 
-Effects, events and messages are named tuples: a frozen dataclass costs eight times as much to make at every start.
+Effects and messages are `Value`s, which cost a start nothing before their first object.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
+from klamm.protocol.value import Value
 from klamm.raft.election_state import ElectionState
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import Request, Response
 from klamm.raft.voters import Endpoint, VotersInLog
 
 
-class PersistElection(NamedTuple):
+class PersistElection(Value):
     """Write quorum-state, then report `events.Persisted(ticket)`. A newer ticket replaces one not yet begun."""
 
     ticket: int
@@ -25,27 +26,27 @@ class PersistElection(NamedTuple):
     voter_ids: tuple[int, ...]
 
 
-class AppendControl(NamedTuple):
+class AppendControl(Value):
     """Append control records, each (type, encoded value), in one batch; the voters among them act at the next tick."""
 
     epoch: int
     records: tuple[tuple[int, bytes], ...]
 
 
-class AppendFetched(NamedTuple):
+class AppendFetched(Value):
     """Append the leader's batches verbatim; none of a higher epoch than `max_epoch` (facts 2.6)."""
 
     batches: bytes
     max_epoch: int
 
 
-class TruncateLog(NamedTuple):
+class TruncateLog(Value):
     """Drop every record at or above `offset`."""
 
     offset: int
 
 
-class AppendSnapshotSlice(NamedTuple):
+class AppendSnapshotSlice(Value):
     """Keep a slice of a snapshot from the leader. Position 0 begins anew: what was received before is forgotten."""
 
     snapshot_id: OffsetAndEpoch
@@ -53,24 +54,24 @@ class AppendSnapshotSlice(NamedTuple):
     data: bytes
 
 
-class CheckSnapshot(NamedTuple):
+class CheckSnapshot(Value):
     """Check the snapshot that was received and make it durable, then report `events.SnapshotChecked` of `attempt`."""
 
     snapshot_id: OffsetAndEpoch
     attempt: int
 
 
-class InstallSnapshot(NamedTuple):
+class InstallSnapshot(Value):
     """Make the checked snapshot the newest, let the log begin and end with it, and load the state from it."""
 
     snapshot_id: OffsetAndEpoch
 
 
-class DropSnapshot(NamedTuple):
+class DropSnapshot(Value):
     """Forget the snapshot that was being received."""
 
 
-class SendRequest(NamedTuple):
+class SendRequest(Value):
     """Send to a node; report `events.ResponseReceived` or `events.RequestFailed` with the same correlation id."""
 
     to: int
@@ -80,14 +81,14 @@ class SendRequest(NamedTuple):
     after: int
 
 
-class ReadRange(NamedTuple):
+class ReadRange(Value):
     """The batches from `offset` on, at least one, then as many as fit: they become the response's records."""
 
     offset: int
     max_bytes: int
 
 
-class ReadSlice(NamedTuple):
+class ReadSlice(Value):
     """The bytes of a finished snapshot from `position` on, `max_bytes` at most: the response's unaligned records."""
 
     snapshot_id: OffsetAndEpoch
@@ -99,7 +100,7 @@ class ReadSlice(NamedTuple):
 Read = ReadRange | ReadSlice
 
 
-class Reply(NamedTuple):
+class Reply(Value):
     """Answer the request; with a range, its bytes are put in where they are."""
 
     request_id: int
@@ -108,38 +109,38 @@ class Reply(NamedTuple):
     read: Read | None = None
 
 
-class HighWatermarkAdvanced(NamedTuple):
+class HighWatermarkAdvanced(Value):
     """Everything below `offset` is committed."""
 
     offset: int
 
 
-class VotersChanged(NamedTuple):
+class VotersChanged(Value):
     """Another voter set or kraft.version is in force: its record was appended, or cut, and need not be committed."""
 
     voters: VotersInLog
 
 
-class LeaderChanged(NamedTuple):
+class LeaderChanged(Value):
     """A leader (or none) is known for an epoch."""
 
     leader_id: int | None
     epoch: int
 
 
-class BecameLeader(NamedTuple):
+class BecameLeader(Value):
     """This replica leads `epoch` and all that earlier leaders committed is below the high watermark."""
 
     epoch: int
 
 
-class LostLeadership(NamedTuple):
+class LostLeadership(Value):
     """This replica no longer leads `epoch`: what it appended and did not see committed may still be, or may not."""
 
     epoch: int
 
 
-class ShutdownCompleted(NamedTuple):
+class ShutdownCompleted(Value):
     """The replica has handed over as far as it could: the driver may stop."""
 
 

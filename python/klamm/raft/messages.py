@@ -4,9 +4,12 @@ A message names one partition only, so that its shape cannot be wrong here: the 
 and stripped where it is decoded. Bulk bytes are not in an outgoing message: see `effects.ReadRange`.
 """
 
-from enum import IntEnum
-from typing import Final, NamedTuple
+from __future__ import annotations
 
+from enum import IntEnum
+from typing import Final
+
+from klamm.protocol.value import Value
 from klamm.raft.log import NOTHING, OffsetAndEpoch
 from klamm.raft.quorum import UNKNOWN_OFFSET
 from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, Endpoint, ReplicaKey
@@ -39,7 +42,7 @@ TOP_LEVEL_ERRORS = frozenset({Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_V
 SNAPSHOT_ERRORS = frozenset({Error.SNAPSHOT_NOT_FOUND, Error.POSITION_OUT_OF_RANGE})
 
 
-class VoteRequest(NamedTuple):
+class VoteRequest(Value):
     """A nominee asks for a vote, or before that whether it would get one (`pre_vote`, KIP-996)."""
 
     cluster_id: str | None
@@ -50,7 +53,7 @@ class VoteRequest(NamedTuple):
     pre_vote: bool
 
 
-class VoteResponse(NamedTuple):
+class VoteResponse(Value):
     """The answer, with the leader and epoch that the voter knows."""
 
     error: Error
@@ -60,7 +63,7 @@ class VoteResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-class BeginQuorumEpochRequest(NamedTuple):
+class BeginQuorumEpochRequest(Value):
     """A new leader makes itself known to a voter."""
 
     cluster_id: str | None
@@ -70,7 +73,7 @@ class BeginQuorumEpochRequest(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-class EndQuorumEpochRequest(NamedTuple):
+class EndQuorumEpochRequest(Value):
     """A leader resigns and names its successors, the most advanced log first."""
 
     cluster_id: str | None
@@ -80,7 +83,7 @@ class EndQuorumEpochRequest(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-class BeginQuorumEpochResponse(NamedTuple):
+class BeginQuorumEpochResponse(Value):
     """The answer to BeginQuorumEpoch."""
 
     error: Error
@@ -89,7 +92,7 @@ class BeginQuorumEpochResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-class EndQuorumEpochResponse(NamedTuple):
+class EndQuorumEpochResponse(Value):
     """The answer to EndQuorumEpoch."""
 
     error: Error
@@ -98,7 +101,7 @@ class EndQuorumEpochResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-class FetchRequest(NamedTuple):
+class FetchRequest(Value):
     """A replica asks for what follows its own log; its position is also its acknowledgement."""
 
     cluster_id: str | None
@@ -111,7 +114,7 @@ class FetchRequest(NamedTuple):
     max_bytes: int
 
 
-class FetchResponse(NamedTuple):
+class FetchResponse(Value):
     """Batches, or where the logs part, or which snapshot to begin with; and the leader's high watermark."""
 
     error: Error
@@ -125,7 +128,7 @@ class FetchResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-class FetchSnapshotRequest(NamedTuple):
+class FetchSnapshotRequest(Value):
     """A replica asks for the bytes of a snapshot from `position` on, which is how many it has (KIP-630)."""
 
     cluster_id: str | None
@@ -136,7 +139,7 @@ class FetchSnapshotRequest(NamedTuple):
     max_bytes: int
 
 
-class FetchSnapshotResponse(NamedTuple):
+class FetchSnapshotResponse(Value):
     """A slice of the snapshot, which ends anywhere in a batch, and how many bytes the whole snapshot has."""
 
     error: Error
@@ -149,7 +152,7 @@ class FetchSnapshotResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-class AddVoterRequest(NamedTuple):
+class AddVoterRequest(Value):
     """An operator, or a controller that joins by itself, asks the leader for a further voter (KIP-853, KIP-1186)."""
 
     cluster_id: str | None
@@ -159,14 +162,14 @@ class AddVoterRequest(NamedTuple):
     timeout_ms: int = 0  # as Kafka's leader, this one goes by its own time-out
 
 
-class AddVoterResponse(NamedTuple):
+class AddVoterResponse(Value):
     """Whether the voter is in the set, and why not in words."""
 
     error: Error
     message: str | None = None
 
 
-class RemoveVoterRequest(NamedTuple):
+class RemoveVoterRequest(Value):
     """An operator, or a controller whose disk was replaced, asks the leader for a voter less.
 
     Without a directory id it is the voter of that node id, of which there is one at most (KAFKA-18775).
@@ -176,14 +179,14 @@ class RemoveVoterRequest(NamedTuple):
     voter: ReplicaKey
 
 
-class RemoveVoterResponse(NamedTuple):
+class RemoveVoterResponse(Value):
     """Whether the voter is gone, and why not in words."""
 
     error: Error
     message: str | None = None
 
 
-class UpdateVoterRequest(NamedTuple):
+class UpdateVoterRequest(Value):
     """A voter tells its leader where it listens and which kraft.versions it can."""
 
     cluster_id: str | None
@@ -194,7 +197,7 @@ class UpdateVoterRequest(NamedTuple):
     kraft_version_max: int = KRAFT_VERSION_MAX
 
 
-class UpdateVoterResponse(NamedTuple):
+class UpdateVoterResponse(Value):
     """The answer to UpdateRaftVoter."""
 
     error: Error
@@ -203,11 +206,11 @@ class UpdateVoterResponse(NamedTuple):
     leader_endpoints: tuple[Endpoint, ...] = ()
 
 
-class ApiVersionsRequest(NamedTuple):
+class ApiVersionsRequest(Value):
     """The leader asks who is to become a voter which kraft.versions it can. Only sent; the listener answers it."""
 
 
-class ApiVersionsResponse(NamedTuple):
+class ApiVersionsResponse(Value):
     """The range of kraft.version, None where the node knows no such feature."""
 
     error: Error

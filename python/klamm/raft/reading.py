@@ -1,5 +1,7 @@
 """Puts the bytes of the log or of a snapshot into a response that the core answered with a range."""
 
+from dataclasses import replace
+
 from klamm.raft.effects import Read, ReadRange
 from klamm.raft.log import MetadataLog
 from klamm.raft.messages import Error, FetchResponse, FetchSnapshotResponse, Response
@@ -8,7 +10,7 @@ from klamm.raft.messages import Error, FetchResponse, FetchSnapshotResponse, Res
 def with_bytes(log: MetadataLog, response: Response, read: Read | None) -> Response:
     """The response as it goes to the wire. A snapshot that is gone by now is answered with SNAPSHOT_NOT_FOUND."""
     if isinstance(read, ReadRange) and isinstance(response, FetchResponse):
-        return response._replace(records=log.read(read.offset, read.max_bytes))
+        return replace(response, records=log.read(read.offset, read.max_bytes))
     if read is None or isinstance(read, ReadRange) or not isinstance(response, FetchSnapshotResponse):
         return response
     data = log.read_snapshot(read.snapshot_id, read.position, read.max_bytes)
@@ -16,4 +18,4 @@ def with_bytes(log: MetadataLog, response: Response, read: Read | None) -> Respo
         return FetchSnapshotResponse(
             Error.SNAPSHOT_NOT_FOUND, response.epoch, response.leader_id, leader_endpoints=response.leader_endpoints
         )
-    return response._replace(unaligned_records=data)
+    return replace(response, unaligned_records=data)

@@ -1,5 +1,7 @@
 """The leader's answers to who fetches a snapshot (KIP-630, facts 2.7)."""
 
+from dataclasses import replace
+
 from klamm.raft.effects import ReadSlice, Reply
 from klamm.raft.leading import Leading
 from klamm.raft.log import NOTHING, OffsetAndEpoch
@@ -30,8 +32,8 @@ class SnapshotServing:
         progress = state.voters.get(request.replica.id)
         if progress is not None and progress.key.matches(request.replica):
             self._leading.count_for_quorum(now_ms, state, request.replica)
-        response = self.refusal(Error.NONE)._replace(
-            snapshot_id=request.snapshot_id, size=size, position=request.position
+        response = replace(
+            self.refusal(Error.NONE), snapshot_id=request.snapshot_id, size=size, position=request.position
         )
         read = ReadSlice(request.snapshot_id, request.position, request.max_bytes)
         replica.effects.append(Reply(request_id, response, after=replica.ticket, read=read))

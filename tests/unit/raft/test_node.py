@@ -1,5 +1,7 @@
 """The core by itself: what peers may and may not make it do."""
 
+from dataclasses import replace
+
 import pytest
 
 from klamm.raft import effects as fx
@@ -99,12 +101,12 @@ def started(**options) -> Bench:
 
 def vote(**changes) -> VoteRequest:
     usual = VoteRequest(None, None, ReplicaKey(2), 5, OffsetAndEpoch(9, 4), pre_vote=False)
-    return usual._replace(**changes)
+    return replace(usual, **changes)
 
 
 def fetch(**changes) -> FetchRequest:
     usual = FetchRequest(None, ReplicaKey(2), 1, 0, 0, high_watermark=99, max_wait_ms=0, max_bytes=1000)
-    return usual._replace(**changes)
+    return replace(usual, **changes)
 
 
 class TestRequestsThatAreRefused:

@@ -1,5 +1,7 @@
 """The leader's checks of voter changes, and static voters that go to kraft.version 1 (KIP-853)."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.raft.test_node import ELSEWHERE, HERE, Bench, fetch
 
@@ -15,7 +17,7 @@ def endpoint(node_id):
 
 def update(node_id, **changes):
     asked = UpdateVoterRequest("cluster", 1, ReplicaKey(node_id, ELSEWHERE), endpoint(node_id), 0, 1)
-    return asked._replace(**changes)
+    return replace(asked, **changes)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """A follower takes a snapshot's slices in order and whole, and nothing else from a leader that does wrong (KIP-630)."""
 
+from dataclasses import replace
+
 import pytest
 
 from klamm.raft import effects as fx
@@ -65,7 +67,7 @@ def test_slices_are_asked_for_one_after_the_other_and_checked_when_all_are_here(
     follower.answer(SLICE)
     assert follower.of(fx.AppendSnapshotSlice) == [fx.AppendSnapshotSlice(ID, 0, b"12345")]
     assert follower.asked.request.position == 5
-    follower.answer(SLICE._replace(position=5, unaligned_records=b"67890"))
+    follower.answer(replace(SLICE, position=5, unaligned_records=b"67890"))
     assert follower.of(fx.CheckSnapshot) == [fx.CheckSnapshot(ID, 1)]
     assert follower.of(fx.InstallSnapshot) == []
     follower.take(follower.node.on_snapshot_checked(follower.now_ms, 1, True))
@@ -85,7 +87,7 @@ def test_slices_are_asked_for_one_after_the_other_and_checked_when_all_are_here(
 )
 def test_a_slice_of_something_else_changes_nothing(change):
     follower = Follower()
-    follower.answer(SLICE._replace(**change))
+    follower.answer(replace(SLICE, **change))
     assert not follower.of(fx.AppendSnapshotSlice)
     assert (follower.fetching.id, follower.fetching.position) == (ID, 0)
     assert follower.asked.to != LEADER, "who is left alone for a moment: another may know of a newer leader"
@@ -107,7 +109,7 @@ def test_a_slice_of_something_else_changes_nothing(change):
 )
 def test_a_slice_that_cannot_be_ends_the_fetch(change):
     follower = Follower()
-    follower.answer(SLICE._replace(**change))
+    follower.answer(replace(SLICE, **change))
     assert follower.of(fx.DropSnapshot)
     assert not follower.of(fx.AppendSnapshotSlice)
     assert isinstance(follower.asked.request, FetchRequest)
@@ -116,7 +118,7 @@ def test_a_slice_that_cannot_be_ends_the_fetch(change):
 def test_a_snapshot_that_changes_its_size_is_dropped():
     follower = Follower()
     follower.answer(SLICE)
-    follower.answer(SLICE._replace(position=5, size=11))
+    follower.answer(replace(SLICE, position=5, size=11))
     assert follower.of(fx.DropSnapshot)
     assert follower.fetching is None
 
@@ -134,7 +136,7 @@ def test_a_snapshot_that_changes_its_size_is_dropped():
 def test_a_snapshot_that_is_gone_is_asked_for_by_a_fetch_again(change):
     follower = Follower()
     follower.answer(SLICE)
-    follower.answer(SLICE._replace(position=5, **change))
+    follower.answer(replace(SLICE, position=5, **change))
     assert follower.of(fx.DropSnapshot)
     assert isinstance(follower.asked.request, FetchRequest)
 
@@ -160,7 +162,7 @@ def test_a_snapshot_that_is_not_ahead_is_not_fetched(snapshot_id):
 def test_what_is_committed_is_never_given_up():
     follower = Follower()
     follower.node.replica.high_watermark = 41
-    follower.answer(SLICE._replace(size=5))
+    follower.answer(replace(SLICE, size=5))
     follower.take(follower.node.on_snapshot_checked(follower.now_ms, 1, True))
     assert not follower.of(fx.InstallSnapshot)
     assert follower.of(fx.DropSnapshot)
@@ -168,12 +170,12 @@ def test_what_is_committed_is_never_given_up():
 
 def test_a_check_of_an_earlier_attempt_counts_for_nothing():
     follower = Follower()
-    follower.answer(SLICE._replace(size=5))
+    follower.answer(replace(SLICE, size=5))
     follower.take(follower.node.on_request(follower.now_ms, 2, BeginQuorumEpochRequest("cluster", None, 3, EPOCH + 1)))
     assert follower.of(fx.DropSnapshot)
     follower.answer(FetchResponse(Error.NONE, EPOCH + 1, 3, snapshot_id=ID))
     assert (follower.fetching.attempt, follower.asked.request.position) == (2, 0)
-    follower.answer(SLICE._replace(epoch=EPOCH + 1, leader_id=3, size=5))
+    follower.answer(replace(SLICE, epoch=EPOCH + 1, leader_id=3, size=5))
     follower.take(follower.node.on_snapshot_checked(follower.now_ms, 1, True))
     assert not follower.of(fx.InstallSnapshot)
     follower.take(follower.node.on_snapshot_checked(follower.now_ms, 2, False))
@@ -182,7 +184,7 @@ def test_a_check_of_an_earlier_attempt_counts_for_nothing():
 
 def test_who_waits_for_its_disk_does_not_campaign_but_lets_others():
     follower = Follower()
-    follower.answer(SLICE._replace(size=5))
+    follower.answer(replace(SLICE, size=5))
     state = follower.node.replica.state
     assert state.has_fetched
     follower.now_ms += 10_000

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -51,7 +52,7 @@ class Switch:
 
         def reply(response, read):
             if read is not None:
-                response = response._replace(records=log.read(read.offset, read.max_bytes))
+                response = replace(response, records=log.read(read.offset, read.max_bytes))
             asyncio.get_running_loop().call_soon(on_done, response)
 
         driver.handle_request(sent.request, reply)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,18 +90,18 @@ def as_said(request: Any, version: int) -> Any:
     """What a version can say of a request (facts 2.1)."""
     match request:
         case VoteRequest() if version == 0:
-            return request._replace(voter=None, candidate=ReplicaKey(request.candidate.id))
+            return replace(request, voter=None, candidate=ReplicaKey(request.candidate.id))
         case BeginQuorumEpochRequest() if version == 0:
-            return request._replace(voter=None, leader_endpoints=())
+            return replace(request, voter=None, leader_endpoints=())
         case EndQuorumEpochRequest() if version == 0:
             ids = tuple(ReplicaKey(key.id) for key in request.preferred_candidates)
-            return request._replace(preferred_candidates=ids, leader_endpoints=())
+            return replace(request, preferred_candidates=ids, leader_endpoints=())
         case FetchRequest():
             replica = request.replica if version >= 17 else ReplicaKey(request.replica.id)
             high_watermark = request.high_watermark if version >= 18 else wire.HIGH_WATERMARK_UNSUPPORTED
-            return request._replace(replica=replica, high_watermark=high_watermark)
+            return replace(request, replica=replica, high_watermark=high_watermark)
         case FetchSnapshotRequest() if version == 0:
-            return request._replace(replica=ReplicaKey(request.replica.id))
+            return replace(request, replica=ReplicaKey(request.replica.id))
     return request
 
 
@@ -122,7 +123,7 @@ def test_a_response_arrives_whole(response: Response) -> None:
     for version in range(low, high + 1):
         body = encode_response(response, version, "CONTROLLER")
         knows_endpoints = version >= (16 if isinstance(response, FetchResponse) else 1)
-        expected = response if knows_endpoints else response._replace(leader_endpoints=())
+        expected = response if knows_endpoints else replace(response, leader_endpoints=())
         assert decode_response(asked, version, body, "CONTROLLER") == expected
 
 
@@ -216,11 +217,11 @@ def test_a_pre_vote_is_sent_in_no_version_that_would_make_it_a_vote() -> None:
     vote = SAMPLES[VoteRequest]
     assert isinstance(vote, VoteRequest)
     assert versions_of(vote) == (0, 2)
-    assert versions_of(vote._replace(pre_vote=True)) == (2, 2)
+    assert versions_of(replace(vote, pre_vote=True)) == (2, 2)
 
 
 def test_a_fetch_is_given_no_more_than_is_held_in_memory() -> None:
-    fetch = SAMPLES[FetchRequest]._replace(max_bytes=2**31 - 1)
+    fetch = replace(SAMPLES[FetchRequest], max_bytes=2**31 - 1)
     received = decode_request(1, 18, encode_request(fetch, 18)).message
     assert isinstance(received, FetchRequest)
     assert received.max_bytes == READ_BYTES_MAX

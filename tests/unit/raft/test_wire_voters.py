@@ -1,5 +1,7 @@
 """Changes of voters between the core and the wire: what goes out comes back (KIP-853)."""
 
+from dataclasses import replace
+
 import pytest
 
 from klamm.protocol import codec
@@ -34,7 +36,7 @@ def test_a_request_comes_back_in_every_version(request_):
 
 
 def test_only_version_1_can_ask_for_an_answer_before_the_commit():
-    request = ADD._replace(ack_when_committed=False)
+    request = replace(ADD, ack_when_committed=False)
     assert versions_of(request) == (1, 1)
     assert decode_request(80, 1, encode_request(request, 1)).message == request
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -22,12 +23,12 @@ from klamm.raft.recipes.machine import TreeMachine
 from klamm.raft.recipes.nodes import ROOT, Change, Node
 
 
-class _Closing:
+class _Closing(ABC):
     """`with` closes."""
 
+    @abstractmethod
     def close(self) -> None:
         """Give it up."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -94,7 +94,8 @@ class Both:
 
     def __init__(self, wire: Wire, static: dict[str, str]) -> None:
         self.wire = wire
-        self.ours = Cluster(FEATURES, node_id=1, voters=frozenset({1}), static=static)
+        self.ours = Cluster(FEATURES, node_id=1, static=static)
+        self.ours.controller.on_quorum(frozenset({1}), None)
         self.ours.add_brokers(1)
 
     @property

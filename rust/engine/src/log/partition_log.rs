@@ -351,7 +351,15 @@ impl Log {
         self.drop_cleaned(range, None, now_ms)
     }
 
-    /// The same, but the producer snapshot `kept` stays.
+    /// The same from segment `keep` on, the newest first: a power cut in between leaves the beginning of the log.
+    pub(super) fn drop_segments_from(&mut self, keep: usize, now_ms: i64) -> Result<(), LogError> {
+        for at in (keep..self.segments.len()).rev() {
+            self.drop_segments(at..at + 1, now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Log::drop_segments`], but the producer snapshot `kept` stays.
     pub(super) fn drop_cleaned(
         &mut self,
         range: std::ops::Range<usize>,

@@ -199,7 +199,7 @@ impl Log {
                     self.segments.len() - at
                 ));
                 recovery.segments_dropped = self.segments.len() - at;
-                self.drop_segments(at..self.segments.len(), now_ms)?;
+                self.drop_segments_from(at, now_ms)?;
             }
         }
         self.producers.set_map_end_offset(end);
@@ -295,7 +295,7 @@ impl Log {
     /// Nothing that is there may be read: the log begins again at its start offset.
     fn start_again(&mut self, start_offset: i64, now_ms: i64) -> Result<(), LogError> {
         let cache = self.context.cache.clone();
-        self.drop_segments(0..self.segments.len(), now_ms)?;
+        self.drop_segments_from(0, now_ms)?;
         self.segments.push(Segment::create(&cache, &self.dir, start_offset, &self.config, now_ms)?);
         self.epochs.clear();
         self.producers.truncate_fully(&cache, &self.dir, start_offset)?;

@@ -23,7 +23,7 @@ impl Log {
         let files = self.segments[keep - 1].files();
         let opened = files.into_iter().map(|file| open_if_there(&self.context.cache, file));
         let _held: Vec<_> = opened.collect::<Result<_, _>>()?;
-        self.drop_segments(keep..self.segments.len(), now_ms)?;
+        self.drop_segments_from(keep, now_ms)?;
         let active = self.segments.last_mut().expect("the first segment begins at or below the offset");
         active.truncate_to(&self.context.cache, offset, now_ms)?;
         self.epochs.truncate_from_end(offset);
@@ -37,7 +37,7 @@ impl Log {
     pub fn truncate_fully_and_start_at(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.make_if_planned(now_ms)?;
         let cache = self.context.cache.clone();
-        self.drop_segments(0..self.segments.len(), now_ms)?;
+        self.drop_segments_from(0, now_ms)?;
         self.segments.push(Segment::create(&cache, &self.dir, offset, &self.config, now_ms)?);
         self.epochs.clear();
         self.producers.truncate_fully(&cache, &self.dir, offset)?;

@@ -128,6 +128,10 @@ impl Actor {
         if upto < file.len() || dice.one_in(4) {
             return self.log().drop_received_snapshot();
         }
+        self.install(id, file);
+    }
+
+    fn install(&mut self, id: SnapshotId, file: Vec<u8>) {
         let after =
             State { snapshot: Some((id, file)), start: id.end_offset, flushed: id.end_offset, bytes: Vec::new() };
         self.promise(vec![self.now.clone(), after.clone()]);
@@ -138,15 +142,27 @@ impl Actor {
     }
 }
 
+/// One with an empty log.
+fn enter(root: &Path) -> Actor {
+    let recorder = Arc::new(Recorder::default());
+    let cache = FileCache::with_recorder(16, Some(recorder.clone()));
+    cache.create_dir(&root.join(DIR)).expect("create");
+    cache.sync_dir(root).expect("sync");
+    let log = Some(open(root, Some(recorder.clone())));
+    Actor { log, recorder, promises: Vec::new(), now: State::default(), epoch: 0 }
+}
+
+fn leave(dir: TempDir, actor: Actor) -> Scene {
+    let Actor { recorder, promises, log, .. } = actor;
+    drop(log);
+    Scene { root: dir.path().to_owned(), _dir: dir, recorder, promises }
+}
+
 fn act(seed: u64) -> Scene {
     let dice = &mut Dice::new(seed);
     let dir = tempdir().expect("temporary directory");
-    let (root, recorder) = (dir.path().to_owned(), Arc::new(Recorder::default()));
-    let cache = FileCache::with_recorder(16, Some(recorder.clone()));
-    cache.create_dir(&root.join(DIR)).expect("create");
-    cache.sync_dir(&root).expect("sync");
-    let log = Some(open(&root, Some(recorder.clone())));
-    let mut actor = Actor { log, recorder, promises: Vec::new(), now: State::default(), epoch: 0 };
+    let root = dir.path().to_owned();
+    let mut actor = enter(&root);
     for _ in 0..80 {
         match dice.below(20) {
             0..10 => {
@@ -165,9 +181,7 @@ fn act(seed: u64) -> Scene {
         }
         actor.promise(vec![actor.now.clone()]);
     }
-    let Actor { recorder, promises, log, .. } = actor;
-    drop(log);
-    Scene { _dir: dir, root, recorder, promises }
+    leave(dir, actor)
 }
 
 fn holds(log: &QuorumLog, state: &State) -> bool {
@@ -231,6 +245,38 @@ fn a_power_cut_leaves_a_snapshot_installed_or_not_begun() {
             for change in &changes[disk.played()..cut] {
                 disk.play(change, disk.played());
             }
+            check(&scene, &changes, cut, &disk, dice);
+        }
+    }
+}
+
+/// The follower's log is longer than the snapshot and differs from it: cut at every change that the install makes, no first
+/// part of the new names may look like a log that lost its snapshot.
+#[test]
+fn a_power_cut_in_an_install_over_a_longer_log_leaves_the_old_log_or_the_snapshot() {
+    let dice = &mut Dice::new(1);
+    let dir = tempdir().expect("temporary directory");
+    let mut actor = enter(dir.path());
+    for _ in 0..20 {
+        actor.log().append(&[[7; 500]], 0, 0).expect("append");
+    }
+    actor.flush();
+    actor.promise(vec![actor.now.clone()]);
+    let id = SnapshotId { end_offset: 10, epoch: 1 };
+    let file = leaders_file(id, dice);
+    let from = actor.recorder.len();
+    actor.log().append_snapshot_slice(id, 0, &file).expect("first");
+    actor.log().received_snapshot().expect("received").check().expect("whole");
+    actor.install(id, file);
+    actor.promise(vec![actor.now.clone()]);
+    let scene = leave(dir, actor);
+    let changes = scene.recorder.changes();
+    let mut disk = Disk::default();
+    for cut in from..changes.len() {
+        for change in &changes[disk.played()..cut] {
+            disk.play(change, disk.played());
+        }
+        for _ in 0..4 {
             check(&scene, &changes, cut, &disk, dice);
         }
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from tests.support.waiting import until
 
@@ -15,6 +17,7 @@ from klamm.raft import (
     SnapshotConfig,
     SyncReplica,
 )
+from klamm.raft.library.driver.options import ReplicaOptions
 
 
 class Ledger:
@@ -150,3 +153,9 @@ def test_threads_have_the_same(tmp_path):
     with pytest.raises(RaftStoppedError):
         replica.execute(b"a")
     replica.close()
+
+
+def test_the_options_that_are_passed_on_are_those_of_a_replica() -> None:
+    parameters = inspect.signature(Replica).parameters.values()
+    own = {one.name: one.annotation for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert {name: annotation.__forward_arg__ for name, annotation in ReplicaOptions.__annotations__.items()} == own

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
-from klamm.raft.library.driver.config import ReplicaConfig
 from klamm.raft.library.driver.leadership import Callback, Leadership
-from klamm.raft.library.driver.network import Network
+from klamm.raft.library.driver.options import ReplicaOptions
 from klamm.raft.library.driver.replica import Replica
 from klamm.raft.library.state_machine import StateMachine
 from klamm.raft.ports import RaftStoppedError
@@ -61,48 +61,50 @@ class LoopThread:
             self._thread.join()
 
 
-class SyncReplica(Generic[M]):
-    """`Replica`, for threads: the same methods, guarantees and errors; any thread may call any of them.
+class Closing(ABC):
+    """`with` closes."""
 
-    The state machine, queries and callbacks run on the replica's own thread, one at a time: there they may use the
-    state without a lock, and may call nothing that blocks.
-    """
+    @abstractmethod
+    def close(self) -> None:
+        """Give it up."""
 
-    def __init__(
-        self,
-        machine: M,
-        directory: str | Path,
-        *,
-        node_id: int = 1,
-        voters: Mapping[int, str] | None = None,
-        cluster: str = "klamm",
-        config: ReplicaConfig | None = None,
-        address: str | None = None,
-        listen: str | None = None,
-        network: Network | None = None,
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """As of `Replica`; starts with `start()`, or with `with`."""
-        self.replica = Replica(
-            machine,
-            directory,
-            node_id=node_id,
-            voters=voters,
-            cluster=cluster,
-            config=config,
-            address=address,
-            listen=listen,
-            network=network,
-        )
-        """The replica itself, for its own thread."""
+        self.close()
+
+
+class Startable(Protocol):
+    """What runs on a loop from `start` to `close`."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    async def close(self) -> None:
+        """End."""
+
+
+class OnItsThread(Closing):
+    """Runs `inner` on a loop in a thread of its own: started with `with`, or with `start()`."""
+
+    def __init__(self, inner: Startable, thread_name: str) -> None:
+        self._inner, self._thread_name = inner, thread_name
         self._thread: LoopThread | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
     def start(self) -> None:
         """See `Replica.start`."""
         if self._thread is not None:
-            raise RuntimeError("this replica was started before: make another one")
-        self._thread = LoopThread("klamm-raft")
+            raise RuntimeError(f"this {type(self).__name__} was started before: make another one")
+        self._thread = LoopThread(self._thread_name)
         try:
-            self._thread.run(self.replica.start())
+            self._thread.run(self._inner.start())
         except BaseException:
             self._thread.end()
             raise
@@ -111,68 +113,75 @@ class SyncReplica(Generic[M]):
         """See `Replica.close`; may be called again."""
         if self._thread is not None and not self._thread.loop.is_closed():
             try:
-                self._thread.run(self.replica.close())
+                self._thread.run(self._inner.close())
             finally:
                 self._thread.end()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
+    @property
+    def loop(self) -> LoopThread:
+        """The thread. Raises RaftStoppedError."""
+        if self._thread is None or self._thread.loop.is_closed():
+            name = type(self).__name__
+            raise RaftStoppedError(f"this {name} is not running: `with {name}(...)`, or `start()`")
+        return self._thread
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+
+class SyncReplica(OnItsThread, Generic[M]):
+    """`Replica`, for threads: the same methods, guarantees and errors; any thread may call any of them.
+
+    The state machine, queries and callbacks run on the replica's own thread, one at a time: there they may use the
+    state without a lock, and may call nothing that blocks.
+    """
+
+    def __init__(self, machine: M, directory: str | Path, **options: Unpack[ReplicaOptions]) -> None:
+        """As of `Replica`."""
+        self.replica = Replica(machine, directory, **options)
+        """The replica itself, for its own thread."""
+        super().__init__(self.replica, "klamm-raft")
 
     def execute(self, command: bytes, *, timeout_s: float | None = None) -> bytes:
         """See `Replica.execute`."""
-        return self._loop.run(self.replica.execute(command, timeout_s=timeout_s))
+        return self.loop.run(self.replica.execute(command, timeout_s=timeout_s))
 
     def execute_all(self, commands: Sequence[bytes], *, timeout_s: float | None = None) -> list[bytes]:
         """See `Replica.execute_all`."""
-        return self._loop.run(self.replica.execute_all(commands, timeout_s=timeout_s))
+        return self.loop.run(self.replica.execute_all(commands, timeout_s=timeout_s))
 
     def read(self, query: Callable[[M], T], *, timeout_s: float | None = None) -> T:
         """See `Replica.read`."""
-        return self._loop.run(self.replica.read(query, timeout_s=timeout_s))
+        return self.loop.run(self.replica.read(query, timeout_s=timeout_s))
 
     def read_local(self, query: Callable[[M], T]) -> T:
         """See `Replica.read_local`."""
-        return self._loop.call(lambda: self.replica.read_local(query))
+        return self.loop.call(lambda: self.replica.read_local(query))
 
     @property
     def leadership(self) -> Leadership:
         """See `Replica.leadership`."""
-        return self._loop.call(lambda: self.replica.leadership)
+        return self.loop.call(lambda: self.replica.leadership)
 
     def on_leader_change(self, callback: Callback) -> Callable[[], None]:
         """See `Replica.on_leader_change`; called on the replica's thread."""
-        unsubscribe = self._loop.call(lambda: self.replica.on_leader_change(callback))
-        return lambda: self._loop.call(unsubscribe)
+        unsubscribe = self.loop.call(lambda: self.replica.on_leader_change(callback))
+        return lambda: self.loop.call(unsubscribe)
 
     def wait_for_leader(self, timeout_s: float | None = None) -> int:
         """See `Replica.wait_for_leader`."""
-        return self._loop.run(self.replica.wait_for_leader(timeout_s))
+        return self.loop.run(self.replica.wait_for_leader(timeout_s))
 
     def resign(self) -> None:
         """See `Replica.resign`."""
-        self._loop.call(self.replica.resign)
+        self.loop.call(self.replica.resign)
 
     @property
     def voters(self) -> dict[int, str]:
         """See `Replica.voters`."""
-        return self._loop.call(lambda: self.replica.voters)
+        return self.loop.call(lambda: self.replica.voters)
 
     def join(self, *, timeout_s: float = 60.0) -> None:
         """See `Replica.join`."""
-        self._loop.run(self.replica.join(timeout_s=timeout_s))
+        self.loop.run(self.replica.join(timeout_s=timeout_s))
 
     def remove_voter(self, node_id: int, *, timeout_s: float = 60.0) -> None:
         """See `Replica.remove_voter`."""
-        self._loop.run(self.replica.remove_voter(node_id, timeout_s=timeout_s))
-
-    @property
-    def _loop(self) -> LoopThread:
-        if self._thread is None or self._thread.loop.is_closed():
-            raise RaftStoppedError("the replica is not running: `with SyncReplica(...)`, or `start()`")
-        return self._thread
+        self.loop.run(self.replica.remove_voter(node_id, timeout_s=timeout_s))

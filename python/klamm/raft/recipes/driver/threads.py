@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Unpack
 
-from klamm.raft.library.driver.config import ReplicaConfig
-from klamm.raft.library.driver.network import Network
-from klamm.raft.library.driver.threads import LoopThread
-from klamm.raft.ports import RaftStoppedError
+from klamm.raft.library.driver.options import ReplicaOptions
+from klamm.raft.library.driver.threads import Closing, OnItsThread
 from klamm.raft.recipes.driver.barrier import Barrier
 from klamm.raft.recipes.driver.counter import Counter
 from klamm.raft.recipes.driver.election import Election
@@ -23,80 +20,14 @@ from klamm.raft.recipes.machine import TreeMachine
 from klamm.raft.recipes.nodes import ROOT, Change, Node
 
 
-class _Closing(ABC):
-    """`with` closes."""
+class SyncTree(OnItsThread):
+    """`Tree`, for threads."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Give it up."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class SyncTree(_Closing):
-    """`Tree`, for threads: started with `with`, or with `start()`."""
-
-    def __init__(
-        self,
-        directory: str | Path,
-        *,
-        node_id: int = 1,
-        voters: Mapping[int, str] | None = None,
-        cluster: str = "klamm-tree",
-        config: ReplicaConfig | None = None,
-        address: str | None = None,
-        listen: str | None = None,
-        network: Network | None = None,
-    ) -> None:
+    def __init__(self, directory: str | Path, **options: Unpack[ReplicaOptions]) -> None:
         """As of `Tree`."""
-        self.tree = Tree(
-            directory,
-            node_id=node_id,
-            voters=voters,
-            cluster=cluster,
-            config=config,
-            address=address,
-            listen=listen,
-            network=network,
-        )
+        self.tree = Tree(directory, **options)
         """The tree itself, for its own thread."""
-        self._thread: LoopThread | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def start(self) -> None:
-        """See `Tree.start`."""
-        if self._thread is not None:
-            raise RuntimeError("this tree was started before: make another one")
-        self._thread = LoopThread("klamm-tree")
-        try:
-            self._thread.run(self.tree.start())
-        except BaseException:
-            self._thread.end()
-            raise
-
-    def close(self) -> None:
-        """See `Tree.close`; may be called again."""
-        if self._thread is not None and not self._thread.loop.is_closed():
-            try:
-                self._thread.run(self.tree.close())
-            finally:
-                self._thread.end()
-
-    @property
-    def loop(self) -> LoopThread:
-        """The thread of the tree. Raises RaftStoppedError."""
-        if self._thread is None or self._thread.loop.is_closed():
-            raise RaftStoppedError("the tree is not running: `with SyncTree(...)`, or `start()`")
-        return self._thread
+        super().__init__(self.tree, "klamm-tree")
 
     def create(
         self,
@@ -167,7 +98,7 @@ async def _next(found: Any) -> Change:
     return change
 
 
-class SyncSession(_Closing):
+class SyncSession(Closing):
     """`Session`, for threads, and what needs one."""
 
     def __init__(self, tree: SyncTree, session: Session) -> None:

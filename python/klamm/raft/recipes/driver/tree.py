@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
-from klamm.raft.library.driver.config import ReplicaConfig
-from klamm.raft.library.driver.network import Network
+from klamm.raft.library.driver.options import ReplicaOptions
 from klamm.raft.library.driver.replica import Replica
 from klamm.raft.recipes.driver.expiry import Expiry
 from klamm.raft.recipes.driver.session import Session
@@ -30,29 +29,9 @@ class Tree:
     derives from it: refused, and nothing has changed.
     """
 
-    def __init__(
-        self,
-        directory: str | Path,
-        *,
-        node_id: int = 1,
-        voters: Mapping[int, str] | None = None,
-        cluster: str = "klamm-tree",
-        config: ReplicaConfig | None = None,
-        address: str | None = None,
-        listen: str | None = None,
-        network: Network | None = None,
-    ) -> None:
-        self.replica: Replica[TreeMachine] = Replica(
-            TreeMachine(),
-            directory,
-            node_id=node_id,
-            voters=voters,
-            cluster=cluster,
-            config=config,
-            address=address,
-            listen=listen,
-            network=network,
-        )
+    def __init__(self, directory: str | Path, **options: Unpack[ReplicaOptions]) -> None:
+        options.setdefault("cluster", "klamm-tree")
+        self.replica: Replica[TreeMachine] = Replica(TreeMachine(), directory, **options)
         self._waiting: set[asyncio.Future[None]] = set()
         self._sessions: set[Session] = set()
         self._expiry = Expiry(self.replica)

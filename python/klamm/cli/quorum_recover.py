@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from klamm.cli.output import AsJson, print_json, print_table
-from klamm.cli.recovery.carry_out import carry_out, default_backup, locked
+from klamm.cli.recovery.carry_out import backups, carry_out, locked
+from klamm.cli.recovery.places import Interrupted, close_stage, find_interrupted, put_in_place
 from klamm.cli.recovery.plan import Plan, make_plan
-from klamm.cli.recovery.survivors import Survivor, read_survivor
+from klamm.cli.recovery.survivors import directory_of, read_survivor
 from klamm.metadata.moments import iso_text, time_text
 from klamm.metadata.words import ids_text
 
@@ -34,7 +36,8 @@ def recover(
     With the nodes stopped: takes the longest log of all that are named, by
     epoch and offset, and makes the voters among them a quorum of their own.
     Whatever only the lost voters had is lost. Name brokers too: their copy of
-    the log may be the longest. Says what it would do; --apply does it.
+    the log may be the longest. Says what it would do; --apply does it, and
+    ends what an earlier call did not come to the end of.
 
     \b
     [bold]Examples[/bold]
@@ -42,26 +45,53 @@ def recover(
       klamm quorum recover /data/controller-1 /data/broker-4
       klamm quorum recover /data/controller-1 --apply
     """
-    found = [read_survivor(path) for path in nodes]
-    with locked(found):
-        # Again, since nobody can write from here on.
+    directories = [directory_of(path) for path in nodes]
+    earlier = find_interrupted(directories)
+    with locked([*directories, *(earlier.directories if earlier else ())]):
+        # Again, since nobody can change anything from here on.
+        earlier = find_interrupted(directories)
+        if earlier is not None and earlier.is_begun:
+            _end(earlier, apply=apply, as_json=as_json)
+            return
+        if earlier is not None and apply:
+            for directory in earlier.directories:
+                close_stage(directory)
         plan = make_plan([read_survivor(path) for path in nodes])
-        kept: list[Path] = []
+        fields = _fields(plan, applied=apply)
+        if earlier is not None:
+            done = "was" if apply else "is to be"
+            fields["warnings"].append(
+                f"an earlier recovery ended before it changed anything; what it made {done} removed"
+            )
         if apply:
             now_s = time.time()
-            kept = carry_out(plan, lambda one: _backup_of(one, backup, now_s), int(now_s * 1000))
+            kept = backups(plan, backup, now_s)
+            fields["kept"] = list(map(str, kept.values()))
+            note = fields | {"directories": [str(one.directory.resolve()) for one in plan.targets]}
+            carry_out(plan, kept, note, int(now_s * 1000))
     if as_json:
-        print_json(_fields(plan, kept, applied=apply))
+        print_json(fields)
     else:
-        _print(plan, kept, applied=apply)
+        _print(plan)
+        _print_result(fields)
 
 
-def _backup_of(one: Survivor, folder: Path | None, now_s: float) -> Path:
-    found = default_backup(one, now_s)
-    return found if folder is None else folder / f"node-{one.key.id}-{found.name}"
+def _end(earlier: Interrupted, *, apply: bool, as_json: bool) -> None:
+    """A recovery that was interrupted when logs had changed their places already: what is left of it."""
+    if apply:
+        put_in_place(earlier.directories)
+    fields = {**earlier.note, "applied": apply, "interrupted": True}
+    if as_json:
+        print_json(fields)
+        return
+    done = "is ended by this" if apply else "is to be ended first, by --apply"
+    print(f"an earlier recovery was interrupted while logs changed their places; it {done}:")
+    for directory in earlier.directories:
+        print(f"  - {directory}")
+    _print_result(fields)
 
 
-def _fields(plan: Plan, kept: list[Path], *, applied: bool) -> dict[str, Any]:
+def _fields(plan: Plan, *, applied: bool) -> dict[str, Any]:
     return {
         "applied": applied,
         "cluster_id": plan.cluster_id,
@@ -78,12 +108,12 @@ def _fields(plan: Plan, kept: list[Path], *, applied: bool) -> dict[str, Any]:
         "kraft_version": plan.kraft_version,
         "epoch": plan.epoch,
         "warnings": list(plan.warnings),
-        "kept": list(map(str, kept)),
+        "kept": [],
         "next": _next_steps(plan),
     }
 
 
-def _print(plan: Plan, kept: list[Path], *, applied: bool) -> None:
+def _print(plan: Plan) -> None:
     chosen = plan.chosen
     rows = [
         (one.key.id, one.end.offset, one.end.epoch, one.election.epoch, one.directory)
@@ -99,12 +129,15 @@ def _print(plan: Plan, kept: list[Path], *, applied: bool) -> None:
         f"may be lost: whatever {ids_text(plan.lost)} committed from offset {chosen.end.offset} on; "
         "what is here and never was committed counts from now on"
     )
-    for warning in plan.warnings:
+
+
+def _print_result(fields: Mapping[str, Any]) -> None:
+    for warning in fields["warnings"]:
         print(f"note: {warning}")
-    for path in kept:
+    for path in fields["kept"]:
         print(f"kept: {path}")
-    print("\ndone. What is left to do:" if applied else "\nnothing was changed: --apply does it. Then:")
-    for step in _next_steps(plan):
+    print("\ndone. What is left to do:" if fields["applied"] else "\nnothing was changed: --apply does it. Then:")
+    for step in fields["next"]:
         print(f"  - {step}")
 
 

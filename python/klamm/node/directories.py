@@ -21,6 +21,8 @@ from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, uu
 
 LOCK_FILE: Final = ".lock"
 METADATA_FOLDER: Final = "__cluster_metadata-0"
+RECOVERY_FOLDER: Final = ".klamm-recovery"
+"""In the metadata log's directory while `klamm quorum recover` puts another log in the place of its log."""
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 _BEFORE_FORMATTED: Final = {BOOTSTRAP_FILE, f"{BOOTSTRAP_FILE}.tmp", f"{meta_properties.FILE_NAME}.tmp"}
 
@@ -115,6 +117,12 @@ def open_directories(config: NodeConfig) -> OpenedDirectories:
     return OpenedDirectories(cluster_id, ids, ensemble.failed, locks)
 
 
+def is_in_recovery(directory: Path) -> bool:
+    """Whether a recovery was interrupted here. The folder alone is what one leaves that was killed as it ended."""
+    folder = directory / RECOVERY_FOLDER
+    return folder.exists() and any(folder.iterdir())
+
+
 def new_directory_id() -> bytes:
     """A random id that is not reserved and whose text does not begin with a dash (facts 1.5)."""
     while True:
@@ -179,6 +187,12 @@ def _check_writable(directory: Path) -> None:
 def _check_metadata_files(directory: Path) -> None:
     """A start reads and changes what is there: it must not find out half-way that it may not."""
     folder = directory / METADATA_FOLDER
+    if is_in_recovery(directory):
+        # Its log may be away, and a voter without one votes as if it had never voted.
+        raise StorageError(
+            f"{directory / RECOVERY_FOLDER} was left by a recovery that did not end: "
+            f"`klamm quorum recover --apply {directory}` ends it"
+        )
     _check_permission(directory / BOOTSTRAP_FILE, os.R_OK)
     _check_permission(folder, os.R_OK | os.W_OK | os.X_OK)
     for path in folder.iterdir() if folder.exists() else ():

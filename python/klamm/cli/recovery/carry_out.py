@@ -1,24 +1,26 @@
 """Carrying out a plan: every new folder is made beside the old one and checked, then they change places.
 
 Until the first change of places nothing that was there is touched. A run that ends before it is finished leaves
-`.klamm-recovery` behind, with which no node starts; the same command again begins anew, from what is in place then.
+`.klamm-recovery` behind, with which no node starts; the next call ends what was begun (`places`).
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from klamm import _engine
 from klamm._engine import StorageError
 from klamm.cli.connection import ClientError
+from klamm.cli.recovery.places import close_stage, open_stage, put_in_place
 from klamm.cli.recovery.plan import Plan, removals
-from klamm.cli.recovery.survivors import QUORUM_STATE, STAGE, STAGED_OLD, Survivor
+from klamm.cli.recovery.survivors import QUORUM_STATE, Survivor
 from klamm.node.directories import (
     LOCK_FILE,
     METADATA_FOLDER,
@@ -37,51 +39,45 @@ _LEFT_OUT_SUFFIXES: Final = (".part", ".deleted", ".tmp", ".swap", ".cleaned", "
 
 
 @contextmanager
-def locked(survivors: list[Survivor]) -> Iterator[None]:
+def locked(directories: Iterable[Path]) -> Iterator[None]:
     """While nothing else has these directories. Raises ClientError when a node does."""
     try:
         # A directory without a lock file was never a running node's, and a dry run makes none.
-        directories = dict.fromkeys(one.directory for one in survivors)
-        locks = DirectoryLocks(directory for directory in directories if (directory / LOCK_FILE).exists())
+        once = dict.fromkeys(directory.resolve() for directory in directories)
+        locks = DirectoryLocks(directory for directory in once if (directory / LOCK_FILE).exists())
     except StorageError as error:
         raise ClientError(f"{error}; a quorum is re-formed while its nodes are down") from None
     with locks:
         yield
 
 
-def carry_out(plan: Plan, backup: Callable[[Survivor], Path], now_ms: int) -> list[Path]:
-    """Do it; where the old folders are kept. Raises ClientError with nothing changed, or says what is."""
-    kept = {one.directory: backup(one) for one in plan.targets}
-    for path in kept.values():
-        if path.exists():
-            raise ClientError(f"{path} exists already: nothing was changed; move it away, or name another --backup")
+def carry_out(plan: Plan, kept: Mapping[int, Path], note: Mapping[str, Any], now_ms: int) -> None:
+    """Do it. `kept` says by node where its old folder is copied to; the note is what another call would have to know.
+
+    Raises ClientError with nothing changed, or when another call must go on.
+    """
     try:
         for one in plan.targets:
-            _make(plan, one, now_ms)
-            _copy(one.folder, kept[one.directory])
+            _make(plan, one, note, now_ms)
+            _copy(one.folder, kept[one.key.id])
     except (OSError, StorageError) as error:
         for one in plan.targets:
-            shutil.rmtree(one.directory / STAGE, ignore_errors=True)
+            close_stage(one.directory)
         text = message_of(error) if isinstance(error, OSError) else str(error)
         raise ClientError(f"{text}; nothing was changed") from None
-    for one in plan.targets:
-        _put_in_place(one)
-    return list(kept.values())
+    put_in_place(one.directory for one in plan.targets)
 
 
-def _make(plan: Plan, target: Survivor, now_ms: int) -> None:
+def _make(plan: Plan, target: Survivor, note: Mapping[str, Any], now_ms: int) -> None:
     """The target's new folder, whole and durable, in its stage."""
-    stage = target.directory / STAGE
-    shutil.rmtree(stage, ignore_errors=True)
-    made = stage / METADATA_FOLDER
-    made.mkdir(parents=True)
+    made = open_stage(target.directory, note)
     _copy_log(plan.chosen.folder, made)
     _append(plan, made, now_ms)
     state = ElectionState(plan.epoch)
     write_atomically(made / QUORUM_STATE, encode(state, plan.kraft_version, plan.new_voters.ids))
-    _give_to_owner_of(target.folder, stage)
+    _give_to_owner_of(target.folder, made.parent)
     flush_directory(made)
-    flush_directory(stage)
+    flush_directory(made.parent)
 
 
 def _copy_log(source: Path, made: Path) -> None:
@@ -109,16 +105,6 @@ def _append(plan: Plan, made: Path, now_ms: int) -> None:
         log.close()
 
 
-def _put_in_place(target: Survivor) -> None:
-    stage = target.directory / STAGE
-    old = stage / STAGED_OLD
-    target.folder.rename(old)
-    (stage / METADATA_FOLDER).rename(target.folder)
-    flush_directory(target.directory)
-    shutil.rmtree(stage)
-    flush_directory(target.directory)
-
-
 def _copy(source: Path, target: Path) -> None:
     """A whole folder, durable."""
     target.mkdir(parents=True)
@@ -144,8 +130,17 @@ def _give_to_owner_of(like: Path, folder: Path) -> None:
             os.chown(path, owner.st_uid, owner.st_gid)
 
 
-def default_backup(one: Survivor, now_s: float) -> Path:
-    """Beside the log directory, which itself must hold nothing that is no partition."""
+def backups(plan: Plan, folder: Path | None, now_s: float) -> dict[int, Path]:
+    """Where the old folder of each node is kept: where nothing is."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
+    return {one.key.id: _backup(one, folder, stamp) for one in plan.targets}
+
+
+def _backup(one: Survivor, folder: Path | None, stamp: str) -> Path:
+    """Beside the log directory, which itself must hold nothing that is no partition, unless a folder is given."""
     directory = one.directory.resolve()
-    return directory.with_name(f"{directory.name}-{METADATA_FOLDER}-before-{stamp}")
+    path = directory.with_name(f"{directory.name}-{METADATA_FOLDER}-before-{stamp}")
+    if folder is not None:
+        path = folder.resolve() / f"node-{one.key.id}-{path.name}"
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(each for each in itertools.chain([path], numbered) if not each.exists())

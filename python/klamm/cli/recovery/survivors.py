@@ -21,9 +21,6 @@ from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.voters import ReplicaKey
 
 QUORUM_STATE: Final = "quorum-state"
-STAGE: Final = ".klamm-recovery"
-"""Where a log directory's new folder is made, and the old one waits until it is in place."""
-STAGED_OLD: Final = "old"
 
 
 class Survivor(NamedTuple):
@@ -55,13 +52,20 @@ class Survivor(NamedTuple):
         return self.directory / METADATA_FOLDER
 
 
+def directory_of(path: Path) -> Path:
+    """The log directory that is named so; see `read_survivor`. Raises ClientError."""
+    try:
+        directory = metadata_directory(path) if path.is_file() else path
+    except HistoryError as error:
+        raise ClientError(str(error)) from None
+    return directory.parent if directory.name == METADATA_FOLDER else directory
+
+
 def read_survivor(path: Path) -> Survivor:
     """By a log directory, its `__cluster_metadata-0`, or a server.properties. Raises ClientError."""
     try:
         voters = _static_voters(path) if path.is_file() else None
-        directory = metadata_directory(path) if path.is_file() else path
-        directory = directory.parent if directory.name == METADATA_FOLDER else directory
-        _check_not_interrupted(directory)
+        directory = directory_of(path)
         meta = _meta(directory)
         history = History(directory)
         state = history.state_at()
@@ -84,12 +88,6 @@ def read_election(file: Path) -> tuple[ElectionState, str | None]:
         return ElectionState(), message_of(error)
     except QuorumStateError as error:
         return ElectionState(), f"{file}: {error}"
-
-
-def _check_not_interrupted(directory: Path) -> None:
-    old, folder = directory / STAGE / STAGED_OLD, directory / METADATA_FOLDER
-    if old.exists() and not folder.exists():
-        raise ClientError(f"an earlier recovery was interrupted: rename {old} to {folder}, and call this again")
 
 
 def _meta(directory: Path) -> MetaProperties:

@@ -1,0 +1,142 @@
+"""Most controllers are killed and their disks lost: what is left goes on with all that it had, and grows again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from klamm.cli.app import run_app
+from klamm.metadata import History
+from tests.support.dynamic_quorum import BROKER, DynamicQuorum
+from tests.support.node_process import METADATA, VERSIONS
+from tests.support.quorum_processes import HOST, FileNode, QuorumProcesses
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)
+BOUND_S = 60
+
+
+def create(broker: FileNode, name: str) -> None:
+    """Until it is acknowledged."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1)], request_timeout=BOUND_S)[name].result(BOUND_S)
+
+
+def topics(broker: FileNode) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=BOUND_S).topics)
+
+
+def knows(node: FileNode, topic: str) -> bool:
+    return topic in History(node.data).state_at().image.topic_names()
+
+
+def lose(node: FileNode) -> None:
+    """The process and the disk."""
+    node.kill()
+    shutil.rmtree(node.data)
+
+
+def recover(capsys: pytest.CaptureFixture[str], *nodes: FileNode) -> dict[str, Any]:
+    """The dry run, then the same with --apply; what was said."""
+    files = [str(node.file) for node in nodes]
+    capsys.readouterr()
+    said = []
+    for more in ([], ["--apply"]):
+        assert run_app(["quorum", "recover", "--json", *files, *more]) == 0, capsys.readouterr()
+        said.append(json.loads(capsys.readouterr().out))
+    dry, done = said
+    assert done | {"applied": False, "kept": []} == dry
+    return dict(done)
+
+
+def grow(quorum: DynamicQuorum) -> None:
+    """From controller 1 alone to all three."""
+    for node_id in (2, 3):
+        quorum.start(node_id)
+        wait_until(lambda at=node_id: observes(quorum, at))
+        file, servers = quorum.controllers[node_id].file, quorum.servers
+        assert run_app(["quorum", "add", str(file), "--bootstrap-controller", servers]) == 0
+    quorum.wait_for([1, 2, 3])
+
+
+def observes(quorum: DynamicQuorum, node_id: int) -> bool:
+    found = quorum.describe()
+    return found is not None and node_id in [one.node_id for one in found.observers]
+
+
+def test_the_former_leader_goes_on_with_a_longer_log_than_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The leader is frozen, the others go on without it and are lost: a broker alone has what they acknowledged."""
+    with DynamicQuorum(tmp_path / "quorum", 3) as quorum:
+        former = quorum.controllers[1]
+        grow(quorum)
+        quorum.start_broker()
+        create(quorum.broker, "before")
+        assert quorum.wait_for([1, 2, 3]).leader_id == 1
+        wait_until(lambda: knows(former, "before"))
+        os.kill(former.pid, signal.SIGSTOP)
+        create(quorum.broker, "of-the-others")
+        wait_until(lambda: knows(quorum.broker, "of-the-others"))
+        for node_id in (2, 3):
+            lose(quorum.controllers[node_id])
+        former.kill()
+        quorum.broker.kill()
+        assert not knows(former, "of-the-others")
+
+        done = recover(capsys, former, quorum.broker)
+        assert (done["chosen"]["node"], done["new_voters"], done["lost"]) == (BROKER, [1], [2, 3])
+
+        quorum.start(1)
+        assert quorum.wait_for([1]).leader_id == 1
+        quorum.broker.start(request=METADATA)
+        assert topics(quorum.broker) >= {"before", "of-the-others"}
+        create(quorum.broker, "after")
+        grow(quorum)
+        # The new ones are a majority: what there is, they have.
+        former.kill()
+        create(quorum.broker, "of-the-new")
+        wait_until(lambda: topics(quorum.broker) >= {"before", "of-the-others", "after", "of-the-new"}, BOUND_S)
+
+
+def test_a_follower_of_a_static_quorum_goes_on_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with QuorumProcesses(tmp_path / "quorum") as quorum:
+        for number in range(3):
+            create(quorum.broker, f"topic-{number}")
+        leader = quorum.leader_id()
+        assert leader is not None
+        left, second = (node for each, node in quorum.controllers.items() if each != leader)
+        # Acknowledged, and in the log of the one that will be left: nothing of it may go.
+        wait_until(lambda: knows(left, "topic-2"))
+        for node in (quorum.controllers[leader], second):
+            lose(node)
+        left.kill()
+        quorum.broker.kill()
+        before = History(left.data).state_at()
+
+        done = recover(capsys, left)
+        assert (done["chosen"]["node"], done["new_voters"]) == (left.node_id, [left.node_id])
+        assert History(left.data).state_at().image == before.image
+
+        voters = f"controller.quorum.voters={left.node_id}@{HOST}:{left.port}"
+        assert done["next"][0].endswith(f": {voters.partition('=')[2]}")
+        for node in (left, quorum.broker):
+            node.file.write_text(
+                replaced(node.file.read_text(), lambda line: voters if line.startswith(voters[:24]) else line)
+            )
+        left.start(request=VERSIONS)
+        quorum.broker.start(request=METADATA)
+        assert topics(quorum.broker) >= {"topic-0", "topic-1", "topic-2"}
+        create(quorum.broker, "after")
+
+
+def replaced(text: str, change: Callable[[str], str]) -> str:
+    return "".join(f"{change(line)}\n" for line in text.splitlines())

@@ -1,0 +1,45 @@
+"""A function in a process of its own that dies by SIGKILL at its nth change of the file system."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+WRITE = "open to write"
+EVERY_CHANGE = frozenset({WRITE, "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.chown", "os.utime"})
+"""Audit events of Python; what the engine changes is not among them."""
+_CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def preload(modules: Sequence[str]) -> None:
+    """What every such process has imported from the start; before the first of them."""
+    _CONTEXT.set_forkserver_preload([__name__, *modules])
+
+
+def dies_at(step: int, changes: Collection[str], function: Callable[..., object], *arguments: object) -> bool:
+    """Run it; whether it died, just before the change of that number, from 0. Fails when it ends otherwise."""
+    process = _CONTEXT.Process(target=_run, args=(step, changes, function, arguments))
+    process.start()
+    process.join(60)
+    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+    return process.exitcode != 0
+
+
+def _run(step: int, changes: Collection[str], function: Callable[..., object], arguments: Sequence[object]) -> None:
+    left = step
+
+    def hook(event: str, details: tuple[Any, ...]) -> None:
+        nonlocal left
+        if event == "open" and isinstance(details[2], int) and details[2] & (os.O_WRONLY | os.O_RDWR):
+            event = WRITE
+        if event in changes:
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    function(*arguments)

@@ -16,6 +16,7 @@ ROOMS_THAT_KNOW_THE_ENGINE = {
     "node": "everything: it introduces the parts to each other",
     "protocol": "message schemas, metadata records and config keys",
     "raft": "the native log and its snapshots, behind the port that the driver asks for",
+    "client.py": "the client of brokers in public",
     "records.py": "the record codec in public",
 }
 """Folders and files under klamm, and what for. The cores of `raft` and `coordinator` do without."""

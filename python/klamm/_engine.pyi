@@ -234,6 +234,112 @@ def encode_end_transaction_marker(
 ) -> bytes:
     """A control batch with one COMMIT or ABORT."""
 
+# ---- a client of brokers ----
+
+class ClientError(Exception):
+    """A call to a cluster that failed; the text says what, where, why and how to go on."""
+
+    topic: str | None
+    partition: int | None
+    error_code: int | None
+    """The protocol's code, where a broker told one (facts 12)."""
+
+class ClientTimeoutError(ClientError):
+    """Nothing helped within the time-out: brokers that cannot be reached, partitions without a leader."""
+
+class OffsetOutOfRangeError(ClientError):
+    """An offset that the partition does not hold; it holds [earliest, latest)."""
+
+    offset: int
+    earliest: int
+    latest: int
+
+class DamagedBatchError(ClientError):
+    """A fetched batch that cannot be read: its checksum, its compression, its records, or it is too large unpacked."""
+
+    offset: int
+
+@final
+class FetchedSlice:
+    """Records of a partition as Arrow columns: `pyarrow.record_batch(slice)` takes them over without a copy.
+
+    There are the columns that were asked for, in that order: `key`, `value` (binary or null), `topic` (utf8),
+    `partition` (int32), `offset` (int64), `timestamp` (us since 1970, UTC), `timestampType` (int32: 0 CreateTime,
+    1 LogAppendTime), `headers` (list of structs of `key`, utf8, and `value`, binary or null; null where there is none).
+    """
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on: every record before it was given out, or is no data. It moves without records, too."""
+    @property
+    def high_watermark(self) -> int:
+        """Of the partition, when the leader answered; so are the next two."""
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int:
+        """-1 from a broker that does not tell."""
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Schema and array as capsules, of a struct of the columns. May be called again."""
+
+    def __len__(self) -> int:
+        """Records."""
+
+@final
+class KafkaClient:
+    """A client of one cluster of klamm or Apache Kafka (Fetch v4 and newer). Thread-safe; calls release the GIL.
+
+    Leader changes, restarts and brokers that cannot be reached are waited out within `default.api.timeout.ms`. It can
+    be pickled, and is connected anew where it is unpickled; after a fork the child needs one of its own. Every
+    call raises ClientError, and ValueError for arguments that make no sense.
+    """
+
+    def __new__(cls, bootstrap_servers: str, config: Mapping[str, str] | None = None) -> Self:
+        """Keys are those of Apache Kafka's clients. ConfigError: one that is unknown, or has no such value.
+
+        Nothing is connected to before the first call.
+        """
+
+    def topics(self, *, include_internal: bool = False) -> list[str]:
+        """The names of all topics, ascending."""
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, ascending, asked for anew. A new topic is waited for 1.5 s."""
+
+    def offsets(self, topic: str, partitions: Mapping[int, int]) -> dict[int, int]:
+        """The offset for each partition's timestamp in ms: of the first record at or after it, -1 when there is none.
+
+        -1 instead of a timestamp: the end (the last stable offset under read_committed); -2: the first that is there.
+        """
+
+    def fetch(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        columns: Sequence[str],
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+    ) -> FetchedSlice:
+        """The next records of the offsets [start, end), as many as came together; read on from `next_offset`.
+
+        Control records and, under `isolation.level=read_committed`, aborted transactions are passed over, so that a
+        slice may be empty and still lead further. `next_offset` is `start` only when nothing came within
+        `fetch.max.wait.ms`. At most `max_records`, and about `max_bytes` of all columns (64 MiB unless given). What a
+        fetch brought beyond is kept for the next call.
+
+        OffsetOutOfRangeError; DamagedBatchError, where records before the damage come first.
+        """
+
+    def close(self) -> None:
+        """Close the connections; later calls raise ClientError."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_exception: object) -> None: ...
+    def __reduce__(self) -> tuple[type[Self], tuple[str, dict[str, str]]]: ...
+
 # ---- what formatting a directory writes ----
 
 def bootstrap_checkpoint(records: Sequence[bytes], now_ms: int) -> bytes:

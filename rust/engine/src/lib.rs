@@ -2,6 +2,7 @@
 
 pub mod appender;
 pub mod boot;
+pub mod client;
 pub mod config;
 pub mod counters;
 pub mod engine;

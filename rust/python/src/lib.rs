@@ -1,8 +1,10 @@
 //! `klamm._engine`: the native seam. One file a class, no decisions here.
 
+mod arrow;
 mod boot;
 mod bootstrap;
 mod checkpoint;
+mod client;
 mod config;
 mod delta;
 mod elections;
@@ -40,5 +42,6 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata_log::MetadataLog>()?;
     metadata_reader::register(module)?;
     records::register(module)?;
+    client::register(module)?;
     Ok(())
 }

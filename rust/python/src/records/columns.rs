@@ -11,10 +11,30 @@ use super::spares::{self, Element};
 use super::{DecodeOptions, damaged};
 
 /// What a buffer holds. The element type gives the alignment that readers of columns count on.
-enum Elements {
+pub enum Elements {
     Bytes(Vec<u8>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
+}
+
+impl Elements {
+    pub fn address_and_size(&self) -> (*const c_void, usize) {
+        match self {
+            Self::Bytes(bytes) => (bytes.as_ptr().cast(), size_of_val(bytes.as_slice())),
+            Self::Int32(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
+            Self::Int64(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
+        }
+    }
+}
+
+impl Drop for Elements {
+    fn drop(&mut self) {
+        match self {
+            Self::Bytes(bytes) => spares::give(std::mem::take(bytes)),
+            Self::Int32(numbers) => spares::give(std::mem::take(numbers)),
+            Self::Int64(numbers) => spares::give(std::mem::take(numbers)),
+        }
+    }
 }
 
 /// See `_engine.pyi`.
@@ -23,37 +43,17 @@ pub struct Buffer {
     elements: Elements,
 }
 
-impl Buffer {
-    fn address_and_size(&self) -> (*const c_void, usize) {
-        match &self.elements {
-            Elements::Bytes(bytes) => (bytes.as_ptr().cast(), size_of_val(bytes.as_slice())),
-            Elements::Int32(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
-            Elements::Int64(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
-        }
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        match &mut self.elements {
-            Elements::Bytes(bytes) => spares::give(std::mem::take(bytes)),
-            Elements::Int32(numbers) => spares::give(std::mem::take(numbers)),
-            Elements::Int64(numbers) => spares::give(std::mem::take(numbers)),
-        }
-    }
-}
-
 #[pymethods]
 impl Buffer {
     fn __len__(&self) -> usize {
-        self.address_and_size().1
+        self.elements.address_and_size().1
     }
 
     /// # Safety
     ///
     /// `view` is one that Python made for this call.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: i32) -> PyResult<()> {
-        let (address, size) = slf.get().address_and_size();
+        let (address, size) = slf.get().elements.address_and_size();
         let size = ffi::Py_ssize_t::try_from(size).expect("a vector is no larger");
         // SAFETY: the class is frozen, so the elements neither move nor change while the view, which holds a
         // reference to the object, is there; Python writes to no read-only view.
@@ -87,7 +87,7 @@ pub struct RecordColumns {
 #[pymethods]
 impl BytesColumn {
     fn __len__(&self) -> usize {
-        self.offsets.get().address_and_size().1 / size_of::<i32>() - 1
+        self.offsets.get().elements.address_and_size().1 / size_of::<i32>() - 1
     }
 }
 
@@ -98,63 +98,82 @@ impl RecordColumns {
     }
 }
 
-/// A column of byte strings or nulls while it grows.
-struct GrowingBytes {
-    offsets: Vec<i32>,
-    data: Vec<u8>,
+/// Which values of a column are there, while it grows.
+#[derive(Default)]
+pub struct Validity {
     /// One bit a value, lowest first; empty as long as none is null.
-    validity: Vec<u8>,
-    null_count: usize,
+    pub bits: Vec<u8>,
+    pub null_count: usize,
+}
+
+impl Validity {
+    /// The next value, at `place`.
+    #[inline(always)]
+    pub fn push(&mut self, place: usize, valid: bool) {
+        if !valid || self.null_count > 0 {
+            self.mark(place, valid);
+        }
+    }
+
+    fn mark(&mut self, place: usize, valid: bool) {
+        if self.null_count == 0 {
+            self.bits = vec![0xff; place / 8];
+            self.bits.push(!(0xff << (place % 8)));
+        } else if place / 8 == self.bits.len() {
+            self.bits.push(0);
+        }
+        self.null_count += usize::from(!valid);
+        self.bits[place / 8] |= u8::from(valid) << (place % 8);
+    }
+
+    /// The bits, if any value is null.
+    pub fn buffer(self) -> Option<Elements> {
+        (self.null_count > 0).then_some(Elements::Bytes(self.bits))
+    }
+}
+
+/// A column of byte strings or nulls while it grows.
+pub struct GrowingBytes {
+    pub offsets: Vec<i32>,
+    pub data: Vec<u8>,
+    pub validity: Validity,
 }
 
 impl GrowingBytes {
-    fn new() -> Self {
-        Self { offsets: vec![0], data: Vec::new(), validity: Vec::new(), null_count: 0 }
+    pub fn new() -> Self {
+        Self { offsets: vec![0], data: Vec::new(), validity: Validity::default() }
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
 
     /// Makes room for so many values more, of so many bytes together.
-    fn reserve(&mut self, values: usize, bytes: usize) {
+    pub fn reserve(&mut self, values: usize, bytes: usize) {
         reserve(&mut self.offsets, values);
         reserve(&mut self.data, bytes);
     }
 
     #[inline(always)]
-    fn push(&mut self, value: Option<&[u8]>) {
+    pub fn push(&mut self, value: Option<&[u8]>) {
         if let Some(bytes) = value {
             self.data.extend_from_slice(bytes);
         }
-        if value.is_none() || self.null_count > 0 {
-            self.mark(value.is_some());
-        }
+        self.validity.push(self.len(), value.is_some());
         self.offsets.push(self.data.len() as i32);
     }
 
-    fn mark(&mut self, valid: bool) {
-        let place = self.len();
-        if self.null_count == 0 {
-            self.validity = vec![0xff; place / 8];
-            self.validity.push(!(0xff << (place % 8)));
-        } else if place / 8 == self.validity.len() {
-            self.validity.push(0);
-        }
-        self.null_count += usize::from(!valid);
-        self.validity[place / 8] |= u8::from(valid) << (place % 8);
-    }
-
     fn finish(self, py: Python<'_>) -> PyResult<Py<BytesColumn>> {
-        let validity = (self.null_count > 0).then(|| buffer(py, Elements::Bytes(self.validity))).transpose()?;
+        let null_count = self.validity.null_count;
+        let validity = self.validity.buffer().map(|bits| buffer(py, bits)).transpose()?;
         let offsets = buffer(py, Elements::Int32(self.offsets))?;
         let data = buffer(py, Elements::Bytes(self.data))?;
-        Py::new(py, BytesColumn { offsets, data, validity, null_count: self.null_count })
+        Py::new(py, BytesColumn { offsets, data, validity, null_count })
     }
 }
 
 /// Makes room for so many elements more, in memory that is known to the system already if there is some.
-fn reserve<T: Element + Copy>(column: &mut Vec<T>, count: usize) {
+pub fn reserve<T: Element + Copy>(column: &mut Vec<T>, count: usize) {
     let room = column.len() + count;
     if room > column.capacity() {
         // At least twice what was there, so that many batches do not copy what is there many times.
@@ -277,7 +296,7 @@ fn grow<'a>(
 }
 
 /// The columns of batches, made without the GIL.
-pub fn columns_of<'a, B: Iterator<Item = Result<Batch<'a>, RecordsError>>>(
+pub(super) fn columns_of<'a, B: Iterator<Item = Result<Batch<'a>, RecordsError>>>(
     py: Python<'_>,
     batches: impl FnOnce() -> B + Send,
     options: DecodeOptions,

@@ -1,10 +1,10 @@
 //! The record codec: batches to records or columns, and back.
 
 mod batch;
-mod columns;
+pub(crate) mod columns;
 mod encode;
 mod record;
-mod spares;
+pub(crate) mod spares;
 
 use klamm_records::RecordsError;
 use pyo3::create_exception;

@@ -1,0 +1,34 @@
+"""A client of brokers, klamm's and Apache Kafka's alike, whose bytes move in Rust: for Spark, tools and tests.
+
+    with KafkaClient("localhost:9092") as client:
+        end = client.offsets("orders", {0: -1})[0]
+        offset = client.offsets("orders", {0: -2})[0]
+        while offset < end:
+            fetched = client.fetch("orders", 0, offset, end, columns=["key", "value", "offset"])
+            batch = pyarrow.record_batch(fetched)
+            offset = fetched.next_offset
+
+Records come decompressed and decoded as Arrow columns, only those that are asked for.
+"""
+
+from __future__ import annotations
+
+from klamm._engine import (
+    ClientError,
+    ClientTimeoutError,
+    ConfigError,
+    DamagedBatchError,
+    FetchedSlice,
+    KafkaClient,
+    OffsetOutOfRangeError,
+)
+
+__all__ = [
+    "ClientError",
+    "ClientTimeoutError",
+    "ConfigError",
+    "DamagedBatchError",
+    "FetchedSlice",
+    "KafkaClient",
+    "OffsetOutOfRangeError",
+]

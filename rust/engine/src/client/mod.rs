@@ -1,0 +1,25 @@
+//! klamm as a client of brokers, its own and Apache Kafka's: reads ranges of partitions, finds offsets.
+//!
+//! What decides has no socket and no clock: [`cluster`] knows who leads what, [`attempts`] whether and when to try
+//! again, [`slice`] which records of an answer a reader may see. [`connection`] and [`pool`] move bytes, and [`Client`]
+//! runs the one with the other.
+
+pub mod attempts;
+#[expect(clippy::module_inception, reason = "the client of this folder")]
+mod client;
+pub mod cluster;
+pub mod config;
+mod connection;
+mod error;
+mod fetching;
+mod listing;
+pub mod messages;
+mod pool;
+pub mod slice;
+mod versions;
+
+pub use client::Client;
+pub use config::{ClientConfig, ClientConfigError};
+pub use error::ClientError;
+pub use fetching::FetchRange;
+pub use slice::Slice;

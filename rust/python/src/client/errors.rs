@@ -1,0 +1,56 @@
+//! The client's errors as Python's exceptions.
+
+use klamm_engine::client::ClientError as Error;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::prelude::*;
+
+create_exception!(
+    klamm._engine,
+    ClientError,
+    PyException,
+    "A call to a cluster that failed; the text says how to go on."
+);
+create_exception!(klamm._engine, ClientTimeoutError, ClientError, "Nothing helped within the time-out.");
+create_exception!(klamm._engine, OffsetOutOfRangeError, ClientError, "An offset that the partition does not hold.");
+create_exception!(klamm._engine, DamagedBatchError, ClientError, "A fetched batch that cannot be read.");
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("ClientError", py.get_type::<ClientError>())?;
+    module.add("ClientTimeoutError", py.get_type::<ClientTimeoutError>())?;
+    module.add("OffsetOutOfRangeError", py.get_type::<OffsetOutOfRangeError>())?;
+    module.add("DamagedBatchError", py.get_type::<DamagedBatchError>())
+}
+
+/// The exception of an error, with what programs ask of it as attributes.
+pub fn client_error(py: Python<'_>, error: &Error) -> PyErr {
+    let text = error.to_string();
+    let exception = match error {
+        Error::Invalid(_) => return PyValueError::new_err(text),
+        Error::TimedOut { .. } => ClientTimeoutError::new_err(text),
+        Error::OffsetOutOfRange { .. } => OffsetOutOfRangeError::new_err(text),
+        Error::Damaged { .. } => DamagedBatchError::new_err(text),
+        Error::Failed { .. } | Error::Closed => ClientError::new_err(text),
+    };
+    match set_attributes(exception.value(py), error) {
+        Ok(()) => exception,
+        Err(failure) => failure,
+    }
+}
+
+fn set_attributes(exception: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
+    let (topic, partition) = error.place();
+    exception.setattr("topic", topic)?;
+    exception.setattr("partition", partition)?;
+    exception.setattr("error_code", error.code().map(|code| code.0))?;
+    match error {
+        Error::OffsetOutOfRange { offset, earliest, latest, .. } => {
+            exception.setattr("offset", offset)?;
+            exception.setattr("earliest", earliest)?;
+            exception.setattr("latest", latest)
+        }
+        Error::Damaged { offset, .. } => exception.setattr("offset", offset),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,170 @@
+//! `KafkaClient`: calls that block without the GIL, and look for signals meanwhile.
+
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::pin::pin;
+use std::time::Duration;
+
+use klamm_engine::client::{Client, ClientConfig, ClientError as Error, FetchRange, Slice};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+use super::columns::{Limits, Wanted, decode};
+use super::errors::{ClientError, client_error};
+use super::fetched::FetchedSlice;
+use crate::config::ConfigError;
+use crate::runtime::SharedRuntime;
+
+/// How long a signal may have to wait for Python to see it.
+const SIGNALS_EVERY: Duration = Duration::from_millis(100);
+/// What one slice takes unless the caller says otherwise.
+const SLICE_BYTES: usize = 64 << 20;
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine")]
+pub struct KafkaClient {
+    inner: ManuallyDrop<Inner>,
+    process_id: u32,
+    bootstrap: String,
+    config: BTreeMap<String, String>,
+}
+
+/// Fields go in this order: connections before what drives them.
+struct Inner {
+    client: Client,
+    runtime: SharedRuntime,
+}
+
+impl Drop for KafkaClient {
+    fn drop(&mut self) {
+        // Connections and the poll that watches them are shared with the process that forked: they are its own to close.
+        if self.process_id == std::process::id() {
+            // SAFETY: dropped once, here, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.inner) }
+        }
+    }
+}
+
+impl KafkaClient {
+    fn client(&self) -> PyResult<&Inner> {
+        if self.process_id == std::process::id() {
+            return Ok(&self.inner);
+        }
+        let why = "this client was made in another process: make one here, or send it there by pickle";
+        Err(ClientError::new_err(why))
+    }
+
+    /// Waits for a call without the GIL.
+    fn wait<T: Send>(&self, py: Python<'_>, call: impl Future<Output = Result<T, Error>> + Send) -> PyResult<T> {
+        let handle = self.client()?.runtime.handle();
+        let mut call = pin!(call);
+        loop {
+            let step = async { tokio::time::timeout(SIGNALS_EVERY, call.as_mut()).await };
+            match py.detach(|| handle.block_on(step)) {
+                Ok(outcome) => return outcome.map_err(|error| client_error(py, &error)),
+                Err(_) => py.check_signals()?,
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl KafkaClient {
+    #[new]
+    #[pyo3(signature = (bootstrap_servers, config = None))]
+    fn new(py: Python<'_>, bootstrap_servers: String, config: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let config: BTreeMap<String, String> = match config {
+            Some(config) => py.get_type::<PyDict>().call1((config,))?.extract()?,
+            None => BTreeMap::new(),
+        };
+        let parsed = ClientConfig::new(&bootstrap_servers, &config);
+        let parsed = parsed.map_err(|error| ConfigError::new_err(error.to_string()))?;
+        let runtime = SharedRuntime::get()?;
+        let inner = ManuallyDrop::new(Inner { client: Client::new(parsed), runtime });
+        Ok(Self { inner, process_id: std::process::id(), bootstrap: bootstrap_servers, config })
+    }
+
+    #[pyo3(signature = (*, include_internal = false))]
+    fn topics(&self, py: Python<'_>, include_internal: bool) -> PyResult<Vec<String>> {
+        let topics = self.wait(py, self.client()?.client.topics())?;
+        let wanted = topics.into_iter().filter(|(_, is_internal)| include_internal || !is_internal);
+        Ok(wanted.map(|(name, _)| name).collect())
+    }
+
+    fn partitions(&self, py: Python<'_>, topic: &str) -> PyResult<Vec<i32>> {
+        self.wait(py, self.client()?.client.partitions(topic))
+    }
+
+    fn offsets(&self, py: Python<'_>, topic: &str, partitions: BTreeMap<i32, i64>) -> PyResult<BTreeMap<i32, i64>> {
+        let found = self.wait(py, self.client()?.client.offsets(topic, &partitions))?;
+        Ok(found.into_iter().map(|(partition, found)| (partition, found.offset)).collect())
+    }
+
+    #[pyo3(signature = (topic, partition, start, end, *, columns, max_records = None, max_bytes = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the Python method")]
+    fn fetch(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        partition: i32,
+        start: i64,
+        end: i64,
+        columns: Vec<String>,
+        max_records: Option<usize>,
+        max_bytes: Option<usize>,
+    ) -> PyResult<FetchedSlice> {
+        let wanted = Wanted::of(&columns).map_err(PyValueError::new_err)?;
+        let limits = Limits { records: max_records.unwrap_or(usize::MAX), bytes: max_bytes.unwrap_or(SLICE_BYTES) };
+        if limits.records == 0 || limits.bytes == 0 {
+            return Err(PyValueError::new_err("max_records and max_bytes must be at least 1"));
+        }
+        let client = &self.client()?.client;
+        let range = FetchRange { topic, partition, start, end };
+        let slice = self.wait(py, client.fetch(&range))?;
+        py.detach(|| decoded(client, &range, slice, &wanted, limits)).map_err(|error| client_error(py, &error))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let inner = self.client()?;
+        py.detach(|| inner.client.close());
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (String, BTreeMap<String, String>)) {
+        let this = slf.get();
+        (slf.get_type(), (this.bootstrap.clone(), this.config.clone()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<KafkaClient of {}>", self.bootstrap)
+    }
+}
+
+fn decoded(
+    client: &Client,
+    range: &FetchRange,
+    mut slice: Slice,
+    wanted: &[Wanted],
+    limits: Limits,
+) -> Result<FetchedSlice, Error> {
+    let columns = decode(&mut slice, wanted, limits, &range.topic, range.partition);
+    let columns = columns.map_err(|source| Error::Damaged {
+        topic: range.topic.clone(),
+        partition: range.partition,
+        offset: slice.next_offset(),
+        source,
+    })?;
+    let (next_offset, watermarks) = (slice.next_offset(), slice.watermarks);
+    client.keep(range, slice);
+    Ok(FetchedSlice { columns, next_offset, watermarks })
+}

@@ -1,0 +1,15 @@
+//! The client of brokers: a class for it, one for what it fetched, and its errors.
+
+mod columns;
+mod errors;
+mod fetched;
+mod kafka_client;
+
+use pyo3::prelude::*;
+
+/// Adds what this folder defines to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    errors::register(module)?;
+    module.add_class::<kafka_client::KafkaClient>()?;
+    module.add_class::<fetched::FetchedSlice>()
+}

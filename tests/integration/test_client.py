@@ -1,0 +1,167 @@
+"""klamm's own client against a node, or against the broker that KLAMM_TEST_BOOTSTRAP names."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from klamm.client import ClientError, ClientTimeoutError, ConfigError, KafkaClient, OffsetOutOfRangeError
+
+EVERYTHING = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+BASE_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def client(bootstrap: str) -> Iterator[KafkaClient]:
+    with KafkaClient(bootstrap) as made:
+        yield made
+
+
+def expected(at: int) -> dict[str, Any]:
+    """What record number `at` of `fill` is, without its topic."""
+    headers = [{"key": "n", "value": b"%d" % at}, {"key": "null", "value": None}] if at % 5 == 0 else None
+    return {
+        "key": None if at % 7 == 0 else b"k%d" % at,
+        "value": None if at % 11 == 0 else b"v" * (at % 40),
+        "partition": 0,
+        "offset": at,
+        "timestamp": (BASE_MS + at) * 1000,
+        "timestampType": 0,
+        "headers": headers,
+    }
+
+
+def fill(bootstrap: str, topic: str, count: int, **config: str) -> None:
+    """Records 0 to `count` into partition 0, by librdkafka."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.num.messages": 100, **config})
+    for at in range(count):
+        row = expected(at)
+        headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
+        producer.produce(topic, row["value"], row["key"], 0, timestamp=BASE_MS + at, headers=headers)
+    assert producer.flush(30) == 0
+
+
+def rows(fetched: Any) -> list[dict[str, Any]]:
+    """The rows of a slice, checked to be whole; timestamps as numbers."""
+    batch = pa.record_batch(fetched)
+    batch.validate(full=True)
+    if "timestamp" in batch.schema.names:
+        at = batch.schema.get_field_index("timestamp")
+        batch = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
+    return batch.to_pylist()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_range_comes_back_as_it_was_written(client: KafkaClient, bootstrap: str, topic: str, codec: str) -> None:
+    fill(bootstrap, topic, 1000, **{"compression.type": codec})
+    assert client.offsets(topic, {0: -2}) == {0: 0}
+    assert client.offsets(topic, {0: -1}) == {0: 1000}
+    read, offset = [], 3
+    while offset < 990:
+        fetched = client.fetch(topic, 0, offset, 990, columns=EVERYTHING)
+        assert fetched.next_offset > offset
+        assert fetched.high_watermark == 1000
+        read += rows(fetched)
+        offset = fetched.next_offset
+    assert offset == 990
+    assert read == [expected(at) | {"topic": topic} for at in range(3, 990)]
+
+
+def test_limits_cut_a_slice_where_the_next_one_goes_on(client: KafkaClient, bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 500)
+    offset, cuts = 0, 0
+    while offset < 500:
+        fetched = client.fetch(topic, 0, offset, 500, columns=["offset"], max_records=37)
+        assert [row["offset"] for row in rows(fetched)] == list(range(offset, min(offset + 37, 500)))
+        offset, cuts = fetched.next_offset, cuts + 1
+    assert cuts == 14
+    one = client.fetch(topic, 0, 0, 500, columns=["value"], max_bytes=1)
+    assert len(one) == 1
+    assert one.next_offset == 1
+
+
+def test_columns_are_those_asked_for(client: KafkaClient, bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 10)
+    fetched = client.fetch(topic, 0, 0, 10, columns=["offset", "key"])
+    assert pa.record_batch(fetched).schema.names == ["offset", "key"]
+    assert pa.record_batch(fetched) == pa.record_batch(fetched), "it can be taken more than once"
+    nothing = client.fetch(topic, 0, 0, 10, columns=[])
+    assert (len(nothing), nothing.next_offset) == (10, 10)
+
+
+def test_the_end_of_the_log_gives_nothing(bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 10)
+    with KafkaClient(bootstrap, {"fetch.max.wait.ms": "10"}) as client:
+        fetched = client.fetch(topic, 0, 10, 20, columns=["offset"])
+        assert (len(fetched), fetched.next_offset) == (0, 10)
+
+
+def test_metadata(client: KafkaClient, topic: str) -> None:
+    assert topic in client.topics()
+    assert client.partitions(topic) == [0]
+    assert pickle.loads(pickle.dumps(client)).partitions(topic) == [0]
+
+
+def test_an_offset_that_is_not_there(client: KafkaClient, bootstrap: str, topic: str) -> None:
+    fill(bootstrap, topic, 10)
+    with pytest.raises(OffsetOutOfRangeError, match=rf"offset 11 of {topic}-0 .* holds \[0, 10\)") as refused:
+        client.fetch(topic, 0, 11, 20, columns=["offset"])
+    error = refused.value
+    assert (error.topic, error.partition, error.offset, error.earliest, error.latest) == (topic, 0, 11, 0, 10)
+
+
+def test_what_is_not_there_is_named(client: KafkaClient, topic: str, name: Callable[[str], str]) -> None:
+    missing = name("missing")
+    with pytest.raises(ClientError, match=f"{missing}.*no such topic") as refused:
+        client.partitions(missing)
+    assert (refused.value.topic, refused.value.error_code) == (missing, 3)
+    with pytest.raises(ClientError, match=f"{topic}-7.* it has 1 partitions"):
+        client.fetch(topic, 7, 0, 1, columns=["offset"])
+
+
+def test_nobody_there() -> None:
+    client = KafkaClient("127.0.0.1:1", {"default.api.timeout.ms": "200"})
+    with pytest.raises(
+        ClientTimeoutError, match=r"cannot connect to 127\.0\.0\.1:1: .*bootstrap\.servers=127\.0\.0\.1:1"
+    ):
+        client.topics()
+    client.close()
+    with pytest.raises(ClientError, match="closed"):
+        client.topics()
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"group.id": "x"}, r"group\.id is no configuration"),
+        ({"isolation.level": "read"}, r"isolation\.level=read: it must be read_uncommitted or read_committed"),
+        ({"fetch.max.bytes": "many"}, r"fetch\.max\.bytes=many: it must be a number from 1"),
+        ({"security.protocol": "SSL"}, r"security\.protocol=SSL: it must be PLAINTEXT"),
+    ],
+)
+def test_configurations_are_refused_by_name(config: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        KafkaClient("localhost:9092", config)
+
+
+@pytest.mark.parametrize("servers", ["", "localhost", "localhost:0", ":9092", "a:1,b:x"])
+def test_bootstrap_servers_are_host_and_port(servers: str) -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers="):
+        KafkaClient(servers)
+
+
+def test_arguments_that_make_no_sense(client: KafkaClient, topic: str) -> None:
+    for start, end, columns, limit in [
+        (-1, 5, [], 1),
+        (5, 4, [], 1),
+        (0, 1, ["x"], 1),
+        (0, 1, ["key"] * 2, 1),
+        (0, 1, [], 0),
+    ]:
+        with pytest.raises(ValueError, match=r"range|column|at least 1"):
+            client.fetch(topic, 0, start, end, columns=columns, max_records=limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import os
@@ -12,12 +13,14 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBS = Path(os.environ.get("KLAMM_KAFKA_LIBS", ROOT / "target" / "kafka-4.3.1"))
 POM = Path(__file__).with_name("pom.xml")
+SEVERAL_TOOLS = Path(__file__).with_name("Tools.java")
 MARK = ".complete"
 
 TOOLS: Mapping[str, str] = {
@@ -33,6 +36,7 @@ TOOLS: Mapping[str, str] = {
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "metadata-shell": "org.apache.kafka.shell.MetadataShell",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "storage": "kafka.tools.StorageTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
@@ -85,6 +89,52 @@ def tool(
     if check and done.returncode != 0:
         raise AssertionError(f"{name} {' '.join(arguments)} exited {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done
+
+
+def metadata_shell(file: Path, *command: str, until: str) -> str:
+    """What the metadata shell prints about a snapshot or a log, once that has `until` in it.
+
+    The shell does not wait for what it reads: at times it prints an image that is still empty, and at times it hangs,
+    because its loader had every record before it knew the high watermark. So it is asked again.
+    """
+    printed = ""
+    for _ in range(10):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            printed = tool("metadata-shell", "--snapshot", str(file), *command, timeout_s=20).stdout
+            if until in printed:
+                return printed
+    raise AssertionError(f"the metadata shell does not find {until} in {file}:\n{printed}")
+
+
+class Tools:
+    """Apache Kafka's command line tools, all in one JVM, which starts once. Needs a JDK: `java` compiles."""
+
+    def __init__(self) -> None:
+        command = java(str(SEVERAL_TOOLS))
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, name: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run one of them to its end; raises AssertionError for a failure when `check` is set."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\x1f".join((TOOLS[name], *arguments)) + "\n")
+        self._process.stdin.flush()
+        code, *texts = self._process.stdout.readline().rstrip("\n").split(" ")
+        printed, complained = (base64.b64decode(text).decode() for text in texts)
+        if check and int(code) != 0:
+            raise AssertionError(f"{name} {' '.join(arguments)} exited {code}:\n{printed}\n{complained}")
+        return subprocess.CompletedProcess((name, *arguments), int(code), printed, complained)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.kill()
+        self._process.wait(60)
+        self._process.stdout.close()
 
 
 class KafkaNode:

@@ -10,14 +10,9 @@ import pytest
 
 from tests.interop import apache_kafka
 from tests.support import foreign
-from tests.support.mixed_quorum import MixedQuorum
+from tests.support.mixed_quorum import EAGER, EARLY_SNAPSHOTS, PATIENT, MixedQuorum
 
 pytestmark = pytest.mark.timeout(600)
-
-# Who has the short one campaigns before the others think of it.
-EAGER = {"controller.quorum.election.timeout.ms": "200"}
-PATIENT = {"controller.quorum.election.timeout.ms": "20000"}
-EARLY_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
 
 
 @contextlib.contextmanager

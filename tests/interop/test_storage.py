@@ -10,7 +10,7 @@ from klamm.cli.main import run
 from klamm.node import rules
 from klamm.node.directories import open_directories
 from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
-from tests.interop.apache_kafka import KafkaNode, tool
+from tests.interop.apache_kafka import KafkaNode, Tools, tool
 from tests.support.foreign import require
 
 
@@ -37,10 +37,9 @@ def test_apache_kafka_starts_on_what_klamm_formatted(tmp_path: Path, is_dynamic:
         "feature-dependencies -f eligible.leader.replicas.version=1 -f metadata.version=17 -f kraft.version=1",
     ],
 )
-def test_what_both_tools_print_is_the_same(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    require("java", "mvn")
+def test_what_both_tools_print_is_the_same(tools: Tools, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["storage", *command.split()]) == 0
-    assert capsys.readouterr().out == tool("storage", *command.split()).stdout
+    assert capsys.readouterr().out == tools("storage", *command.split()).stdout
 
 
 def test_klamm_opens_what_apache_kafka_formatted(tmp_path: Path) -> None:

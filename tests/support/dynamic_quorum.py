@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from klamm.cli.connection import ClientError
@@ -22,9 +22,18 @@ BROKER = 100
 
 
 class DynamicQuorum:
-    """Controllers from 1 on: the first is formatted as the only voter, the others join later. A broker if wanted."""
+    """Controllers from 1 on: the first is formatted as the only voter, the others join later. A broker if wanted.
 
-    def __init__(self, folder: Path, count: int, auto_join: Collection[int] = ()) -> None:
+    `settings` are all controllers'.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        auto_join: Collection[int] = (),
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         folder.mkdir()
         self.cluster_id = random_cluster_id()
         ports = {node_id: free_port() for node_id in range(1, count + 1)}
@@ -40,6 +49,7 @@ class DynamicQuorum:
                     "controller.listener.names": "CONTROLLER",
                     "controller.quorum.bootstrap.servers": self.servers,
                     "controller.quorum.auto.join.enable": str(each in auto_join).lower(),
+                    **settings,
                 },
             )
             for each, port in ports.items()

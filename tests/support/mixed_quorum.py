@@ -8,6 +8,11 @@ from pathlib import Path
 from tests.interop import apache_kafka
 from tests.support.controller_processes import Quorum
 
+# Who has the short one campaigns before the others think of it.
+EAGER = {"controller.quorum.election.timeout.ms": "200"}
+PATIENT = {"controller.quorum.election.timeout.ms": "20000"}
+EARLY_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+
 
 class MixedQuorum(Quorum):
     """Three controllers, some of which are Apache Kafka's; `overrides` are more settings of single ones."""
@@ -20,8 +25,11 @@ class MixedQuorum(Quorum):
         for node_id, controller in self.controllers.items():
             controller.settings |= (overrides or {}).get(node_id, {})
             controller.format(self.cluster_id)
-            if node_id in java:
-                self.java[node_id] = self._java(node_id)
+        self.run_by_java(java)
+
+    def run_by_java(self, node_ids: Sequence[int]) -> None:
+        """From their next start on these run Apache Kafka, with their folder and their properties, the others klamm."""
+        self.java = {node_id: self._java(node_id) for node_id in node_ids}
 
     def _java(self, node_id: int) -> apache_kafka.KafkaNode:
         controller = self.controllers[node_id]
@@ -37,6 +45,10 @@ class MixedQuorum(Quorum):
     def kill(self, node_id: int) -> None:
         """As a crash."""
         (self.java.get(node_id) or self.controllers[node_id]).kill()
+
+    def stop(self, node_id: int) -> None:
+        """As a person would do it."""
+        (self.java.get(node_id) or self.controllers[node_id]).stop()
 
     def others(self, node_id: int) -> list[int]:
         """All but one."""

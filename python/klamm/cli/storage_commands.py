@@ -80,7 +80,7 @@ def format_directories(
             ignore_formatted=ignore_formatted,
             scram=add_scram or [],
             standalone=standalone,
-            initial_controllers=storage.parse_controllers(initial_controllers) if initial_controllers else (),
+            initial_controllers=() if initial_controllers is None else storage.parse_controllers(initial_controllers),
             no_initial_controllers=no_initial_controllers,
         )
         storage.format_storage(_load(config), request, print)

@@ -30,6 +30,8 @@ from klamm.protocol.value import Value
 
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 SCRAM_LEVEL: Final = 11
+MAX_NODE_ID: Final = 2**31 - 1
+MAX_PORT: Final = 65535
 
 
 class InitialController(Value):
@@ -86,8 +88,10 @@ def random_cluster_id() -> str:
 
 
 def parse_controllers(text: str) -> tuple[InitialController, ...]:
-    """`id@host:port:directory-id,...`. Raises NodeConfigError."""
-    controllers = tuple(_parse_controller(entry.strip()) for entry in text.split(","))
+    """`id@host:port:directory-id,...`; nothing between two commas is passed over. Raises NodeConfigError."""
+    controllers = tuple(_parse_controller(entry.strip()) for entry in text.split(",") if entry.strip())
+    if not controllers:
+        raise NodeConfigError(f"--initial-controllers '{text}' names no controller")
     ids = [one.node_id for one in controllers]
     for node_id in ids:
         if ids.count(node_id) > 1:
@@ -202,19 +206,26 @@ def _standalone(config: NodeConfig) -> InitialController:
 
 
 def _parse_controller(entry: str) -> InitialController:
-    """Host and port lie between `@` and the last colon; an IPv6 address stands in brackets."""
+    """An IPv6 address stands in brackets; without them the host ends at the first colon, as in Apache Kafka."""
     voter, at, rest = entry.partition("@")
-    address, colon, directory_id = rest.rpartition(":")
-    host, _, port = address.rpartition(":")
+    if rest.startswith("["):
+        host, colon, rest = rest[1:].partition("]:")
+    else:
+        host, colon, rest = rest.partition(":")
+    port, last_colon, directory_id = rest.partition(":")
     try:
-        if not (at and colon and host and voter.isdecimal() and port.isdecimal() and int(port) <= 65535):
-            raise ValueError("it is not id@host:port:directory-id")
+        if not (at and colon and last_colon and host and voter.isdecimal() and port.isdecimal()):
+            raise ValueError("it is not id@host:port:directory-id, with an IPv6 host in brackets")
+        if int(voter) > MAX_NODE_ID:
+            raise ValueError(f"the node id must be within 0 and {MAX_NODE_ID}")
+        if int(port) > MAX_PORT:
+            raise ValueError(f"the port must be within 0 and {MAX_PORT}")
         found = parse_uuid(directory_id)
         if is_reserved(found):
             raise ValueError(f"the directory id {directory_id} is reserved")
     except ValueError as error:
         raise NodeConfigError(f"--initial-controllers {entry}: {error}") from None
-    return InitialController(int(voter), host.strip("[]"), int(port), found)
+    return InitialController(int(voter), host, int(port), found)
 
 
 def _check_blank(ensemble: Ensemble, *, ignore_formatted: bool) -> None:

@@ -1,0 +1,73 @@
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Base64;
+import org.apache.kafka.common.utils.Exit;
+
+/** Runs Apache Kafka's command line tools one after the other in one JVM: their start costs more than their work.
+ *
+ * A line of standard input is a class and its arguments, separated by 0x1F. The line that answers it on standard
+ * output is the exit code and, in Base64, what the tool printed to each of its streams.
+ */
+public final class Tools {
+    private static final class Ended extends Error {
+        Ended() {
+            super(null, null, false, false);
+        }
+    }
+
+    private static Integer exitCode;
+
+    public static void main(String[] none) throws Exception {
+        PrintStream answers = System.out;
+        Exit.setExitProcedure((code, message) -> end(code));
+        Exit.setHaltProcedure((code, message) -> end(code));
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] words = line.split("\u001f", -1);
+            ByteArrayOutputStream printed = new ByteArrayOutputStream();
+            ByteArrayOutputStream complained = new ByteArrayOutputStream();
+            System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
+            System.setErr(new PrintStream(complained, true, StandardCharsets.UTF_8));
+            exitCode = null;
+            int code = run(words[0], Arrays.copyOfRange(words, 1, words.length));
+            Base64.Encoder base64 = Base64.getEncoder();
+            answers.println(code + " " + base64.encodeToString(printed.toByteArray())
+                + " " + base64.encodeToString(complained.toByteArray()));
+            answers.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    /** The first exit counts: some tools take it for a failure of theirs, complain of it and exit again. */
+    private static void end(int code) {
+        if (exitCode == null) {
+            exitCode = code;
+            System.setOut(new PrintStream(OutputStream.nullOutputStream()));
+            System.setErr(new PrintStream(OutputStream.nullOutputStream()));
+        }
+        throw new Ended();
+    }
+
+    private static int run(String tool, String[] arguments) {
+        try {
+            Class.forName(tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
+            return exitCode == null ? 0 : exitCode;
+        } catch (InvocationTargetException error) {
+            if (exitCode != null) {
+                return exitCode;
+            }
+            // As the JVM does when main throws.
+            error.getCause().printStackTrace();
+            return 1;
+        } catch (ReflectiveOperationException error) {
+            error.printStackTrace();
+            return 127;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+"""A controller of a quorum of three changes its system, with its folder and its properties, and changes back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from pathlib import Path
+
+import pytest
+
+from klamm.protocol.cluster import QuorumPartitionData
+from tests.support.foreign import require
+from tests.support.mixed_quorum import EARLY_SNAPSHOTS, MixedQuorum
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(300)
+
+MOVED, OTHERS = 1, (2, 3)
+# The one that moves is the only one that campaigns by itself; the others do when they are told that a leader goes.
+QUICK = {"controller.quorum.election.timeout.ms": "200"}
+STILL = {
+    "controller.quorum.election.timeout.ms": "60000",
+    "controller.quorum.fetch.timeout.ms": "60000",
+    "klamm.crash.detection": "false",
+}
+
+
+@pytest.fixture(autouse=True)
+def _kafka() -> None:
+    require("java", "mvn")
+
+
+def folder_of(quorum: MixedQuorum, node_id: int) -> Path:
+    return quorum.controllers[node_id].data / "__cluster_metadata-0"
+
+
+def newest_snapshot(quorum: MixedQuorum) -> int:
+    """The end offset of the newest snapshot in the folder that moves; -1 when there is none."""
+    return max((int(path.name.split("-")[0]) for path in folder_of(quorum, MOVED).glob("*.checkpoint")), default=-1)
+
+
+def let_it_lead(quorum: MixedQuorum) -> QuorumPartitionData:
+    """Where it knows everything: without the others nobody leads, and of those that come up it campaigns first.
+
+    Again where a machine that is busy lets the leader wait so long for its followers that it resigns.
+    """
+    for _ in range(5):
+        for node_id in OTHERS:
+            quorum.kill(node_id)
+        for node_id in OTHERS:
+            quorum.launch(node_id)
+        leader, told = quorum.leader()
+        if leader.id == MOVED:
+            return told
+    raise AssertionError("it does not lead:\n" + "\n".join(quorum.logs()))
+
+
+def test_a_folder_goes_to_apache_kafka_and_comes_back(tmp_path: Path) -> None:
+    overrides = {each: EARLY_SNAPSHOTS | (QUICK if each == MOVED else STILL) for each in (MOVED, *OTHERS)}
+    written: dict[str, int] = {}
+    epoch = 0
+    with contextlib.closing(MixedQuorum(tmp_path, [], overrides)) as quorum:
+        for node_id in OTHERS:
+            quorum.launch(node_id)
+        for life, java in enumerate(([], [MOVED], [])):
+            quorum.run_by_java(java)
+            snapshot = newest_snapshot(quorum)
+            assert (snapshot >= 0) == (life > 0), "from the second life on there is one in the folder"
+            quorum.launch(MOVED)
+            if life:
+                quorum.wait_for(MOVED, written)
+            told = let_it_lead(quorum)
+            assert told.leader_epoch > epoch, "it leads in an epoch of its own"
+            epoch = told.leader_epoch
+            acknowledged = set()
+            for number in range(40):
+                name = f"life-{life}-{number}"
+                written[name] = 1000 + number
+                acknowledged.add(quorum.write(name, written[name]))
+            assert MOVED in acknowledged
+            for node_id in quorum.controllers:
+                quorum.wait_for(node_id, written)
+            wait_until(lambda before=snapshot: newest_snapshot(quorum) > before, 60)
+            quorum.stop(MOVED)
+            # The quorum goes on without it, so it is behind when it comes back.
+            written[f"without-{life}"] = 2000
+            assert quorum.write(f"without-{life}", 2000, OTHERS) in OTHERS
+        quorum.launch(MOVED)
+        quorum.wait_for(MOVED, written)
+        # In one system's log are the other's records, in the same bytes as with those that never moved.
+        logs = [(folder_of(quorum, each) / "00000000000000000000.log").read_bytes() for each in (MOVED, *OTHERS)]
+        same = sum(1 for _ in itertools.takewhile(lambda three: len(set(three)) == 1, zip(*logs, strict=False)))
+        assert [name for name in written if name.encode() not in logs[0][:same]] == []

@@ -157,7 +157,9 @@ class MemoryLog:
         on_done(self.flushed_offset, error)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from `offset` on, at least one."""
+        """Whole batches from `offset` on, at least one. Raises ValueError where there is none."""
+        if not self.start_offset <= offset < self.end_offset:
+            raise ValueError(f"offset {offset} is not in {self.start_offset} to {self.end_offset}")
         chunks: list[bytes] = []
         size, position = 0, self.records[offset - self.start_offset].batch_offset
         while position < self.end_offset:

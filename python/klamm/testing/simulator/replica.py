@@ -30,6 +30,7 @@ from klamm.raft.voters import (
     VotersInLog,
 )
 from klamm.testing.simulator import memory_snapshot
+from klamm.testing.simulator.by_hand import key_of
 from klamm.testing.simulator.memory_log import MemoryLog
 
 # What a snapshot keeps of the control records: who votes, and at which kraft.version.
@@ -59,11 +60,6 @@ class LostDisk:
     key: ReplicaKey
     log: MemoryLog
     chains: list[int | None]
-
-
-def key_of(node_id: int, directory: str | None) -> ReplicaKey:
-    """The key of a simulated replica: its directory id is 16 times that letter."""
-    return ReplicaKey(node_id, None if directory is None else directory.encode() * 16)
 
 
 class CrashedError(Exception):
@@ -214,7 +210,7 @@ class SimulatedReplica:
         """Append a batch as a leader's driver does; returns its last offset."""
         self.effects = []
         offset = self.log.append(values, self.epoch, 0)
-        self._extend_chains()
+        self.extend_chains()
         self._apply_all(self.running.on_append(self.now_ms()))
         self.run_due_ticks()
         return offset
@@ -320,10 +316,10 @@ class SimulatedReplica:
                 self.to_write = effect
             case fx.AppendControl(epoch, records):
                 self.log.append_control(records, epoch, 0)
-                self._extend_chains()
+                self.extend_chains()
             case fx.AppendFetched(batches, max_epoch):
                 self.log.append_fetched(batches, max_epoch)
-                self._extend_chains()
+                self.extend_chains()
             case fx.TruncateLog(offset):
                 self.log.truncate_to(offset)
                 del self.chains[offset:]
@@ -372,7 +368,8 @@ class SimulatedReplica:
             self.state = hash((self.state, record.epoch, record.type, record.value))
             self.applied += 1
 
-    def _extend_chains(self) -> None:
+    def extend_chains(self) -> None:
+        """Go on with the chains where the log has grown."""
         start = self.log.start_offset
         for offset in range(len(self.chains), self.log.end_offset):
             before = self.chains[offset - 1] if offset else 0

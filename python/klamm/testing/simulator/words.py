@@ -49,6 +49,11 @@ def of_envelope(envelope: Envelope) -> str:
     return f"{route} {of_response(envelope.request, envelope.response)}"
 
 
+def name_of(envelope: Envelope) -> str:
+    """`Vote`, of the request or its answer."""
+    return of_request(envelope.request).split()[0]
+
+
 def of_request(request: Request) -> str:
     """A request."""
     match request:

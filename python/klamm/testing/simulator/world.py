@@ -15,17 +15,8 @@ from klamm.raft.roles import Role
 from klamm.raft.voters import VoterSet
 from klamm.testing.simulator import words
 from klamm.testing.simulator.faults import Faults
-from klamm.testing.simulator.invariants import Invariant
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.invariants.committed_immutable import CommittedImmutable
-from klamm.testing.simulator.invariants.election_safety import ElectionSafety
-from klamm.testing.simulator.invariants.leader_completeness import LeaderCompleteness
-from klamm.testing.simulator.invariants.log_matching import LogMatching
-from klamm.testing.simulator.invariants.majority_holds import MajorityHolds
-from klamm.testing.simulator.invariants.monotonic import Monotonic
-from klamm.testing.simulator.invariants.one_vote import OneVote
-from klamm.testing.simulator.invariants.state_is_fold import StateIsFold
-from klamm.testing.simulator.invariants.voters_of_log import VotersOfLog
+from klamm.testing.simulator.invariants.every import every_invariant
 from klamm.testing.simulator.operator import CLIENT, Operator
 from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica, format_first_voters
 from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
@@ -71,17 +62,7 @@ class World:
         self.operator = Operator(dice, self.replicas)
         if dynamic:
             format_first_voters([self.replicas[node_id] for node_id in range(1, voter_count + 1)])
-        self.invariants: list[Invariant] = [
-            ElectionSafety(),
-            OneVote(),
-            LogMatching(),
-            CommittedImmutable(self.history),
-            LeaderCompleteness(self.history),
-            MajorityHolds(self.history),
-            Monotonic(),
-            StateIsFold(self.history),
-            VotersOfLog(),
-        ]
+        self.invariants = every_invariant(self.history)
 
     # Running
 

@@ -3,6 +3,7 @@
 The fast way, which follows what is appended and cut, against the slow one, which reads the whole log again.
 """
 
+from klamm.testing.simulator import words
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.replica import SimulatedReplica
 
@@ -22,4 +23,5 @@ class VotersOfLog:
         self._seen[touched.id] = seen
         in_force, in_log = touched.core.replica.voters_in_log, touched.known_voters()
         if in_force.voters != in_log.voters or in_force.kraft_version != in_log.kraft_version:
-            raise InvariantViolatedError(f"{touched.id} goes by {in_force}, and its log says {in_log}")
+            shown, meant = words.of_voters(in_force), words.of_voters(in_log)
+            raise InvariantViolatedError(f"{touched.id} goes by {shown}, and its log says {meant}")

@@ -1,0 +1,118 @@
+"""What must be on disk before anything is said of it."""
+
+from klamm.raft import following, leading, node, replica, role_states
+from klamm.raft.effects import PersistElection, Reply, SendRequest
+from klamm.raft.quorum import replicated_offset
+
+
+def answer_before_the_election_is_durable(patch):
+    """An answer waits for the quorum-state that it speaks of (KIP-595, facts 4.2)."""
+
+    def hasty_reply(self, request_id, response):
+        self.effects.append(Reply(request_id, response, after=0))
+
+    patch.setattr(replica.Replica, "reply", hasty_reply)
+
+
+def ask_for_votes_before_the_own_vote_is_durable(patch):
+    """A candidate's own vote is one of them (facts 4.2)."""
+
+    def hasty_send(self, now_ms, to, request, endpoints=()):
+        correlation_id = self.requests.begin(now_ms, to, request)
+        where = endpoints or self.voters.endpoints(to)
+        self.effects.append(SendRequest(to, where, correlation_id, request, after=0))
+
+    patch.setattr(replica.Replica, "send", hasty_send)
+
+
+def a_vote_is_not_written(patch):
+    """A voter remembers its vote through a crash (Raft 5.2; votedId of quorum-state)."""
+    add_vote = replica.Replica.add_vote
+
+    def forgetful(self, now_ms, candidate):
+        add_vote(self, now_ms, candidate)
+        written = self.effects.pop()
+        assert isinstance(written, PersistElection)
+        self.ticket -= 1
+
+    patch.setattr(replica.Replica, "add_vote", forgetful)
+
+
+def an_epoch_is_not_written(patch):
+    """A replica never goes back behind an epoch that it has told of (KIP-595)."""
+    become_unattached = replica.Replica.become_unattached
+
+    def forgetful(self, now_ms, epoch, leader_id=None):
+        become_unattached(self, now_ms, epoch, leader_id)
+        if any(isinstance(effect, PersistElection) for effect in self.effects):
+            self.effects = [effect for effect in self.effects if not isinstance(effect, PersistElection)]
+            self.ticket -= 1
+
+    patch.setattr(replica.Replica, "become_unattached", forgetful)
+
+
+def leader_counts_itself_before_its_flush(patch):
+    """The leader counts itself up to what its own disk holds (ARCHITECTURE: durable before acknowledged)."""
+
+    def hasty(self, state):
+        ends = [progress.end_offset for progress in state.voters.values()]
+        ends += [self._replica.log.end_offset] if self._replica.is_voter else []
+        offset = replicated_offset(ends)
+        if offset > max(state.epoch_start_offset, state.high_watermark):
+            state.high_watermark = offset
+            self._replica.advance_high_watermark(offset)
+
+    patch.setattr(leading.Leading, "_maybe_advance_high_watermark", hasty)
+
+
+def follower_fetches_before_its_flush(patch):
+    """A fetch acknowledges what lies below it (facts 10.1, 8)."""
+
+    class Flushed:
+        def __init__(self, real):
+            self._real = real
+
+        def __getattr__(self, name):
+            return self._real.end_offset if name == "flushed_offset" else getattr(self._real, name)
+
+    tick = following.Following.tick
+
+    def hasty(self, now_ms, state):
+        real, self._replica.log = self._replica.log, Flushed(self._replica.log)
+        try:
+            return tick(self, now_ms, state)
+        finally:
+            self._replica.log = real
+
+    patch.setattr(following.Following, "tick", hasty)
+
+
+def leader_appends_before_its_election_is_durable(patch):
+    """A leader that forgets its election may win the epoch again, and write two records of one offset and epoch."""
+    start = leading.Leading.maybe_start_epoch
+
+    def hasty(self):
+        if isinstance(self._replica.state, role_states.Leader):
+            self._replica.state.ticket = 0
+        start(self)
+
+    take = node.RaftNode._take_effects
+
+    def take_hasty(self):
+        self._leading.maybe_start_epoch()
+        return take(self)
+
+    patch.setattr(leading.Leading, "maybe_start_epoch", hasty)
+    patch.setattr(node.RaftNode, "_take_effects", take_hasty)
+
+
+def a_restarted_leader_may_lead_the_same_epoch_again(patch):
+    """A leader's epoch ends with its life: its log may have lost records that it sent (facts 4.1)."""
+    initial_state = node.RaftNode._initial_state
+
+    def forgetful(self, now_ms, stored):
+        if stored.leader_id == self.replica.id:
+            stored = stored._replace(leader_id=None, voted=self.replica.key)
+        return initial_state(self, now_ms, stored)
+
+    patch.setattr(node.RaftNode, "_initial_state", forgetful)

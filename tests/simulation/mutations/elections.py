@@ -1,0 +1,109 @@
+"""Who is elected: votes, pre-votes, majorities."""
+
+from klamm.raft import elections, following, log, reconfiguration, replica, role_states, voting
+from klamm.raft.messages import VoteResponse
+from klamm.raft.role_states import Follower
+from klamm.testing.simulator import replica as simulated
+
+
+def vote_without_log_check(patch):
+    """A vote goes to a log that is up to date (Raft 5.4.1)."""
+    patch.setattr(log.OffsetAndEpoch, "is_up_to_date_with", lambda self, other: True)
+
+
+def vote_twice_in_an_epoch(patch):
+    """A voter has one vote an epoch (Raft 5.2)."""
+    patch.setattr(voting, "_is_free_or_given", lambda election, candidate, log_is_up_to_date: log_is_up_to_date)
+
+
+def vote_where_the_leader_is_known(patch):
+    """In an epoch whose leader is known, nobody else can have it: no vote (facts 2.5)."""
+
+    def careless(election, candidate, log_is_up_to_date):
+        if election.voted is not None:
+            return election.voted.matches(candidate)
+        return log_is_up_to_date
+
+    patch.setattr(voting, "_is_free_or_given", careless)
+
+
+def half_is_a_majority(patch):
+    """More than half of the voters decide (Raft 5.2)."""
+    patch.setattr("klamm.raft.quorum.majority_size", lambda voter_count: max(voter_count // 2, 1))
+
+
+def late_votes_count(patch):
+    """An answer counts in the epoch and in the role in which it was asked for (facts 2.4)."""
+
+    def careless(self, envelope):
+        if isinstance(envelope.response, VoteResponse) and envelope.life == self.life:
+            self.running._elections.on_vote_response(self.now_ms(), envelope.source, envelope.response)
+        receive(self, envelope)
+
+    receive = simulated.SimulatedReplica.receive
+    patch.setattr(simulated.SimulatedReplica, "receive", careless)
+
+
+def a_new_disk_is_as_good_as_the_old_one(patch):
+    """A voter is a node id with the directory that remembers its votes (KIP-853)."""
+    patch.setattr(reconfiguration.VoterSet, "is_voter", lambda self, key: key.id in self.ids)
+    patch.setattr(elections, "is_meant_for", lambda replica, voter: voter is None or voter.id == replica.id)
+    patch.setattr("klamm.raft.voters.ReplicaKey.matches", lambda self, other: self.id == other.id)
+
+
+def campaign_without_a_pre_vote(patch):
+    """Who lost touch asks whether it would win before it raises the epoch (KIP-996)."""
+
+    def hasty(self, now_ms):
+        self._replica.become_prospective(now_ms)
+        self._replica.become_candidate(now_ms)
+        self.advance(now_ms)
+
+    patch.setattr(elections.Elections, "campaign", hasty)
+
+
+def a_pre_vote_is_granted_while_the_leader_is_heard(patch):
+    """A follower that hears its leader helps nobody against it (KIP-996)."""
+
+    def careless(state, *arguments, **options):
+        if isinstance(state, Follower) and options["pre_vote"]:
+            return options["log_is_up_to_date"]
+        return can_grant_vote(state, *arguments, **options)
+
+    can_grant_vote = elections.can_grant_vote
+    patch.setattr(elections, "can_grant_vote", careless)
+
+
+def a_leader_grants_a_pre_vote(patch):
+    """A leader helps nobody against itself (KIP-996)."""
+
+    def careless(state, *arguments, **options):
+        if isinstance(state, role_states.Leader) and options["pre_vote"]:
+            return options["log_is_up_to_date"]
+        return can_grant_vote(state, *arguments, **options)
+
+    can_grant_vote = elections.can_grant_vote
+    patch.setattr(elections, "can_grant_vote", careless)
+
+
+def a_pre_vote_takes_the_vote(patch):
+    """A pre-vote binds nobody (KIP-996)."""
+    on_vote_request = elections.Elections.on_vote_request
+
+    def binding(self, now_ms, request_id, request):
+        on_vote_request(self, now_ms, request_id, request)
+        free = self._replica.election.voted is None and self._replica.leader_id is None
+        if request.pre_vote and free and request.epoch == self._replica.epoch:
+            self._replica.add_vote(now_ms, request.candidate)
+
+    patch.setattr(elections.Elections, "on_vote_request", binding)
+
+
+def a_second_leader_of_an_epoch_is_believed(patch):
+    """One epoch has one leader: who tells of another is wrong (facts 2.4)."""
+    patch.setattr(following.Following, "is_consistent", lambda self, epoch, leader_id: True)
+
+
+def a_removed_voter_may_not_campaign(patch):
+    """A voter whose removal is in its log, and not known as committed, may be the only one electable (Ongaro 4.2.2)."""
+    patch.setattr(replica.Replica, "may_campaign", property(lambda self: self.is_voter))

@@ -1,0 +1,78 @@
+"""How each removed guard is noticed: by a scenario that leads straight to where it matters, some by dice as well.
+
+`python -m tests.simulation.mutations` prints the table.
+"""
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+from tests.simulation.mutations import durability, elections, replication, snapshots, voters
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+MODULES: tuple[ModuleType, ...] = (elections, durability, replication, snapshots, voters)
+
+# With these, an invariant does not hold in the scenario, or a replica stops: what was committed would be lost.
+BREAKS: dict[Mutation, str] = {
+    elections.vote_without_log_check: "vote_for_the_longer_log",
+    elections.vote_twice_in_an_epoch: "a_vote_is_durable",
+    elections.half_is_a_majority: "a_vote_is_durable",
+    elections.late_votes_count: "late_votes",
+    elections.a_new_disk_is_as_good_as_the_old_one: "replaced_disk",
+    elections.a_removed_voter_may_not_campaign: "removed_before_commit",
+    durability.answer_before_the_election_is_durable: "a_vote_is_durable",
+    durability.ask_for_votes_before_the_own_vote_is_durable: "a_vote_is_durable",
+    durability.a_vote_is_not_written: "a_vote_is_durable",
+    durability.an_epoch_is_not_written: "a_vote_is_durable",
+    durability.leader_counts_itself_before_its_flush: "counted_when_durable",
+    durability.follower_fetches_before_its_flush: "counted_when_durable",
+    durability.leader_appends_before_its_election_is_durable: "a_leader_is_durable",
+    durability.a_restarted_leader_may_lead_the_same_epoch_again: "a_leader_is_durable",
+    replication.commit_records_of_an_older_epoch: "figure_8",
+    replication.commit_all_below_the_own_first_record: "figure_8",
+    replication.no_record_begins_an_epoch: "figure_8",
+    replication.leader_takes_every_fetch_position: "divergence",
+    replication.a_fetch_below_the_log_is_answered_from_it: "snapshot_fetch",
+    replication.a_follower_cuts_where_its_leader_says: "divergence",
+    replication.a_log_is_cut_below_the_high_watermark: "wrong_answers",
+    replication.a_follower_takes_its_leaders_high_watermark_as_it_is: "figure_8",
+    replication.observers_count: "observers_do_not_count",
+    replication.removed_voters_count: "observers_do_not_count",
+    replication.a_resigned_leader_answers_fetches: "removed_before_commit",
+    replication.a_high_watermark_is_not_told: "observers_do_not_count",
+    snapshots.a_damaged_snapshot_is_installed: "snapshot_fetch_interrupted",
+    snapshots.the_log_behind_an_installed_snapshot_is_kept: "snapshot_fetch",
+    snapshots.the_state_is_not_loaded_from_an_installed_snapshot: "snapshot_fetch",
+    snapshots.a_part_of_a_snapshot_is_served_as_the_whole: "wrong_slices",
+    snapshots.the_high_watermark_stays_behind_an_installed_snapshot: "snapshot_fetch",
+    snapshots.a_check_of_an_earlier_fetch_installs_a_later_one: "snapshot_fetch_interrupted",
+    snapshots.a_static_voter_loses_its_disk_at_any_time: "lost_static_disk",
+    voters.two_changes_at_once: "one_change_at_a_time",
+    voters.a_change_before_a_commit_of_the_own_epoch: "change_after_own_epoch",
+    voters.a_change_acts_when_committed: "undone_change",
+    voters.truncation_undoes_no_change: "undone_change",
+    voters.a_removed_leader_counts_itself: "observers_do_not_count",
+}
+
+# With these, the quorum does something else than the protocol says, and loses nothing by it.
+DIFFERS: dict[Mutation, str] = {
+    elections.vote_where_the_leader_is_known: "vote_granting",
+    elections.campaign_without_a_pre_vote: "pre_vote",
+    elections.a_pre_vote_is_granted_while_the_leader_is_heard: "pre_vote",
+    elections.a_leader_grants_a_pre_vote: "pre_vote",
+    elections.a_pre_vote_takes_the_vote: "vote_granting",
+    elections.a_second_leader_of_an_epoch_is_believed: "wrong_answers",
+    replication.a_leader_without_a_majority_leads_on: "check_quorum",
+    snapshots.a_slice_of_another_snapshot_is_kept: "wrong_slices",
+    snapshots.a_slice_of_another_place_is_kept: "wrong_slices",
+    snapshots.a_slice_beyond_the_end_is_kept: "wrong_slices",
+    snapshots.an_older_snapshot_is_installed: "wrong_answers",
+    voters.a_removed_leader_leads_on: "remove_leader",
+    voters.a_new_voter_need_not_have_caught_up: "add_refused",
+    voters.a_new_voter_may_know_no_kraft_version: "add_refused",
+    voters.a_voter_is_added_twice: "add_refused",
+    voters.the_last_voter_is_removed: "add_refused",
+    voters.a_removal_may_lose_the_majority: "keep_a_majority",
+    voters.static_voters_are_changed: "add_refused",
+    voters.an_update_adds_a_directory: "replaced_disk",
+}

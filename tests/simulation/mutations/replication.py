@@ -1,0 +1,155 @@
+"""The leader's log, the others' fetches, the high watermark."""
+
+from klamm.raft import following, leading, log, membership, role_states
+from klamm.raft.messages import Error
+from klamm.raft.quorum import replicated_offset
+
+log_valid = log.Valid()
+
+
+def commit_records_of_an_older_epoch(patch):
+    """Only a record of its own epoch commits what earlier leaders left behind (Raft 5.4.2)."""
+    _count_from(patch, lambda state: -1)
+
+
+def commit_all_below_the_own_first_record(patch):
+    """The first record of its epoch itself must be on a majority, not only all below it (Raft 5.4.2)."""
+    _count_from(patch, lambda state: state.epoch_start_offset - 1)
+
+
+def _count_from(patch, lowest_of):
+    advance = leading.Leading._maybe_advance_high_watermark
+
+    def careless(self, state):
+        real, state.epoch_start_offset = state.epoch_start_offset, lowest_of(state)
+        try:
+            advance(self, state)
+        finally:
+            state.epoch_start_offset = real
+
+    patch.setattr(leading.Leading, "_maybe_advance_high_watermark", careless)
+
+
+def no_record_begins_an_epoch(patch):
+    """Each epoch begins with a LeaderChange, so that a leader can commit without a client (KIP-595)."""
+
+    def silent(self):
+        state, here = self._replica.state, self._replica
+        if isinstance(state, role_states.Leader) and here.durable_ticket >= state.ticket:
+            state.started = True
+
+    patch.setattr(leading.Leading, "maybe_start_epoch", silent)
+
+
+def leader_takes_every_fetch_position(patch):
+    """A fetch from another history is answered with where the logs part (facts 2.6)."""
+    patch.setattr(leading, "check_fetch_position", lambda log, offset, last_epoch: log_valid)
+
+
+def a_fetch_below_the_log_is_answered_from_it(patch):
+    """Who lacks what was cleaned is told of the snapshot (KIP-630)."""
+
+    def careless(log_view, offset, last_epoch):
+        position = check(log_view, offset, last_epoch)
+        return log_valid if isinstance(position, log.NeedsSnapshot) else position
+
+    check = leading.check_fetch_position
+    patch.setattr(leading, "check_fetch_position", careless)
+
+
+def a_follower_cuts_where_its_leader_says(patch):
+    """A follower cuts to where its own records of that epoch end, if that is less (facts 2.6)."""
+    patch.setattr(following, "truncation_offset", lambda log, diverging: min(diverging.offset, log.end_offset))
+
+
+def a_log_is_cut_below_the_high_watermark(patch):
+    """What is committed is never cut, whatever a leader says (KafkaRaftClient: fatal)."""
+
+    def careless(self, state, response):
+        known, self._replica.high_watermark = self._replica.high_watermark, -1
+        try:
+            return take(self, state, response)
+        finally:
+            self._replica.high_watermark = known
+
+    take = following.Following._take_fetched
+    patch.setattr(following.Following, "_take_fetched", careless)
+
+
+def a_follower_takes_its_leaders_high_watermark_as_it_is(patch):
+    """A follower's high watermark ends where its own log does (facts 2.6)."""
+    tick = following.Following.tick
+
+    def careless(self, now_ms, state):
+        self._replica.advance_high_watermark(state.leader_high_watermark)
+        return tick(self, now_ms, state)
+
+    patch.setattr(following.Following, "tick", careless)
+
+
+def observers_count(patch):
+    """Voters commit, observers do not (KIP-595)."""
+    advance = leading.Leading._maybe_advance_high_watermark
+
+    def careless(self, state):
+        ends = [progress.end_offset for progress in [*state.voters.values(), *state.observers.values()]]
+        offset = replicated_offset([*ends, self._replica.log.flushed_offset])
+        if offset > max(state.epoch_start_offset, state.high_watermark):
+            state.high_watermark = offset
+            self._replica.advance_high_watermark(offset)
+        advance(self, state)
+
+    note = leading.Leading._note_observer
+
+    def noted(self, now_ms, state, request):
+        note(self, now_ms, state, request)
+        self._maybe_advance_high_watermark(state)
+
+    patch.setattr(leading.Leading, "_maybe_advance_high_watermark", careless)
+    patch.setattr(leading.Leading, "_note_observer", noted)
+
+
+def removed_voters_count(patch):
+    """The voters in force commit, and no others (KIP-853)."""
+
+    def forgetful(replica_here, state, now_ms):
+        known = dict(state.voters)
+        take_voters(replica_here, state, now_ms)
+        state.voters = known | state.voters
+
+    take_voters = membership.take_voters
+    patch.setattr(leading, "take_voters", forgetful)
+
+
+def a_resigned_leader_answers_fetches(patch):
+    """Who has resigned keeps nobody from electing another (KIP-595)."""
+
+    def careless(self, request, *, is_possible):
+        error = check(self, request, is_possible=is_possible)
+        is_resigned = isinstance(self._replica.state, role_states.Resigned)
+        return Error.NONE if is_resigned and error is Error.NOT_LEADER_OR_FOLLOWER else error
+
+    check = leading.Leading.check_asker
+    patch.setattr(leading.Leading, "check_asker", careless)
+
+
+def a_leader_without_a_majority_leads_on(patch):
+    """A leader that no majority fetches from makes room for one that can be heard (KIP-835)."""
+    set_deadline = leading.Leading.tick
+
+    def stubborn(self, now_ms, state):
+        state.check_quorum_deadline_ms = max(state.check_quorum_deadline_ms, now_ms + 1)
+        return set_deadline(self, now_ms, state)
+
+    patch.setattr(leading.Leading, "tick", stubborn)
+
+
+def a_high_watermark_is_not_told(patch):
+    """Followers learn at once what is committed (KIP-1166)."""
+    answer_parked = leading.Leading._answer_parked
+
+    def quiet(self, state, ready):
+        end_offset = self._replica.log.end_offset
+        answer_parked(self, state, [parked for parked in ready if parked.request.fetch_offset < end_offset])
+
+    patch.setattr(leading.Leading, "_answer_parked", quiet)

@@ -1,0 +1,106 @@
+"""Snapshots: served, fetched, checked, installed (KIP-630)."""
+
+from dataclasses import replace
+
+from klamm.raft import snapshot_fetching
+from klamm.raft.messages import FetchSnapshotResponse
+from klamm.testing.simulator import memory_log, wiping, world
+from klamm.testing.simulator import replica as simulated
+
+
+def a_damaged_snapshot_is_installed(patch):
+    """A snapshot is checked before the log is given up for it."""
+    patch.setattr(memory_log, "damage_of", lambda received: None)
+
+
+def the_log_behind_an_installed_snapshot_is_kept(patch):
+    """The log begins and ends with the snapshot that is installed."""
+    patch.setattr(memory_log.MemoryLog, "truncate_to_latest_snapshot", lambda self: None)
+
+
+def the_state_is_not_loaded_from_an_installed_snapshot(patch):
+    """A snapshot brings the state with it."""
+    install = simulated.SimulatedReplica._install
+
+    def forgetful(self, snapshot_id):
+        applied, state = self.applied, self.state
+        install(self, snapshot_id)
+        self.applied, self.state = applied, state
+
+    patch.setattr(simulated.SimulatedReplica, "_install", forgetful)
+
+
+def a_part_of_a_snapshot_is_served_as_the_whole(patch):
+    """Each slice tells the size of all of it."""
+
+    def hasty(response):
+        if isinstance(response, FetchSnapshotResponse) and response.size:
+            response = replace(response, size=response.position + len(response.unaligned_records))
+        return response
+
+    with_bytes = simulated.with_bytes
+    patch.setattr(simulated, "with_bytes", lambda log, response, read: hasty(with_bytes(log, response, read)))
+
+
+def the_high_watermark_stays_behind_an_installed_snapshot(patch):
+    """Nothing that is not committed is in a snapshot."""
+    on_checked = snapshot_fetching.SnapshotFetching.on_checked
+
+    def forgetful(self, now_ms, attempt, is_valid):
+        state = self._replica.state
+        known = getattr(state, "leader_high_watermark", None)
+        on_checked(self, now_ms, attempt, is_valid)
+        if known is not None:
+            state.leader_high_watermark = known
+
+    patch.setattr(snapshot_fetching.SnapshotFetching, "on_checked", forgetful)
+
+
+def a_check_of_an_earlier_fetch_installs_a_later_one(patch):
+    """What was checked is what is installed, and another leader's file may differ."""
+    on_checked = snapshot_fetching.SnapshotFetching.on_checked
+
+    def careless(self, now_ms, attempt, is_valid):
+        fetching = getattr(self._replica.state, "fetching", None)
+        on_checked(self, now_ms, fetching.attempt if fetching is not None else attempt, is_valid)
+
+    patch.setattr(snapshot_fetching.SnapshotFetching, "on_checked", careless)
+
+
+def a_slice_of_another_snapshot_is_kept(patch):
+    """A slice is of the snapshot that was asked for."""
+    _careless_of(patch, "snapshot_id", lambda fetching: fetching.id)
+
+
+def a_slice_of_another_place_is_kept(patch):
+    """The slices come in order."""
+    _careless_of(patch, "position", lambda fetching: fetching.position)
+
+
+def _careless_of(patch, field, asked_for):
+    on_response = snapshot_fetching.SnapshotFetching.on_response
+
+    def careless(self, now_ms, response):
+        fetching = getattr(self._replica.state, "fetching", None)
+        if fetching is not None:
+            response = replace(response, **{field: asked_for(fetching)})
+        return on_response(self, now_ms, response)
+
+    patch.setattr(snapshot_fetching.SnapshotFetching, "on_response", careless)
+
+
+def a_slice_beyond_the_end_is_kept(patch):
+    """A snapshot ends where it was said to end."""
+    patch.setattr(snapshot_fetching, "_is_next_slice", lambda fetching, response: True)
+
+
+def an_older_snapshot_is_installed(patch):
+    """A log is given up only for what holds more than it (facts 2.7)."""
+    patch.setattr(snapshot_fetching.SnapshotFetching, "_is_ahead", lambda self, snapshot_id: True)
+
+
+def a_static_voter_loses_its_disk_at_any_time(patch):
+    """Static voters do not survive a lost disk at any time (KIP-853, Motivation): the simulator must spare them."""
+    patch.setattr(wiping, "may_be_wiped", lambda replicas, replica, history: True)
+    patch.setattr(world, "may_be_wiped", lambda replicas, replica, history: True)
+    patch.setattr(world, "WIPED_FOR_US", 10_000)

@@ -265,7 +265,7 @@ class RaftNode:
         if not self._following.is_consistent(response.epoch, response.leader_id):
             return False
         if response.epoch < self.replica.epoch or response.error is Error.UNKNOWN_LEADER_EPOCH:
-            return True
+            return False  # who is behind knows no more at once; Kafka asks again at the speed of the network
         is_stale = response.error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
         if response.epoch > self.replica.epoch or is_stale:
             return self._learn_from(now_ms, response)

@@ -31,7 +31,17 @@ def start(bench: Bench, kind: str) -> Figures:
             "first answer ms": answered * 1000,
             "first acknowledged record ms": acknowledged * 1000,
             "resident MB, idle": server.resident_mb(),
+            # By these the figures of two machines, or of two hours of one, are compared.
+            "CPython alone ms": _python_ms("pass"),
+            "CPython importing asyncio ms": _python_ms("import asyncio"),
         }
+
+
+def _python_ms(statement: str) -> float:
+    """From the start of an interpreter that runs the statement to its end."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", statement], check=True)
+    return (time.perf_counter() - began) * 1000
 
 
 def _restart(server: Server, topic: str, partitions: list[int]) -> tuple[float, float]:

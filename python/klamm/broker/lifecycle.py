@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
+
+from klamm.protocol.named_tuple import NamedTuple
 
 
 class BrokerState(Enum):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+from klamm.protocol.named_tuple import NamedTuple
 
 T = TypeVar("T")
 

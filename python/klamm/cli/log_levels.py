@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm.node.config import NodeConfig, NodeConfigError
+from klamm.protocol.named_tuple import NamedTuple
 
 # Python's numbers: `logging` itself is imported by who writes.
 LEVELS: Final = {"DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40}

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from klamm._engine import StorageError
 from klamm.cli import process
@@ -18,6 +17,7 @@ from klamm.node.config import NodeConfig, NodeConfigError
 from klamm.node.directories import is_blank
 from klamm.node.listeners import check_ports
 from klamm.node.meta_properties import message_of
+from klamm.protocol.named_tuple import NamedTuple
 
 
 class UsageError(ValueError):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm._engine import Elections
 from klamm.controller.result import Result
 from klamm.controller.speculation import Speculation
+from klamm.protocol.named_tuple import NamedTuple
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
 """Elections that a periodic task does at once, before others get their turn."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Final
 
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -18,7 +17,7 @@ from klamm.protocol.features import (
     SUPPORTED_FEATURES,
     VersionRange,
 )
-from klamm.protocol.value import Value
+from klamm.protocol.value import Value, field
 
 Ranges = Mapping[str, VersionRange]
 Levels = Mapping[str, int]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+from klamm.protocol.named_tuple import NamedTuple
 
 
 class PeriodicTask(enum.Enum):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from klamm._engine import BrokerInfo
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import DIRECTORY_ASSIGNMENT_LEVEL, VersionRange
 from klamm.protocol.generated.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.registration import BrokerRegistrationRequest
 
 

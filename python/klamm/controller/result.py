@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.named_tuple import NamedTuple
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from klamm._engine import parse_config
@@ -12,7 +11,7 @@ from klamm.controller.periodic import PeriodicSettings
 from klamm.controller.registration import BrokerSettings
 from klamm.protocol.config_keys import keys, number
 from klamm.protocol.features import SUPPORTED_FEATURES, VersionRange
-from klamm.protocol.value import Value
+from klamm.protocol.value import Value, field
 
 if TYPE_CHECKING:
     from klamm.controller.configs import AlterConfigPolicy, ConfigSettings

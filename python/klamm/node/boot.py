@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from klamm._engine import Boot, Engine, Image, MetadataLog, find_config_key
 from klamm.node import apis
@@ -16,6 +15,7 @@ from klamm.node.directories import METADATA_FOLDER, DirectoryLocks, open_directo
 from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES
 from klamm.node.listeners import Listener
 from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.named_tuple import NamedTuple
 
 ListenerRow = tuple[str, str, int, bool, list[tuple[int, int, int]]]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from klamm import _engine
 from klamm.node import listeners as listening
 from klamm.node.listeners import Listener, ListenerError
+from klamm.protocol.named_tuple import NamedTuple
 
 ConfigValue = bool | int | float | str | list[str] | None
 Address = tuple[str, int]

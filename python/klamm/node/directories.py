@@ -11,13 +11,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from klamm._engine import StorageError
 from klamm.node import meta_properties
 from klamm.node.config import NodeConfig
 from klamm.node.listeners import check_ports
 from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, uuid_text
+from klamm.protocol.named_tuple import NamedTuple
 
 LOCK_FILE: Final = ".lock"
 METADATA_FOLDER: Final = "__cluster_metadata-0"

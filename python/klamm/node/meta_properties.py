@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from klamm._engine import StorageError
 from klamm.node import properties
+from klamm.protocol.named_tuple import NamedTuple
 
 FILE_NAME: Final = "meta.properties"
 VERSION: Final = 1
+_TO_URL: Final = str.maketrans("+/", "-_")
+_FROM_URL: Final = str.maketrans("-_", "+/")
 
 _RESERVED_BELOW: Final = 100
 
@@ -42,13 +44,13 @@ class Ensemble(NamedTuple):
 
 def uuid_text(id_bytes: bytes) -> str:
     """22 characters of base64url, as Kafka writes ids."""
-    return base64.urlsafe_b64encode(id_bytes).decode().rstrip("=")
+    return binascii.b2a_base64(id_bytes, newline=False).decode().translate(_TO_URL).rstrip("=")
 
 
 def parse_uuid(text: str) -> bytes:
     """The 16 bytes of an id. Raises ValueError for any other text."""
     try:
-        decoded = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+        decoded = binascii.a2b_base64(f"{text.translate(_FROM_URL)}==", strict_mode=True)
     except (binascii.Error, ValueError):
         decoded = b""
     if len(decoded) != 16:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -26,7 +25,7 @@ from klamm.protocol.features import (
     SUPPORTED_FEATURES,
 )
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, encode_at
-from klamm.protocol.value import Value
+from klamm.protocol.value import Value, field
 
 FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 SCRAM_LEVEL: Final = 11

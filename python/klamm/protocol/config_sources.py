@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Final
 
 from klamm.protocol.config_keys import in_unit, keys, synonyms, units
 from klamm.protocol.configs import ConfigSource
-from klamm.protocol.value import Value
+from klamm.protocol.value import Value, field
 
 Values = Mapping[str, str]
 NO_VALUES: Final[Values] = {}

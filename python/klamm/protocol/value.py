@@ -1,17 +1,34 @@
 """A value: all that `@dataclass(frozen=True, slots=True)` makes of a class, made when the class is first used.
 
 Making one takes a third of a millisecond, klamm has hundreds of them, and a node that starts uses a few. So the class
-statement reserves the slots and nothing else; the first object makes `__init__`, and the first look at the fields has
-`dataclasses` describe them. From then on the class does what the decorator would have made of it.
+statement reserves the slots and nothing else; `__init__` is compiled when there are more than a few objects, and the
+first look at the fields has `dataclasses` describe them. It does what the decorator's class would.
 """
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
+from klamm.protocol.arguments import FEW, values_of
 
-@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+if TYPE_CHECKING:
+    import dataclasses
+
+
+class _Factory:
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+
+def field(*, default_factory: Callable[[], Any]) -> Any:
+    """A field whose default is made for each object anew: `dataclasses.field`, without `dataclasses`."""
+    return _Factory(default_factory)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class _Deferred(type):
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> _Deferred:
         annotations = body.get("__annotations__", {})
@@ -62,37 +79,62 @@ class Value(Slotted, metaclass=_Deferred):
         __dataclass_fields__ = _FieldsWhenAsked()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _initialize(type(self))
-        type(self).__init__(self, *args, **kwargs)
+        cls = type(self)
+        made = _made[cls] = _made.get(cls, 0) + 1
+        if made > FEW:
+            _compile_init(cls)
+        for name, value in zip(cls.__slots__, values_of(cls, cls.__slots__, cls._defaults, args, kwargs), strict=True):
+            object.__setattr__(self, name, value.make() if type(value) is _Factory else value)
 
     def __setattr__(self, name: str, value: object) -> None:
+        import dataclasses
+
         raise dataclasses.FrozenInstanceError(f"cannot assign to field '{name}'")
 
     def __delattr__(self, name: str) -> None:
+        import dataclasses
+
         raise dataclasses.FrozenInstanceError(f"cannot delete field '{name}'")
 
 
-def _initialize(cls: Any) -> None:
+_made: dict[type, int] = {}
+
+
+def _compile_init(cls: Any) -> None:
     """Give the class its `__init__`, which takes a tenth of the time that `dataclasses` needs for all it does."""
-    if any(isinstance(default, dataclasses.Field) for default in cls._defaults.values()):
-        _complete(cls)
-        return
-    names: tuple[str, ...] = cls.__slots__
-    parameters = ", ".join(f"{name}=_d_{name}" if name in cls._defaults else name for name in names)
-    body = "".join(f"\n  _set(self, {name!r}, {name})" for name in names) or "\n  pass"
-    scope = {"_set": object.__setattr__} | {f"_d_{name}": default for name, default in cls._defaults.items()}
+    parameters, body = list[str](), ""
+    scope: dict[str, Any] = {"_set": object.__setattr__}
+    for name in cls.__slots__:
+        value, default = name, cls._defaults.get(name)
+        if isinstance(default, _Factory):
+            scope[f"_f_{name}"] = default.make
+            value = f"_f_{name}() if {name} is _f_{name} else {name}"
+            parameters.append(f"{name}=_f_{name}")
+        elif type(default).__module__ == "dataclasses":
+            raise TypeError(f"{cls.__qualname__}.{name}: a value's field is described by {__name__}.field")
+        elif name in cls._defaults:
+            scope[f"_d_{name}"] = default
+            parameters.append(f"{name}=_d_{name}")
+        else:
+            parameters.append(name)
+        body += f"\n  _set(self, {name!r}, {value})"
     # As `dataclasses` does it; the names are a class's own.
-    exec(f"def __init__(self, {parameters}):{body}", scope)
+    exec(f"def __init__({', '.join(['self', *parameters])}):{body or ' pass'}", scope)
     scope["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = scope["__init__"]
 
 
 def _complete(cls: Any) -> None:
     """Give the class what `dataclasses` writes for one of the same fields."""
+    import dataclasses
+
     # With its docstring: where there is none, `dataclasses` makes one of the signature, as dear as the rest.
     names = ("__module__", "__qualname__", "__annotations__", "__doc__")
     body = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
-    plain: type = type(cls.__name__, (), body | cls._defaults)
+    for name, default in cls._defaults.items():
+        is_made = isinstance(default, _Factory)
+        body[name] = dataclasses.field(default_factory=default.make) if is_made else default
+    plain: type = type(cls.__name__, (), body)
     model: Any = dataclasses.dataclass(frozen=True, repr=False, eq=False)(plain)
     for name in ("__init__", "__dataclass_fields__", "__dataclass_params__"):
         setattr(cls, name, model.__dict__[name])

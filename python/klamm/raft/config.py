@@ -1,7 +1,6 @@
 """What a replica is told at its start: who it is and Kafka's quorum time-outs (facts 2.8)."""
 
-from typing import NamedTuple
-
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.voters import Endpoint, ReplicaKey
 
 

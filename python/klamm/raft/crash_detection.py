@@ -6,8 +6,9 @@ still hear the leader refuse. Those that saw the same grant it. Who was refused,
 after a moment, for as long as the fetch time-out would have lasted; then silence alone counts.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.quorum import Tally, majority_size
 from klamm.raft.replica import Replica
 from klamm.raft.role_states import Follower, Prospective

@@ -2,8 +2,9 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import Any, NamedTuple
+from typing import Any
 
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.voters import ReplicaKey
 
 NONE_ID = -1

@@ -5,7 +5,9 @@ is appended is in the page cache at once and durable when `flushed_offset` has p
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from klamm.protocol.named_tuple import NamedTuple
 
 
 class OffsetAndEpoch(NamedTuple):

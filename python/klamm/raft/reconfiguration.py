@@ -1,7 +1,8 @@
 """The leader's part in changes of the voter set: one at a time, acting when appended (KIP-853, facts 2.9)."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS, encode_kraft_version, encode_voters
 from klamm.raft.effects import AppendControl
 from klamm.raft.leading import Leading

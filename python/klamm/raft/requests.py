@@ -1,7 +1,6 @@
 """Which peer may be sent a request: one in flight a peer, time-outs, and a back-off after a failure (facts 2.8)."""
 
-from typing import NamedTuple
-
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.config import RaftConfig
 from klamm.raft.messages import Request
 

@@ -3,8 +3,9 @@
 Written out: a dataclass costs a millisecond each time a node starts.
 """
 
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import (
     AddVoterRequest,

@@ -1,7 +1,9 @@
 """Who is in the quorum: replica keys, endpoints and the set of voters (KIP-853, facts 2.9)."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
+
+from klamm.protocol.named_tuple import NamedTuple
 
 # The kraft.versions that this code can.
 KRAFT_VERSION_MIN: Final = 0

@@ -8,13 +8,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from klamm.protocol.value import Value
+from klamm.protocol.arguments import FEW
+from klamm.protocol.value import Value, field
 
 
 def fresh(*, with_factory: bool = True) -> tuple[Any, Any]:
     """The same class twice: as a value that nobody has used, and as a dataclass."""
 
-    no_parts: Any = dataclasses.field(default_factory=list) if with_factory else ()
+    no_parts: Any = field(default_factory=list) if with_factory else ()
+    no_model_parts: Any = dataclasses.field(default_factory=list) if with_factory else ()
 
     class Found(Value):
         KEY: ClassVar[int] = 7
@@ -30,7 +32,7 @@ def fresh(*, with_factory: bool = True) -> tuple[Any, Any]:
         KEY: ClassVar[int] = 7
         name: str
         size: int = 1
-        parts: Sequence[int] = no_parts
+        parts: Sequence[int] = no_model_parts
 
         def double(self) -> int:
             return 2 * self.size
@@ -59,15 +61,15 @@ ASKED = {
 @pytest.mark.parametrize("with_factory", [True, False])
 def test_like_a_dataclass(ask: Any, with_factory: bool) -> None:
     value, model = fresh(with_factory=with_factory)
-    assert ask(value) == ask(model)
-    assert ask(value) == ask(model), "the second time too"
+    for _ in range(2 * FEW):
+        assert ask(value) == ask(model)
 
 
 @pytest.mark.parametrize("arguments", [(), ("a", 1, [], 4)])
 @pytest.mark.parametrize("with_factory", [True, False])
 def test_wrong_arguments(arguments: tuple[Any, ...], with_factory: bool) -> None:
     value, _ = fresh(with_factory=with_factory)
-    for _ in range(2):
+    for _ in range(2 * FEW):
         with pytest.raises(TypeError, match="argument"):
             value(*arguments)
 

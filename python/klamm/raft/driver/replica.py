@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -356,8 +357,17 @@ class RaftDriver:
             return
         self._election_to_write, self._is_writing_election = None, True
         data = encode(effect.state, effect.kraft_version, effect.voter_ids)
-        writing = self._loop.run_in_executor(None, self._store.write, data)
-        writing.add_done_callback(lambda done: self._on_election_written(effect.ticket, done.exception()))
+        # Not the loop's executor: it takes longer to import than the file to write, and every start writes it.
+        threading.Thread(target=self._write_in_thread, args=(effect.ticket, data), name="quorum-state").start()
+
+    def _write_in_thread(self, ticket: int, data: bytes) -> None:
+        error: BaseException | None = None
+        try:
+            self._store.write(data)
+        except BaseException as raised:  # whatever it is, it ends the replica and not this thread alone
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            self._loop.call_soon_threadsafe(self._on_election_written, ticket, error)
 
     def _on_election_written(self, ticket: int, error: BaseException | None) -> None:
         self._is_writing_election = False

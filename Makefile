@@ -70,9 +70,15 @@ test-rust: .toolchain
 	$(SAY) "running every fuzz target on mutated golden files"
 	@cargo run --locked --quiet --manifest-path rust/fuzz/Cargo.toml --bin smoke -- all $(SMOKE_CASES)
 
+# pytest's 5: arguments of yours chose no test of this half.
+NONE_IS_FINE = $(if $(strip $(PYTEST_ARGS)),|| [ $$? = 5 ])
+
 test-python: $(VENV)/dev $(VENV)/native
 	$(SAY) "running the Python tests"
-	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(BIN)/python -m pytest -m "not slow" -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(BIN)/python -m pytest -m "not slow and not spark" \
+		-n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(SAY) "running the tests with Spark, in one process (the JVM takes a minute)"
+	@$(BIN)/python -m pytest -m "spark and not slow" $(PYTEST_ARGS) $(NONE_IS_FINE)
 
 ## make slow     the long proofs that `make test` leaves out
 slow: $(VENV)/dev $(VENV)/native

@@ -18,6 +18,7 @@ ROOMS_THAT_KNOW_THE_ENGINE = {
     "raft": "the native log and its snapshots, behind the port that the driver asks for",
     "client.py": "the client of brokers in public",
     "records.py": "the record codec in public",
+    "spark": "the client of brokers, which moves the bytes",
 }
 """Folders and files under klamm, and what for. The cores of `raft` and `coordinator` do without."""
 

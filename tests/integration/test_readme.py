@@ -12,7 +12,7 @@ from tests.support.node_process import NodeProcess
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-OF_CLIENTS = [code for code in SNIPPETS if "localhost:9092" in code]
+OF_CLIENTS = [code for code in SNIPPETS if "localhost:9092" in code and "pyspark" not in code]
 CLIENTS = [match[1] for one in OF_CLIENTS if (match := re.search(r"^from (\w*kafka) import", one, re.MULTILINE))]
 
 

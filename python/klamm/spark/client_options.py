@@ -1,0 +1,62 @@
+"""The `kafka.` options: what klamm's client gets of the Java consumer's keys, what says nothing here, what is refused.
+
+Pure. What is neither listed nor known to the client is refused by the client itself, which has the list of its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+DEFAULT_CLIENT_ID: Final = "klamm-spark"
+
+_REFUSED: Final = {
+    "auto.offset.reset": "say startingOffsets instead; a stream that resumes goes on where it was",
+    "enable.auto.commit": "offsets are in the query's checkpoint, and none are committed to the group",
+    "interceptor.classes": "there is no Java consumer to intercept",
+    "key.deserializer": "keys are bytes; decode the column key",
+    "value.deserializer": "values are bytes; decode the column value",
+}
+
+_WITHOUT_MEANING: Final = frozenset(
+    {
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "check.crcs",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "group.instance.id",
+        "group.protocol",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metadata.max.age.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partition.assignment.strategy",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+    }
+)
+"""Of a group's member, of a Java process, or of a pace that the client finds itself. Checksums are always checked."""
+
+
+def client_options(given: Mapping[str, str], group_id_prefix: str | None = None) -> dict[str, str]:
+    """What klamm's client gets, of keys without `kafka.`; ValueError names the option, its value and the way out.
+
+    The source is member of no group, so `group.id` and `groupIdPrefix` only name it to the brokers, where there is no
+    `client.id`.
+    """
+    for key, why in _REFUSED.items():
+        if key in given:
+            raise ValueError(f"option 'kafka.{key}' ('{given[key]}') is not supported: {why}")
+    taken = {key: value for key, value in given.items() if key not in _WITHOUT_MEANING and key != "group.id"}
+    name = given.get("group.id") or group_id_prefix or DEFAULT_CLIENT_ID
+    return {"client.id": name} | taken

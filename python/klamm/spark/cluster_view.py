@@ -1,0 +1,128 @@
+"""What the driver asks the cluster: which partitions there are, and where they start and end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+
+from klamm._engine import ConfigError, KafkaClient
+from klamm.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition, describe
+from klamm.spark.options import (
+    Assign,
+    At,
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Limit,
+    OptionError,
+    SourceOptions,
+    Subscribe,
+    SubscribePattern,
+)
+
+
+def connect(options: SourceOptions) -> KafkaClient:
+    """A client of the cluster; nothing is sent yet."""
+    keys = dict(options.client)
+    bootstrap = keys.pop("bootstrap.servers")
+    try:
+        return KafkaClient(bootstrap, keys)
+    except ConfigError as error:
+        raise OptionError(f"option kafka.{error}") from None
+
+
+class ClusterView:
+    """The partitions that a query reads, asked for anew by each call."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client = connect(options)
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._client.close()
+
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions of the subscription. A topic that is named must be there; a pattern may match none."""
+        match self._options.subscription:
+            case Assign(wanted):
+                there = self._partitions_of({partition.topic for partition in wanted})
+                if missing := wanted - there:
+                    raise OptionError(f"option 'assign' names {describe(missing)}, which the cluster does not have")
+                return set(wanted)
+            case Subscribe(topics):
+                return self._partitions_of(topics)
+            case SubscribePattern(pattern):
+                return self._partitions_of([name for name in self._client.topics() if pattern.fullmatch(name)])
+
+    def _partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
+        return {TopicPartition(topic, number) for topic in topics for number in self._client.partitions(topic)}
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The first offset of each partition's log."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, known: Mapping[TopicPartition, int] | None = None) -> Offsets:
+        """The end of each partition of the subscription; under read_committed its last stable offset.
+
+        An end before what is known of a partition may be that of a replica that became leader just now: it is asked for
+        again, as often and as far apart as `fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` say.
+        """
+        known = known or {}
+        for attempt in range(self._options.retries):
+            if attempt:
+                time.sleep(self._options.retry_interval_ms / 1000)
+            found = self._offsets(dict.fromkeys(self.partitions(), LATEST))
+            if all(offset >= known.get(partition, 0) for partition, offset in found.items()):
+                break
+        return found
+
+    def at(self, option: str, limit: Limit, partitions: Collection[TopicPartition]) -> Offsets:
+        """Where `limit`, which `option` gave, is in each partition; EARLIEST and LATEST may be left for later."""
+        match limit:
+            case At(offset):
+                return dict.fromkeys(partitions, offset)
+            case AtOffsets(offsets):
+                _check_names_all(option, offsets, partitions)
+                return dict(offsets)
+            case AtTimestamp(timestamp_ms, strict):
+                return self._by_timestamp(option, dict.fromkeys(partitions, timestamp_ms), strict)
+            case AtTimestamps(timestamps_ms, strict):
+                _check_names_all(option, timestamps_ms, partitions)
+                return self._by_timestamp(option, timestamps_ms, strict)
+
+    def from_timestamp(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> Offsets:
+        """The first offset whose record is not older, of those partitions that have one."""
+        return self._offsets(dict.fromkeys(partitions, timestamp_ms))
+
+    def _by_timestamp(self, option: str, wanted: Offsets, strict: bool) -> Offsets:
+        found = self._offsets(wanted)
+        without = wanted.keys() - found.keys()
+        if without and strict:
+            first = min(without)
+            raise OptionError(
+                f"option '{option}': partition {first} has no record at or after {wanted[first]} ms; choose an earlier "
+                "time, or say startingOffsetsByTimestampStrategy=latest to begin with what comes"
+            )
+        return found | dict.fromkeys(without, LATEST)
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """For each partition EARLIEST, LATEST or a timestamp in ms; one without a record that young is left out."""
+        by_topic: dict[str, dict[int, int]] = {}
+        for partition, mark in wanted.items():
+            by_topic.setdefault(partition.topic, {})[partition.partition] = mark
+        return {
+            TopicPartition(topic, number): offset
+            for topic, asked in by_topic.items()
+            for number, offset in self._client.offsets(topic, asked).items()
+            if offset >= 0
+        }
+
+
+def _check_names_all(option: str, given: Offsets, partitions: Collection[TopicPartition]) -> None:
+    if unknown := given.keys() - set(partitions):
+        raise OptionError(f"option '{option}' names {describe(unknown)}, which is not among what is read")
+    if missing := set(partitions) - given.keys():
+        raise OptionError(
+            f"option '{option}' must name every partition: {describe(missing)} is missing (-2 is its earliest offset)"
+        )

@@ -1,0 +1,27 @@
+"""What to do about records that were to be read and are not there any more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+_log = logging.getLogger(__name__)
+_SHOWN_MAX = 5
+
+
+class DataLossError(RuntimeError):
+    """Records were deleted, or their topic, before they were read."""
+
+
+def report_loss(lost: Sequence[str], fail: bool) -> None:
+    """Raise with what is lost, or warn of it where the query says failOnDataLoss=false."""
+    if not lost:
+        return
+    more = f" and {len(lost) - _SHOWN_MAX} more" if len(lost) > _SHOWN_MAX else ""
+    text = "; ".join(lost[:_SHOWN_MAX]) + more
+    if fail:
+        raise DataLossError(
+            f"some data is lost: {text}. It was deleted by retention, or its topic was; to go on with what there is, "
+            "set the option failOnDataLoss to false"
+        )
+    _log.warning("some data is lost, and failOnDataLoss is false: %s", text)

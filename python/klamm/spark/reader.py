@@ -1,0 +1,86 @@
+"""A task: reads the records of a range of offsets into Arrow batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from klamm._engine import OffsetOutOfRangeError
+from klamm.spark.cluster_view import connect
+from klamm.spark.data_loss import DataLossError, report_loss
+from klamm.spark.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from klamm.spark.options import SourceOptions
+
+BATCH_ROWS_MAX = 65_536
+BATCH_BYTES_MAX = 8 << 20
+"""What one Arrow batch has at most. It and one answer of a broker are what a task holds."""
+
+
+class ArrowArray(Protocol):
+    """What gives its columns by Arrow's C interface."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.range = wanted
+
+
+def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of the range. Offsets that hold none, of compacted or transactional topics, are passed over."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    with connect(options) as client:
+        at = wanted.start
+        moved = time.monotonic()
+        while at < wanted.end:
+            try:
+                fetched = client.fetch(
+                    *wanted.partition,
+                    at,
+                    wanted.end,
+                    columns=arrow.names,
+                    max_records=BATCH_ROWS_MAX,
+                    max_bytes=BATCH_BYTES_MAX,
+                )
+            except OffsetOutOfRangeError as error:
+                at = _after_the_loss(error, at, wanted, options.fail_on_data_loss)
+                continue
+            if len(fetched):
+                yield as_batch(fetched, arrow)
+            if fetched.next_offset > at:
+                at, moved = fetched.next_offset, time.monotonic()
+            elif (time.monotonic() - moved) * 1000 >= options.poll_timeout_ms:
+                raise DataLossError(
+                    f"nothing came of partition {wanted.partition} from offset {at} on, and {wanted.end} is to be "
+                    f"reached: waited for {options.poll_timeout_ms} ms, the option kafkaConsumer.pollTimeoutMs"
+                )
+
+
+def as_batch(fetched: ArrowArray, schema: pa.Schema) -> pa.RecordBatch:
+    """What was fetched with just the names and types that Spark checks for, which differ in what may be null."""
+    batch = pa.record_batch(fetched)
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _after_the_loss(error: OffsetOutOfRangeError, at: int, wanted: OffsetRange, fail: bool) -> int:
+    """Where to go on in a range of which the partition does not hold `at`."""
+    found = f"[{error.earliest}, {error.latest})"
+    report_loss([f"partition {wanted.partition} holds {found}, and [{at}, {wanted.end}) was to be read"], fail)
+    return wanted.end if error.latest <= at else max(at, min(error.earliest, wanted.end))

@@ -1,0 +1,66 @@
+"""`format("klamm")`: Kafka's topics for Spark, with the options and columns of Spark's own Kafka source."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from klamm.spark.cluster_view import connect
+from klamm.spark.columns import check_schema, full_schema
+from klamm.spark.options import parse_batch, parse_common, parse_stream
+
+if TYPE_CHECKING:
+    from klamm.spark.batch import KlammBatchReader
+    from klamm.spark.stream import KlammStreamReader
+
+
+class KlammDataSource(DataSource):
+    """Topics as tables and streams: `spark.dataSource.register(KlammDataSource)`, then `format("klamm")`.
+
+    The columns are those of Spark's own source. Spark asks a Python source for all of them, whatever the query needs;
+    `schema("key binary, offset long")` names those that are wanted, and the others are not made at all.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is given."""
+        return "klamm"
+
+    def schema(self) -> StructType:
+        """All columns; wrong options are refused here, before anything runs."""
+        options = parse_common(self.options)
+        connect(options).close()  # which reaches nobody, and checks the keys of the client
+        return full_schema(options.include_headers)
+
+    def reader(self, schema: StructType) -> KlammBatchReader:
+        """Reads a range of offsets that is fixed when the query is planned."""
+        from klamm.spark.batch import KlammBatchReader, KlammFilteringReader
+
+        options = parse_batch(self.options)
+        check_schema(schema)
+        kind = KlammFilteringReader if _is_asked_for_filters() else KlammBatchReader
+        return kind(options, schema)
+
+    def streamReader(self, schema: StructType) -> KlammStreamReader:  # noqa: N802
+        """Reads on from where the checkpoint says."""
+        from klamm.spark.stream import KlammStreamReader
+
+        options = parse_stream(self.options)
+        check_schema(schema)
+        return KlammStreamReader(options, schema)
+
+
+_FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+def _is_asked_for_filters() -> bool:
+    """Whether this process plans a read with filters, which Spark does where `spark.sql.python.filterPushdown.enabled`.
+
+    Without that setting, the default, Spark refuses a reader that has `pushFilters` at all. The setting is not told to
+    Python, but the worker for reads with filters is a module of its own.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _FILTER_WORKER in sys.modules or (main is not None and main.name == _FILTER_WORKER)

@@ -1,0 +1,155 @@
+"""A streaming query: reads on from the offsets of its checkpoint.
+
+An offset of the stream is the JSON of Spark's own Kafka source, `{"topic": {"0": 23}}`: the next offset of each
+partition. The first batch's end has one more key, INITIAL, with the offsets that the query began with. Spark writes
+down only where batches end, and asks again for the initial offsets when the first batch is repeated after a failure; by
+then `latest` is elsewhere, and what lies between would be lost without a word.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from klamm.spark.cluster_view import ClusterView
+from klamm.spark.data_loss import report_loss
+from klamm.spark.offsets import Offsets, count_rows, flat, limit_rows, nested, plan_stream, resolve, split
+from klamm.spark.reader import RangePartition, read_range
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql.types import StructType
+
+    from klamm.spark.options import SourceOptions
+
+INITIAL: Final = "@initial"
+"""No topic can have this name."""
+
+StreamOffset = dict[str, Any]
+
+
+class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in the driver, where one reader lives as long as the query, and reads in the tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self._view: ClusterView | None = None
+        self._initial: Offsets | None = None
+        self._latest: Offsets | None = None
+        self._target: Offsets | None = None
+        """Where a query of Trigger.AvailableNow ends."""
+        self._last_trigger: float | None = None
+
+    # ---- in the driver ----
+
+    def initialOffset(self) -> StreamOffset:  # noqa: N802
+        """Where a new query starts; the same whenever it is asked for."""
+        if self._initial is None:
+            view = self._cluster()
+            partitions = view.partitions()
+            wanted = view.at(self.options.starting_option, self.options.starting, partitions)
+            self._initial = resolve(wanted, view.earliest(partitions), view.latest())
+        return nested(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """maxOffsetsPerTrigger, else minOffsetsPerTrigger: there is none of both, `_limited` looks for the other."""
+        if self.options.trigger_rows_max is not None:
+            return ReadMaxRows(self.options.trigger_rows_max)
+        if self.options.trigger_rows_min is not None:
+            return ReadMinRows(self.options.trigger_rows_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The query ends with what there is at this moment."""
+        self._target = self._cluster().latest()
+
+    def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:  # noqa: N802
+        """Where the next batch ends; `start` itself when there is nothing to read, or not enough of it yet."""
+        begin = _offsets(start)
+        latest = self._target if self._target is not None else self._cluster().latest(begin)
+        self._latest = latest
+        known = self._begin_of_new(latest, begin) | begin
+        end = self._limited(limit, known, latest)
+        if begin == self._initial and INITIAL not in start:
+            # Spark writes the first batch down even where it has nothing to read.
+            return {**nested(end), INITIAL: start}
+        return start if end == begin else {**nested(end)}
+
+    def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802
+        """The ends of the partitions, for the query's progress."""
+        return None if self._latest is None else nested(self._latest)
+
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
+        """The ranges between, a task each, or more of them by minPartitions and maxRecordsPerPartition."""
+        begin, until = _offsets(end.get(INITIAL, start)), _offsets(end)
+        plan = plan_stream(begin, until, self._begin_of_new(until, begin))
+        report_loss(plan.lost, self.options.fail_on_data_loss)
+        pieces = split(plan.ranges, tasks_min=self.options.tasks_min, rows_max=self.options.task_rows_max)
+        return [RangePartition(piece) for piece in pieces]
+
+    def stop(self) -> None:
+        """Let the connections go."""
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
+    def _cluster(self) -> ClusterView:
+        if self._view is None:
+            self._view = ClusterView(self.options)
+        return self._view
+
+    def _begin_of_new(self, offsets: Offsets, known: Offsets) -> Offsets:
+        """The earliest offsets of the partitions that came since, of those that are still there."""
+        new = offsets.keys() - known.keys()
+        if not new:
+            return {}
+        view = self._cluster()
+        return view.earliest(new & view.partitions())
+
+    def _limited(self, limit: ReadLimit, start: Offsets, latest: Offsets) -> Offsets:
+        match limit:
+            case ReadAllAvailable():
+                return latest
+            case ReadMinRows():
+                return start if self._is_too_early(start, latest) else latest
+            case ReadMaxRows(max_rows=rows_max):
+                if self._is_too_early(start, latest):
+                    return start
+                return limit_rows(rows_max, start, latest)
+            case _:
+                raise ValueError(f"a Kafka source has no limit of the kind {limit!r}")
+
+    def _is_too_early(self, start: Offsets, latest: Offsets) -> bool:
+        """Whether to wait for minOffsetsPerTrigger: for maxTriggerDelay at most, and not where the query is to end."""
+        rows_min = self.options.trigger_rows_min
+        if rows_min is None or self._target is not None:
+            return False
+        now = time.monotonic()
+        last = self._last_trigger
+        waited = last is None or (now - last) * 1000 >= self.options.trigger_delay_max_ms
+        if not waited and count_rows(start, latest) < rows_min:
+            return True
+        self._last_trigger = now
+        return False
+
+    # ---- in the tasks ----
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """The records of a range, in the columns of the schema."""
+        assert isinstance(partition, RangePartition)
+        return read_range(self.options, self.schema, partition.range)
+
+
+def _offsets(offset: StreamOffset) -> Offsets:
+    return flat({topic: partitions for topic, partitions in offset.items() if topic != INITIAL})

@@ -1,0 +1,170 @@
+"""`spark.readStream.format("klamm")`: limits, restarts from the checkpoint, partitions and topics that come and go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+import klamm
+from tests.spark.producing import numbered, send
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+MakeTopic = Callable[..., str]
+BOUND_S = 120
+
+
+class Sink:
+    """Keeps the values of each batch; a batch that is repeated replaces what it was."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, checkpoint: Path) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self.checkpoint = checkpoint
+        self.batches: dict[int, list[bytes]] = {}
+
+    def start(self, trigger: dict[str, object], **options: str) -> StreamingQuery:
+        reader = self.spark.readStream.format("klamm").option("kafka.bootstrap.servers", self.bootstrap)
+        writer = reader.options(**options).load().writeStream.foreachBatch(self.keep)
+        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()  # type: ignore[arg-type]
+
+    def keep(self, frame: DataFrame, number: int) -> None:
+        self.batches[number] = [bytes(row.value) for row in frame.collect()]
+
+    def run(self, **options: str) -> StreamingQuery:
+        """Reads what there is, and ends."""
+        query = self.start({"availableNow": True}, **options)
+        try:
+            assert query.awaitTermination(BOUND_S), "the query did not end"
+        finally:
+            query.stop()
+        return query
+
+    def values(self) -> list[bytes]:
+        return sorted(value for batch in list(self.batches.values()) for value in batch)
+
+    def forget_the_end_of_the_first_batch(self) -> None:
+        """Everything is as when the first batch had been written down and was not done."""
+        self.batches.clear()
+        for folder, kept in (("commits", ()), ("offsets", ("0", ".0.crc"))):
+            for file in (self.checkpoint / folder).iterdir():
+                if file.name not in kept:
+                    file.unlink()
+
+
+@pytest.fixture
+def sink(spark: SparkSession, cluster: klamm.Cluster, tmp_path: Path) -> Sink:
+    return Sink(spark, cluster.bootstrap_servers, tmp_path / "checkpoint")
+
+
+def words(count: int, start: int = 0) -> list[bytes]:
+    return sorted(b"%d" % number for number in range(start, count))
+
+
+def test_a_restart_reads_on_and_nothing_twice(sink: Sink, topic: MakeTopic) -> None:
+    name = topic(2)
+    send(sink.bootstrap, name, numbered(10) + numbered(10, 1, 10))
+    sink.run(subscribe=name, startingOffsets="earliest")
+    assert sink.values() == words(20)
+    send(sink.bootstrap, name, numbered(5, 1, 20))
+    sink.run(subscribe=name, startingOffsets="earliest")
+    assert sink.values() == words(25)
+    sink.run(subscribe=name, startingOffsets="earliest")
+    assert sink.values() == words(25)
+
+
+def test_a_limit_is_kept_and_all_is_read(sink: Sink, topic: MakeTopic) -> None:
+    name = topic(2)
+    send(sink.bootstrap, name, numbered(30) + numbered(10, 1, 30))
+    query = sink.run(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="16")
+    assert sink.values() == words(40)
+    rows = [progress["numInputRows"] for progress in query.recentProgress]
+    assert [count for count in rows if count] == [16, 16, 8]
+
+
+def test_progress_says_where_the_stream_and_its_topic_are(sink: Sink, topic: MakeTopic) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(10))
+    query = sink.run(subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="6")
+    source = query.recentProgress[0]["sources"][0]
+    assert json.loads(source["endOffset"])[name] == {"0": 6}
+    assert json.loads(source["latestOffset"]) == {name: {"0": 10}}
+
+
+def test_a_stream_begins_with_what_comes(sink: Sink, topic: MakeTopic) -> None:
+    """The default of startingOffsets is latest, also where the first batch is repeated after a failure."""
+    name = topic()
+    send(sink.bootstrap, name, numbered(5))
+    query = sink.start({"processingTime": "0 seconds"}, subscribe=name)
+    try:
+        wait_until(lambda: query.recentProgress, BOUND_S)
+        send(sink.bootstrap, name, numbered(5, start=5))
+        wait_until(lambda: len(sink.values()) == 5, BOUND_S)
+    finally:
+        query.stop()
+    sink.forget_the_end_of_the_first_batch()
+    send(sink.bootstrap, name, numbered(5, start=10))
+    sink.run(subscribe=name)
+    assert sink.values() == sorted(b"%d" % number for number in range(5, 15))
+
+
+def test_new_partitions_are_read_from_their_beginning(sink: Sink, topic: MakeTopic) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(5))
+    sink.run(subscribe=name, startingOffsets="earliest")
+    admin = AdminClient({"bootstrap.servers": sink.bootstrap})
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
+    send(sink.bootstrap, name, numbered(5, 1, 5))
+    sink.run(subscribe=name, startingOffsets="earliest")
+    assert sink.values() == words(10)
+
+
+def test_a_topic_that_is_gone_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
+    kept, gone = topic(), topic()
+    send(sink.bootstrap, kept, numbered(5))
+    send(sink.bootstrap, gone, numbered(5, start=5))
+    options = {"subscribePattern": f"{kept}|{gone}", "startingOffsets": "earliest"}
+    sink.run(**options)
+    admin = AdminClient({"bootstrap.servers": sink.bootstrap})
+    admin.delete_topics([gone])[gone].result(30)
+    send(sink.bootstrap, kept, numbered(5, start=10))
+    with pytest.raises(Exception, match=f"partition {gone}-0 is gone"):
+        sink.run(**options)
+    sink.run(**options, failOnDataLoss="false")
+    assert sink.values() == words(15)
+
+
+def test_a_batch_waits_for_its_minimum(sink: Sink, topic: MakeTopic) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(3))
+    options = {"subscribe": name, "startingOffsets": "earliest", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
+    query = sink.start({"processingTime": "0 seconds"}, **options)
+    try:
+        # The first batch is never late.
+        wait_until(lambda: sink.values() == words(3), BOUND_S)
+        send(sink.bootstrap, name, numbered(4, start=3))
+        wait_until(lambda: says_latest(query, name, 7), BOUND_S)
+        assert sink.values() == words(3)
+        send(sink.bootstrap, name, numbered(6, start=7))
+        wait_until(lambda: sink.values() == words(13), BOUND_S)
+    finally:
+        query.stop()
+
+
+def says_latest(query: StreamingQuery, topic: str, offset: int) -> bool:
+    progress = query.lastProgress
+    latest = progress["sources"][0]["latestOffset"] if progress else None
+    return bool(latest) and json.loads(latest) == {topic: {"0": offset}}
+
+
+def test_a_stream_refuses_an_end(sink: Sink, topic: MakeTopic) -> None:
+    with pytest.raises(Exception, match="option 'endingOffsets' is 'latest': a stream has no end"):
+        sink.run(subscribe=topic(), endingOffsets="latest")

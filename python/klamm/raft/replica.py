@@ -74,6 +74,7 @@ class Replica:
         self._dice = Dice(seed)
         self._stored = ElectionState()  # what `ticket` carried; no file says as much
         self._announced_leader: tuple[int | None, int] = (None, 0)
+        self._looked_up: tuple[VoterSet | None, bool] = (None, False)  # whether it is a voter of that set
 
     # What it knows
 
@@ -115,7 +116,10 @@ class Replica:
     @property
     def is_voter(self) -> bool:
         """Whether it counts in elections and for the high watermark."""
-        return self.voters.is_voter(self.key)
+        voters = self.voters_in_log.voters
+        if voters is not self._looked_up[0]:
+            self._looked_up = voters, voters.is_voter(self.identity.key)
+        return self._looked_up[1]
 
     @property
     def may_campaign(self) -> bool:
@@ -124,9 +128,11 @@ class Replica:
         Without the latter no other may be electable, because this log holds more (Ongaro's dissertation, 4.2.2). Of
         the voters in force it is none, so that its own vote does not count.
         """
+        if self.is_voter:
+            return True
         known = self.voters_in_log
-        if self.is_voter or known.offset is None or known.offset < max(self.high_watermark, 0):
-            return self.is_voter
+        if known.offset is None or known.offset < max(self.high_watermark, 0):
+            return False
         return self.voter_history.below(known.offset).voters.is_voter(self.key)
 
     @property

@@ -45,7 +45,7 @@ class Voter(NamedTuple):
 class VoterSet:
     """The voters by ascending node id; no id twice. Never changed."""
 
-    __slots__ = ("ids", "voters")
+    __slots__ = ("_by_id", "ids", "voters")
 
     def __init__(self, voters: tuple[Voter, ...]) -> None:
         ids = tuple(voter.key.id for voter in voters)
@@ -54,6 +54,7 @@ class VoterSet:
         self.voters: Final = voters
         self.ids: Final = ids
         """The voters' node ids, ascending."""
+        self._by_id: Final = dict(zip(ids, voters, strict=True))
 
     def __eq__(self, other: object) -> bool:
         return self.voters == other.voters if isinstance(other, VoterSet) else NotImplemented
@@ -79,7 +80,7 @@ class VoterSet:
 
     def get(self, node_id: int) -> Voter | None:
         """The voter with that node id, whatever its directory."""
-        return self.voters[self.ids.index(node_id)] if node_id in self.ids else None
+        return self._by_id.get(node_id)
 
     def is_voter(self, key: ReplicaKey) -> bool:
         """Whether `key` is one of the voters."""

@@ -1,11 +1,11 @@
 """A metadata log in memory, with a page cache that can be lost: `klamm.raft.log.MetadataLog` for tests."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import lru_cache
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from klamm.raft.log import NOTHING, ControlRecord, OffsetAndEpoch, SnapshotInfo
 from klamm.testing.simulator import memory_snapshot
@@ -15,8 +15,7 @@ _RECORD: Final = Struct(">hi")  # control type or DATA, size
 DATA: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One record: its epoch, the offset of its batch, its control type (or DATA) and value."""
 
     epoch: int
@@ -54,6 +53,8 @@ class MemoryLog:
     batch_bytes_max: int = 8 << 20
     received: ReceivedSnapshot | None = None
     checks: list[tuple[ReceivedSnapshot, Callable[[str | None], None]]] = field(default_factory=list)
+    control_offsets: list[int] = field(default_factory=list)  # of the control records among `records`
+    _encoded: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # base offset -> batch as read, its end
 
     # LogView
 
@@ -98,44 +99,34 @@ class MemoryLog:
 
     def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
         """Append a batch of data records."""
-        return self._append_batch(epoch, [(DATA, value) for value in records])
+        return self._append_values(epoch, [(DATA, value) for value in records])
 
     def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
         """Append a batch of control records."""
-        return self._append_batch(epoch, records)
+        return self._append_values(epoch, records)
 
     def append_fetched(self, batches: bytes, max_epoch: int) -> int:
         """Append what `read` of another log returned."""
-        for offset, group in groupby(self.decode(batches), key=lambda record: record.batch_offset):
-            records = list(group)
-            epoch = records[0].epoch
+        for records in decode(batches):
+            epoch, offset, _, _ = records[0]
             if offset != self.end_offset or not self.last_epoch <= epoch <= max_epoch:
                 raise ValueError(f"batch {offset} of epoch {epoch} does not follow {self.end_offset}")
-            self._append_batch(epoch, [(record.type, record.value) for record in records])
+            self._append_batch(epoch, offset, records)
         return self.end_offset
 
-    @staticmethod
-    def decode(batches: bytes) -> list[Record]:
-        """The records in what `read` returned."""
-        position, records = 0, []
-        while position < len(batches):
-            offset, epoch, count = _BATCH.unpack_from(batches, position)
-            position += _BATCH.size
-            for _ in range(count):
-                kind, size = _RECORD.unpack_from(batches, position)
-                position += _RECORD.size + size
-                records.append(Record(epoch, offset, kind, batches[position - size : position]))
-        return records
-
-    def _append_batch(self, epoch: int, records: Sequence[tuple[int, bytes]]) -> int:
+    def _append_values(self, epoch: int, records: Sequence[tuple[int, bytes]]) -> int:
         if sum(len(value) for _, value in records) > self.batch_bytes_max:
             raise ValueError(f"a batch of more than {self.batch_bytes_max} bytes")
         if epoch < self.last_epoch:
             raise ValueError(f"epoch {epoch} after {self.last_epoch}")
-        if not self.epochs or self.epochs[-1][0] < epoch:
-            self.epochs.append((epoch, self.end_offset))
         offset = self.end_offset
-        self.records.extend(Record(epoch, offset, kind, value) for kind, value in records)
+        return self._append_batch(epoch, offset, [Record(epoch, offset, kind, value) for kind, value in records])
+
+    def _append_batch(self, epoch: int, offset: int, records: Sequence[Record]) -> int:
+        if not self.epochs or self.epochs[-1][0] < epoch:
+            self.epochs.append((epoch, offset))
+        self.control_offsets += [at for at, record in enumerate(records, offset) if record.type != DATA]
+        self.records.extend(records)
         return self.end_offset - 1
 
     # Flushing, reading, truncating
@@ -163,7 +154,9 @@ class MemoryLog:
         chunks: list[bytes] = []
         size, position = 0, self.records[offset - self.start_offset].batch_offset
         while position < self.end_offset:
-            batch = self._encode_batch(position)
+            batch = self._encoded.get(position)
+            if batch is None:
+                batch = self._encoded[position] = self._encode_batch(position)
             if chunks and size + len(batch[0]) > max_bytes:
                 break
             chunks.append(batch[0])
@@ -183,13 +176,14 @@ class MemoryLog:
 
     def control_records(self, start: int = -1) -> Sequence[ControlRecord]:
         """The control records of the snapshot and the log."""
-        first = max(start - self.start_offset, 0)
-        found = [record for record in self._snapshot_control() if record.offset >= start]
-        found += [
-            ControlRecord(offset, record.type, record.value)
-            for offset, record in enumerate(self.records[first:], self.start_offset + first)
-            if record.type != DATA
-        ]
+        found = []
+        for offset in self.control_offsets[bisect_left(self.control_offsets, start) :]:
+            _, _, kind, value = self.records[offset - self.start_offset]
+            found.append(ControlRecord(offset, kind, value))
+        latest = self.latest_snapshot_id
+        if start >= 0 and (latest is None or start >= latest.offset):
+            return found  # what a snapshot holds stands before its end
+        found += [record for record in self._snapshot_control() if record.offset >= start]
         return sorted(found, key=lambda record: record.offset)
 
     def _snapshot_control(self) -> list[ControlRecord]:
@@ -204,6 +198,8 @@ class MemoryLog:
         """Drop records from `offset` on."""
         del self.records[max(offset - self.start_offset, 0) :]
         self.epochs = [entry for entry in self.epochs if entry[1] < offset]
+        del self.control_offsets[bisect_left(self.control_offsets, offset) :]
+        self._encoded = {base: batch for base, batch in self._encoded.items() if batch[1] <= offset}
         self.flushed_offset = min(self.flushed_offset, offset)
         self._cut_flush(offset)
 
@@ -249,6 +245,7 @@ class MemoryLog:
             return False
         del self.records[: snapshot_id.offset - self.start_offset]
         self.start_offset = snapshot_id.offset
+        del self.control_offsets[: bisect_left(self.control_offsets, snapshot_id.offset)]
         # A leader's high watermark may be ahead of its own disk; the snapshot is durable.
         self.flushed_offset = max(self.flushed_offset, snapshot_id.offset)
         kept = [entry for entry in self.epochs if entry[1] >= snapshot_id.offset]
@@ -305,10 +302,14 @@ class MemoryLog:
         latest = self.latest_snapshot_id
         if latest is None or (latest.epoch, latest.offset) <= (self.last_record_epoch, self.end_offset):
             return
-        self.records, self.epochs = [], []
-        self.start_offset = self.flushed_offset = latest.offset
+        self.begin_at(latest.offset)
         self._cut_flush(latest.offset)
         self._keep_snapshots_from(latest.offset)
+
+    def begin_at(self, offset: int) -> None:
+        """Drop every record; the next one gets that offset."""
+        self.records, self.epochs, self.control_offsets, self._encoded = [], [], [], {}
+        self.start_offset = self.flushed_offset = offset
 
     def drop_received_snapshot(self) -> None:
         """Forget what was received."""
@@ -338,6 +339,22 @@ class MemoryLog:
         self.on_flush_done = self.flushing_to = self.received = None
         self.checks = []
         self.truncate_to_latest_snapshot()
+
+
+@lru_cache(maxsize=256)
+def decode(batches: bytes) -> list[list[Record]]:
+    """The batches in what `read` returned, which several replicas fetch alike; not to be changed."""
+    position, found = 0, []
+    while position < len(batches):
+        offset, epoch, count = _BATCH.unpack_from(batches, position)
+        position += _BATCH.size
+        records = []
+        for _ in range(count):
+            kind, size = _RECORD.unpack_from(batches, position)
+            position += _RECORD.size + size
+            records.append(Record(epoch, offset, kind, batches[position - size : position]))
+        found.append(records)
+    return found
 
 
 def damage_of(received: ReceivedSnapshot) -> str | None:

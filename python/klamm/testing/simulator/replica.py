@@ -6,7 +6,7 @@ plays (the world with its dice, a scenario with its commands) finishes it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from klamm.raft import effects as fx
 from klamm.raft import events
@@ -37,8 +37,7 @@ from klamm.testing.simulator.memory_log import MemoryLog
 TICKS_AT_ONCE_MAX = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """A message on its way. `life` is the sender's life of a request, and the asker's of a response."""
 
     source: int
@@ -112,6 +111,8 @@ class SimulatedReplica:
         self.checking: list[int] = []  # attempts whose snapshots are being checked, as the log's checks
         self.checks_to_end = 0  # of them, those for which nobody has drawn yet how long they take
         self.snapshotting: tuple[OffsetAndEpoch, bytes] | None = None
+        # What its log said of the voters when it held that snapshot and a last control record with that chain.
+        self._known_voters: tuple[tuple[OffsetAndEpoch | None, int | None], VotersInLog] | None = None
         self._held: list[fx.SendRequest | fx.Reply] = []
         self._asked: dict[int, Envelope] = {}
         self._next_request_id = 0
@@ -143,19 +144,41 @@ class SimulatedReplica:
     @property
     def role(self) -> Role | None:
         """Its role, None while it is down."""
-        return self.core.replica.role if self.core is not None else None
+        return self.core.replica.state.ROLE if self.core is not None else None
 
     @property
     def epoch(self) -> int:
         """The epoch it knows, or had on disk while it is down."""
         if self.core is not None:
-            return self.core.replica.epoch
+            return self.core.replica.election.epoch
         return self.stored.epoch if self.stored is not None else 0
 
     @property
     def high_watermark(self) -> int:
         """What it knows to be committed in this life, -1 for nothing."""
         return self.core.replica.high_watermark if self.core is not None else -1
+
+    def look(self) -> tuple[object, ...]:
+        """All that an invariant sees of it, but for its messages: where two looks are equal, so are the verdicts."""
+        log, chains, core = self.log, self.chains, self.core
+        inside: tuple[object, ...] | None = None
+        if core is not None:
+            replica = core.replica
+            inside = (replica.state.ROLE, replica.election.epoch, replica.high_watermark, replica.voters_in_log)
+        return (
+            inside,
+            log.end_offset,
+            len(chains),
+            chains[-1] if chains else None,
+            log.start_offset,
+            log.flushed_offset,
+            self.applied,
+            self.state,
+            self.life,
+            self.wipes,
+            self.stale_when_leading,
+            self.crash_after_effects,
+        )
 
     # What happens to it
 
@@ -170,22 +193,22 @@ class SimulatedReplica:
 
     def step(self, event: events.Event) -> None:
         """Give the core an event, and the ticks that are due then. May raise CrashedError: then call `crash`."""
-        core = self.running
-        self.effects = []
-        self._apply_all(events.happen(core, self.now_ms(), event))
-        self.run_due_ticks()
+        now_ms, self.effects = self.now_ms(), []
+        self._carry_out(now_ms, events.happen(self.running, now_ms, event))
 
     def tick(self) -> None:
         """The clock has reached the core's deadline, or jumped. May raise CrashedError."""
-        self.step(events.Ticked())
+        now_ms, self.effects = self.now_ms(), []
+        self._carry_out(now_ms, self.running.on_tick(now_ms))
 
-    def run_due_ticks(self) -> None:
-        """Tick the core as its driver does."""
+    def _carry_out(self, now_ms: int, effects: list[fx.Effect]) -> None:
+        """Do what the core wants, and tick it as its driver does."""
         core = self.running
+        self._apply_all(effects)
         for _ in range(TICKS_AT_ONCE_MAX):
-            if core.deadline_ms > self.now_ms():
+            if core.deadline_ms > now_ms:
                 return
-            self._apply_all(core.on_tick(self.now_ms()))
+            self._apply_all(core.on_tick(now_ms))
         raise AssertionError(f"replica {self.id} is due without end")
 
     def receive(self, envelope: Envelope) -> None:
@@ -197,9 +220,11 @@ class SimulatedReplica:
         elif envelope.response is None:
             self._next_request_id += 1
             self._asked[self._next_request_id] = envelope
-            self.step(events.RequestReceived(self._next_request_id, envelope.request))
+            now_ms, self.effects = self.now_ms(), []
+            self._carry_out(now_ms, self.running.on_request(now_ms, self._next_request_id, envelope.request))
         elif envelope.life == self.life:  # a connection does not outlive its process
-            self.step(events.ResponseReceived(envelope.correlation_id, envelope.response))
+            now_ms, self.effects = self.now_ms(), []
+            self._carry_out(now_ms, self.running.on_response(now_ms, envelope.correlation_id, envelope.response))
 
     def fail_request(self, envelope: Envelope) -> None:
         """The connection of a request it sent is gone."""
@@ -211,8 +236,8 @@ class SimulatedReplica:
         self.effects = []
         offset = self.log.append(values, self.epoch, 0)
         self.extend_chains()
-        self._apply_all(self.running.on_append(self.now_ms()))
-        self.run_due_ticks()
+        now_ms = self.now_ms()
+        self._carry_out(now_ms, self.running.on_append(now_ms))
         return offset
 
     def begin_write(self) -> None:
@@ -233,7 +258,8 @@ class SimulatedReplica:
     def finish_flush(self) -> None:
         """What the log held when the flush began is durable."""
         self.log.finish_flush()
-        self.step(events.Flushed())
+        now_ms, self.effects = self.now_ms(), []
+        self._carry_out(now_ms, self.running.on_flushed(now_ms))
 
     def finish_check(self) -> None:
         """The oldest check of a received snapshot ends."""
@@ -243,10 +269,14 @@ class SimulatedReplica:
         self.step(events.SnapshotChecked(attempt, results == [None]))
 
     def known_voters(self) -> VotersInLog:
-        """The voter set in force by what its log holds, up or down."""
-        history = VoterHistory(VotersInLog(self.voters))
-        history.follow(self.log)
-        return history.newest
+        """The voter set in force by what its log holds, up or down; read again when its control records are others."""
+        offsets = self.log.control_offsets
+        read = (self.log.latest_snapshot_id, self.chains[offsets[-1]] if offsets else None)
+        if self._known_voters is None or self._known_voters[0] != read:
+            history = VoterHistory(VotersInLog(self.voters))
+            history.follow(self.log)
+            self._known_voters = read, history.newest
+        return self._known_voters[1]
 
     def begin_snapshot(self, filler: bytes) -> None:
         """Take hold of what is committed now, to write it as a snapshot."""
@@ -293,16 +323,19 @@ class SimulatedReplica:
             self.directory = chr(ord(self.directory) + 1)
         self.log, self.stored, self.chains = MemoryLog(), None, []
         self.applied = self.state = 0
+        self._known_voters = None
         self.wipes += 1
 
     # Effects
 
     def _apply_all(self, effects: list[fx.Effect]) -> None:
         for effect in effects:
-            self._maybe_crash()
+            if self.crash_after_effects is not None:
+                self._maybe_crash()
             self.effects.append(effect)
             self._apply(effect)
-        self._release_held()
+        if self._held:
+            self._release_held()
 
     def _maybe_crash(self) -> None:
         if self.crash_after_effects is not None:
@@ -311,14 +344,18 @@ class SimulatedReplica:
                 raise CrashedError
 
     def _apply(self, effect: fx.Effect) -> None:
-        match effect:
+        match effect:  # the most frequent first
+            case fx.SendRequest() | fx.Reply():
+                self._held.append(effect)
+            case fx.HighWatermarkAdvanced(offset):
+                self._fold(offset)
+            case fx.AppendFetched(batches, max_epoch):
+                self.log.append_fetched(batches, max_epoch)
+                self.extend_chains()
             case fx.PersistElection():
                 self.to_write = effect
             case fx.AppendControl(epoch, records):
                 self.log.append_control(records, epoch, 0)
-                self.extend_chains()
-            case fx.AppendFetched(batches, max_epoch):
-                self.log.append_fetched(batches, max_epoch)
                 self.extend_chains()
             case fx.TruncateLog(offset):
                 self.log.truncate_to(offset)
@@ -333,10 +370,6 @@ class SimulatedReplica:
                 self._install(snapshot_id)
             case fx.DropSnapshot():
                 self.log.drop_received_snapshot()
-            case fx.SendRequest() | fx.Reply():
-                self._held.append(effect)
-            case fx.HighWatermarkAdvanced(offset):
-                self._fold(offset)
             case fx.BecameLeader():
                 known = self.running.replica.high_watermark
                 self.stale_when_leading = self.applied if self.applied < known else None
@@ -364,21 +397,21 @@ class SimulatedReplica:
 
     def _fold(self, offset: int) -> None:
         """Apply what is committed, as a node's listener does."""
-        for record in self.log.records[self.applied - self.log.start_offset : offset - self.log.start_offset]:
-            self.state = hash((self.state, record.epoch, record.type, record.value))
-            self.applied += 1
+        state, start = self.state, self.log.start_offset
+        records = self.log.records[self.applied - start : offset - start]
+        for record in records:
+            state = hash((state, record))
+        self.state, self.applied = state, self.applied + len(records)
 
     def extend_chains(self) -> None:
         """Go on with the chains where the log has grown."""
-        start = self.log.start_offset
-        for offset in range(len(self.chains), self.log.end_offset):
-            before = self.chains[offset - 1] if offset else 0
-            record = self.log.records[offset - start]
-            self.chains.append(hash((before, record.epoch, record.type, record.value)))
+        chains = self.chains
+        chain = chains[-1] if chains else 0
+        for record in self.log.records[len(chains) - self.log.start_offset :]:
+            chain = hash((chain, record))
+            chains.append(chain)
 
     def _release_held(self) -> None:
-        if not self._held:
-            return
         core, (held, self._held) = self.running, (self._held, [])
         for waiting in held:
             is_early = waiting.after > core.replica.durable_ticket

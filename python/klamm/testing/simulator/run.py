@@ -1,6 +1,9 @@
 """Play one seed: a safety phase with faults, then a liveness phase without. `python -m klamm.testing.simulator`."""
 
+import gc
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from klamm.raft.config import RaftConfig
@@ -8,6 +11,7 @@ from klamm.raft.control_records import KRAFT_VOTERS
 from klamm.raft.replica import InvariantError
 from klamm.raft.voters import Endpoint
 from klamm.testing.simulator import faults, words
+from klamm.testing.simulator.in_full import InFull
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.world import World
 
@@ -35,8 +39,13 @@ class SimulationFailedError(AssertionError):
     """A run broke a rule; the text names the rule, the line that replays it, and the last of what happened."""
 
 
-def play(seed: int, *, directed: faults.Faults | None = None, trace: list[str] | None = None) -> Outcome:
-    """Play a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError."""
+def play(
+    seed: int, *, directed: faults.Faults | None = None, trace: list[str] | None = None, in_full: bool = False
+) -> Outcome:
+    """Play a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError.
+
+    `in_full`: check everything after every event, at many times the cost.
+    """
     dice = random.Random(seed)
     voter_count = dice.choice([1, 2, 3, 3, 3, 4, 5, 5])
     observer_count = dice.choice([0, 0, 1])
@@ -45,12 +54,16 @@ def play(seed: int, *, directed: faults.Faults | None = None, trace: list[str] |
     drawn = replace(directed) if directed is not None else drawn
     world = World(dice, voter_count, observer_count, drawn, config)
     world.trace = trace
+    if in_full:
+        world.in_full = InFull()
     if trace is not None:
         trace.append(f"seed {seed}: {voter_count} voters, {observer_count} observers, {drawn}")
     return _play(seed, world, "")
 
 
-def play_dynamic(seed: int, *, directed: faults.Faults | None = None, trace: list[str] | None = None) -> Outcome:
+def play_dynamic(
+    seed: int, *, directed: faults.Faults | None = None, trace: list[str] | None = None, in_full: bool = False
+) -> Outcome:
     """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError."""
     dice = random.Random(f"dynamic {seed}")
     voter_count, spare_count = dice.choice([1, 2, 3, 3, 3, 4]), dice.choice([0, 1, 2])
@@ -63,6 +76,8 @@ def play_dynamic(seed: int, *, directed: faults.Faults | None = None, trace: lis
         drawn.reconfigure_every_us = dice.choice([100_000, 500_000, 2_000_000])
     world = World(dice, voter_count, spare_count, drawn, config, dynamic=True)
     world.trace = trace
+    if in_full:
+        world.in_full = InFull()
     if trace is not None:
         trace.append(f"dynamic seed {seed}: {voter_count} voters and {spare_count} to add, {config}, {drawn}")
     return _play(seed, world, "--dynamic ")
@@ -70,12 +85,13 @@ def play_dynamic(seed: int, *, directed: faults.Faults | None = None, trace: lis
 
 def _play(seed: int, world: World, how: str) -> Outcome:
     try:
-        world.begin()
-        world.run(SAFETY_US)
-        world.heal()
-        is_lost = world.operator.is_lost()
-        if not is_lost:
-            _check_liveness(world)
+        with _collector_off():
+            world.begin()
+            world.run(SAFETY_US)
+            world.heal()
+            is_lost = world.operator.is_lost()
+            if not is_lost:
+                _check_liveness(world)
     except (AssertionError, InvariantError, ValueError) as error:  # ValueError: a log refuses what it is told to do
         raise SimulationFailedError(_report(seed, world, error, how)) from error
     return Outcome(
@@ -89,6 +105,18 @@ def _play(seed: int, world: World, how: str) -> Outcome:
         voter_changes=sum(kind == KRAFT_VOTERS for kind in world.history.kinds),
         is_lost=is_lost,
     )
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """A run makes garbage without cycles, but for its world: the collector would look at all of it again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _draw_config(dice: random.Random) -> RaftConfig:
@@ -116,12 +144,14 @@ def _check_liveness(world: World) -> None:
 
 def _all_agree(world: World) -> bool:
     leaders = world.leaders()
-    newest = max(world.acknowledged.values(), default=-1)
-    return len(leaders) == 1 and all(
+    if len(leaders) != 1:
+        return False
+    epoch, newest = leaders[0].epoch, world.newest_acknowledged
+    return all(
         replica.is_up
-        and replica.epoch == leaders[0].epoch
         and replica.high_watermark > newest
-        and (world.is_voter(replica) or not replica.config.auto_join)
+        and replica.epoch == epoch
+        and (not replica.config.auto_join or world.is_voter(replica))
         for replica in world.replicas.values()
     )
 

@@ -25,7 +25,7 @@ from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet
 from klamm.testing.simulator import by_hand, memory_snapshot, wiping, words
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.invariants.every import every_invariant
+from klamm.testing.simulator.invariants.every import EveryInvariant
 from klamm.testing.simulator.operator import CLIENT
 from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica, format_first_voters
 
@@ -46,7 +46,7 @@ class Stage:
         self.messages: list[Envelope] = []
         self._cut: set[tuple[int, int]] = set()  # (from, to) that messages do not pass
         self._history = CommittedHistory()
-        self._invariants = every_invariant(self._history)
+        self._invariants = EveryInvariant(self._history)
         self._lines: list[str] = []
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "quorum": self._quorum,
@@ -113,7 +113,7 @@ class Stage:
         """
         self.replicas, self.messages, self._cut = {}, [], set()
         self._history = CommittedHistory()
-        self._invariants = every_invariant(self._history)
+        self._invariants = EveryInvariant(self._history)
         options = _options(arguments)
         is_dynamic = "dynamic" in options
         ids = [argument for argument in arguments if "=" not in argument]
@@ -235,7 +235,7 @@ class Stage:
         chosen = [envelope for envelope in named if envelope.response is not None]
         for envelope in chosen:
             response: Any = envelope.response
-            changed = replace(envelope, response=replace(response, **fields))
+            changed = envelope._replace(response=replace(response, **fields))
             self.messages[self.messages.index(envelope)] = changed
             self._lines.append(f"changed: {words.of_envelope(changed)}")
         if not chosen:
@@ -461,8 +461,7 @@ class Stage:
                 self._lines.append(f"{replica.id}: {words.of_effect(effect)}")
 
     def _check(self, replica: SimulatedReplica) -> None:
-        for invariant in self._invariants:
-            invariant.check(self.replicas, replica)
+        self._invariants.check(self.replicas, replica)
 
     def _pass(self, envelope: Envelope) -> None:
         self.messages.remove(envelope)

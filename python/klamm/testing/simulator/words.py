@@ -37,7 +37,7 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.voters import Endpoint, ReplicaKey, VotersInLog
-from klamm.testing.simulator.memory_log import DATA, MemoryLog, Record
+from klamm.testing.simulator.memory_log import DATA, Record, decode
 from klamm.testing.simulator.replica import Envelope, SimulatedReplica
 
 
@@ -127,7 +127,7 @@ def of_effect(effect: fx.Effect) -> str:
             names = ", ".join(of_control(kind, value) for kind, value in records)
             return f"append {names} of epoch {epoch}"
         case fx.AppendFetched(batches, _):
-            return f"append {len(_records_of(batches))} fetched record(s)"
+            return f"append {sum(map(len, decode(batches)))} fetched record(s)"
         case fx.TruncateLog(offset):
             return f"truncate the log to {offset}"
         case fx.AppendSnapshotSlice(snapshot_id, position, data):
@@ -229,7 +229,7 @@ def _fetched(response: FetchResponse) -> str:
         return f" diverging={of_end(response.diverging)}"
     if response.snapshot_id is not None:
         return f" snapshot={of_end(response.snapshot_id)}"
-    count = len(_records_of(response.records))
+    count = sum(map(len, decode(response.records)))
     return f" hw={_known(response.high_watermark)} records={count}" if response.error is Error.NONE else ""
 
 
@@ -238,7 +238,3 @@ def _slice(response: FetchSnapshotResponse) -> str:
         return ""
     end = response.position + len(response.unaligned_records)
     return f" id={of_end(response.snapshot_id)} bytes={response.position}..{end} of {response.size}"
-
-
-def _records_of(batches: bytes) -> list[Record]:
-    return MemoryLog.decode(batches)

@@ -3,9 +3,10 @@
 Invariants are checked after every event. `Faults` say what goes wrong; `heal` ends all of it.
 """
 
-import heapq
 import random
 from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
 
 from klamm.raft.config import RaftConfig
 from klamm.raft.effects import PersistElection
@@ -15,8 +16,9 @@ from klamm.raft.roles import Role
 from klamm.raft.voters import VoterSet
 from klamm.testing.simulator import words
 from klamm.testing.simulator.faults import Faults
+from klamm.testing.simulator.in_full import InFull
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.invariants.every import every_invariant
+from klamm.testing.simulator.invariants.every import EveryInvariant
 from klamm.testing.simulator.operator import CLIENT, Operator
 from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica, format_first_voters
 from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
@@ -44,6 +46,7 @@ class World:
         self.trace: list[str] | None = None
         self.history = CommittedHistory()
         self.acknowledged: dict[bytes, int] = {}  # value -> offset
+        self.newest_acknowledged = -1
         self._proposed: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # (leader, life) -> (offset, value)
         self._next_value = 0
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -62,14 +65,16 @@ class World:
         self.operator = Operator(dice, self.replicas)
         if dynamic:
             format_first_voters([self.replicas[node_id] for node_id in range(1, voter_count + 1)])
-        self.invariants = every_invariant(self.history)
+        self.invariants = EveryInvariant(self.history)
+        self.in_full: InFull | None = None  # to check all of it after every event
 
     # Running
 
     def run(self, until_us: int, done: Callable[[], bool] = lambda: False) -> bool:
         """Let time pass up to `until_us` or until `done`; says whether it is done."""
-        while self._queue and self._queue[0][0] <= until_us:
-            self.now_us, _, happen = heapq.heappop(self._queue)
+        queue = self._queue
+        while queue and queue[0][0] <= until_us:
+            self.now_us, _, happen = heappop(queue)
             happen()
             self.event_count += 1
             if done():
@@ -115,7 +120,7 @@ class World:
 
     def _at(self, delay_us: int, happen: Callable[[], None]) -> None:
         self._next_entry += 1
-        heapq.heappush(self._queue, (self.now_us + delay_us, self._next_entry, happen))
+        heappush(self._queue, (self.now_us + delay_us, self._next_entry, happen))
 
     def _every(self, period_us: Callable[[], int], happen: Callable[[], None]) -> None:
         def again() -> None:
@@ -158,12 +163,12 @@ class World:
                 self._say(f"{replica.id}: {words.of_effect(effect)}")
         self._check(replica)
         self._acknowledge(replica)
-        kinds = set(map(type, replica.effects))
-        if PersistElection in kinds and replica.role is Role.LEADER:
+        if replica.role is Role.LEADER and any(type(effect) is PersistElection for effect in replica.effects):
             self._maybe_strike(replica)
-        for envelope in replica.outbox:
-            self._send(envelope)
-        replica.outbox.clear()
+        if replica.outbox:
+            for envelope in replica.outbox:
+                self._send(envelope)
+            replica.outbox.clear()
         if replica.to_write is not None and replica.writing is None:
             self._begin_write(replica)
         for _ in range(replica.checks_to_end):
@@ -175,8 +180,9 @@ class World:
             self._arm(replica, replica.core.deadline_ms)
 
     def _check(self, replica: SimulatedReplica) -> None:
-        for invariant in self.invariants:
-            invariant.check(self.replicas, replica)
+        self.invariants.check(self.replicas, replica)
+        if self.in_full is not None:
+            self.in_full.check(self.replicas, replica)
 
     def _arm(self, replica: SimulatedReplica, deadline_ms: int) -> None:
         if deadline_ms >= NEVER_MS:
@@ -261,7 +267,7 @@ class World:
         copies = 2 if dice.random() < faults.duplicate_chance else 1
         for _ in range(copies):
             delay_us = dice.randrange(1_000_000 if dice.random() < faults.slow_message_chance else faults.delay_us_max)
-            self._at(50 + delay_us, lambda: self._deliver(envelope))
+            self._at(50 + delay_us, partial(self._deliver, envelope))
 
     def _maybe_notice_loss(self, envelope: Envelope) -> None:
         """A sender may learn that its connection broke, or wait for its time-out."""
@@ -275,7 +281,7 @@ class World:
             return
         if self.trace is not None:
             self._say(f"arrives: {words.of_envelope(envelope)}")
-        self._step(target, lambda: target.receive(envelope))
+        self._step(target, partial(target.receive, envelope))
 
     def _fail_request(self, envelope: Envelope) -> None:
         asker = self.replicas[envelope.source if envelope.response is None else envelope.target]
@@ -435,6 +441,7 @@ class World:
         while waiting and waiting[0][0] < replica.high_watermark:
             offset, value = waiting.pop(0)
             self.acknowledged[value] = offset
+            self.newest_acknowledged = max(self.newest_acknowledged, offset)
 
     def _say(self, text: str) -> None:
         if self.trace is not None and text:

@@ -10,7 +10,14 @@ class InvariantViolatedError(AssertionError):
 
 
 class Invariant(Protocol):
-    """A check with a memory of its own."""
+    """A check with a memory of its own, of what `SimulatedReplica.look` tells and of what was committed."""
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
         """Look at what changed: only `touched` did. Raises InvariantViolatedError."""
+
+
+class MessageInvariant(Protocol):
+    """A check of what leaves a replica."""
+
+    def check_messages(self, touched: SimulatedReplica) -> None:
+        """Look at its outbox, which is not empty. Raises InvariantViolatedError."""

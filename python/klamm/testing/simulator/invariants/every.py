@@ -1,6 +1,6 @@
 """All invariants together, as they watch one quorum from its beginning."""
 
-from klamm.testing.simulator.invariants import Invariant
+from klamm.testing.simulator.invariants import Invariant, MessageInvariant
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.committed_immutable import CommittedImmutable
 from klamm.testing.simulator.invariants.election_safety import ElectionSafety
@@ -12,18 +12,40 @@ from klamm.testing.simulator.invariants.monotonic import Monotonic
 from klamm.testing.simulator.invariants.one_vote import OneVote
 from klamm.testing.simulator.invariants.state_is_fold import StateIsFold
 from klamm.testing.simulator.invariants.voters_of_log import VotersOfLog
+from klamm.testing.simulator.replica import SimulatedReplica
 
 
-def every_invariant(history: CommittedHistory) -> list[Invariant]:
-    """One of each; `history` is what they see grow."""
+class EveryInvariant:
+    """Checks what an event may have broken: a replica that looks as it did when it passed passes again."""
+
+    def __init__(self, history: CommittedHistory) -> None:
+        """`history` is what they see grow."""
+        self._history = history
+        monotonic = Monotonic()
+        self._of_messages: list[MessageInvariant] = [OneVote(), monotonic]
+        self._of_states = [*state_invariants(history), monotonic]
+        self._passed: dict[int, tuple[int, tuple[object, ...]]] = {}  # the history's length, and a replica's look
+
+    def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
+        """Only `touched` has changed. Raises InvariantViolatedError."""
+        if touched.outbox:
+            for of_messages in self._of_messages:
+                of_messages.check_messages(touched)
+        look, committed = touched.look(), self._history.chains
+        if self._passed.get(touched.id) != (len(committed), look):
+            for invariant in self._of_states:
+                invariant.check(replicas, touched)
+            self._passed[touched.id] = (len(committed), look)
+
+
+def state_invariants(history: CommittedHistory) -> list[Invariant]:
+    """One of each that asks for no messages."""
     return [
         ElectionSafety(),
-        OneVote(),
         LogMatching(),
         CommittedImmutable(history),
         LeaderCompleteness(history),
         MajorityHolds(history),
-        Monotonic(),
         StateIsFold(history),
         VotersOfLog(),
         EpochBegins(),

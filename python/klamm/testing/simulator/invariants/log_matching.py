@@ -21,6 +21,8 @@ class LogMatching:
             raise InvariantViolatedError(
                 f"the log of {touched.id} ends at {touched.log.end_offset}, and its history at {len(chains)}"
             )
+        if len(known) == len(chains) and (not chains or known[-1] == chains[-1]):
+            return
         start = min(len(known), len(chains))
         while start and known[start - 1] != chains[start - 1]:
             start -= 1

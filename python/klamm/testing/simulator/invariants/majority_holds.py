@@ -33,10 +33,13 @@ class MajorityHolds:
         else:
             self._holders.add(touched.key)  # who came late counts when another is lost
             return
-        holding = [voter for voter in self._voters.voters if any(map(voter.key.matches, self._holders))]
-        if count and len(holding) < majority_size(len(self._voters)):
+        if count and self._count_holding() < majority_size(len(self._voters)):
             shown = sorted(key.id for key in self._holders)
             raise InvariantViolatedError(f"only the disks of {shown} hold {count} committed records")
+
+    def _count_holding(self) -> int:
+        holders = self._holders
+        return sum(voter.key in holders or any(map(voter.key.matches, holders)) for voter in self._voters.voters)
 
     def _holding(self, replica: SimulatedReplica, count: int) -> list[ReplicaKey]:
         lost = [

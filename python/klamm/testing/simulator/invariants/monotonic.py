@@ -18,16 +18,22 @@ class Monotonic:
         """Neither has fallen."""
         if not touched.is_up:
             return
-        disk = (touched.id, touched.wipes)
-        told = self._told_epochs.get(disk, 0)
+        told = self._told_epochs.get((touched.id, touched.wipes), 0)
         if touched.epoch < told:
             raise InvariantViolatedError(f"{touched.id} is at epoch {touched.epoch} after it told of {told}")
-        if touched.outbox:
-            messages = [envelope.response or envelope.request for envelope in touched.outbox]
-            spoken = [getattr(message, "epoch", 0) for message in messages]  # of voter changes only some tell one
-            self._told_epochs[disk] = max(told, *spoken)
         life = (touched.id, touched.life)
         before = self._high_watermarks.get(life, -1)
         if touched.high_watermark < before:
             raise InvariantViolatedError(f"{touched.id}: high watermark {before} fell to {touched.high_watermark}")
         self._high_watermarks[life] = touched.high_watermark
+
+    def check_messages(self, touched: SimulatedReplica) -> None:
+        """It tells of no epoch that it is not at, or was not at before."""
+        disk, epoch = (touched.id, touched.wipes), touched.epoch
+        told = self._told_epochs.get(disk, 0)
+        for envelope in touched.outbox:
+            spoken = getattr(envelope.response or envelope.request, "epoch", 0)  # of voter changes only some tell one
+            if spoken > epoch:
+                raise InvariantViolatedError(f"{touched.id} tells of epoch {spoken}, and is at {epoch}")
+            told = max(told, spoken)
+        self._told_epochs[disk] = told

@@ -12,7 +12,7 @@ class OneVote:
     def __init__(self) -> None:
         self.votes: dict[tuple[ReplicaKey, int], int] = {}
 
-    def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
+    def check_messages(self, touched: SimulatedReplica) -> None:
         """A vote is given once."""
         for envelope in touched.outbox:
             request, response = envelope.request, envelope.response

@@ -1,0 +1,68 @@
+"""Every invariant on every replica, by what the logs hold and nothing remembered: slow, the measure of the fast way.
+
+The world checks what an event may have broken. With `in_full` all is checked again after every event, so that a test
+sees that nothing is overlooked.
+"""
+
+from itertools import combinations
+
+from klamm.raft.voter_history import VoterHistory
+from klamm.raft.voters import VotersInLog
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.invariants.committed import CommittedHistory
+from klamm.testing.simulator.invariants.every import state_invariants
+from klamm.testing.simulator.memory_log import DATA
+from klamm.testing.simulator.replica import SimulatedReplica
+
+
+class OverlookedError(AssertionError):
+    """The fast checks let something pass."""
+
+
+class InFull:
+    """Its invariants share no history with those that the world goes by."""
+
+    def __init__(self) -> None:
+        self._invariants = state_invariants(CommittedHistory())
+
+    def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
+        """Check all of it, the touched replica first. Raises OverlookedError."""
+        try:
+            for replica in (touched, *(other for other in replicas.values() if other is not touched)):
+                _check_derived(replica)
+                for invariant in self._invariants:
+                    invariant.check(replicas, replica)
+            for one, other in combinations(replicas.values(), 2):
+                _check_matching(one, other)
+        except InvariantViolatedError as error:
+            raise OverlookedError(f"overlooked: {error}") from error
+
+
+def _check_derived(replica: SimulatedReplica) -> None:
+    """What is kept beside the log to be quick is what the log says."""
+    log, chains = replica.log, replica.chains
+    chain = (chains[log.start_offset - 1] if log.start_offset else 0) or 0
+    for offset, record in enumerate(log.records, log.start_offset):
+        chain = hash((chain, record))
+        if chains[offset] != chain:
+            raise InvariantViolatedError(f"the chain of {replica.id} at {offset} is another")
+    controls = [offset for offset, record in enumerate(log.records, log.start_offset) if record.type != DATA]
+    if log.control_offsets != controls:
+        raise InvariantViolatedError(f"the control records of {replica.id} are at {controls}")
+    history = VoterHistory(VotersInLog(replica.voters))
+    history.follow(log)
+    if replica.known_voters() != history.newest:
+        raise InvariantViolatedError(f"the log of {replica.id} says {history.newest}")
+
+
+def _check_matching(one: SimulatedReplica, other: SimulatedReplica) -> None:
+    """Where two logs have a record of one offset and epoch, all before it is the same."""
+    start = max(one.log.start_offset, other.log.start_offset)
+    pairs = zip(
+        one.log.records[start - one.log.start_offset :],
+        other.log.records[start - other.log.start_offset :],
+        strict=False,
+    )
+    for offset, (mine, theirs) in enumerate(pairs, start):
+        if mine.epoch == theirs.epoch and one.chains[offset] != other.chains[offset]:
+            raise InvariantViolatedError(f"{one.id} and {other.id} differ at offset {offset} of epoch {mine.epoch}")

@@ -1,0 +1,76 @@
+"""What the checks of each event pass over, because nothing there has changed, holds (goals R1: an event is cheap)."""
+
+import pytest
+
+from klamm.raft import leading, replica
+from klamm.raft.quorum import replicated_offset
+from klamm.testing.simulator.faults import Faults
+from klamm.testing.simulator.in_full import OverlookedError
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.run import SimulationFailedError, play, play_dynamic
+
+BUSY = Faults(
+    drop_chance=0.1,
+    partition_every_us=1_000_000,
+    crash_every_us=1_000_000,
+    strike_leader_chance=0.5,
+    power_cut_share=1.0,
+    snapshot_every_us=100_000,
+    clean_share=1.0,
+    reconfigure_every_us=100_000,
+)
+
+
+@pytest.mark.parametrize("run", [play, play_dynamic])
+def test_all_of_it_holds_after_every_event(run):
+    for seed in (2, 4):
+        run(seed, in_full=True)
+
+
+def leader_counts_itself_before_its_flush(patch):
+    def hasty(self, state):
+        ends = [progress.end_offset for progress in state.voters.values()] + [self._replica.log.end_offset]
+        offset = replicated_offset(ends)
+        if offset > max(state.epoch_start_offset, state.high_watermark):
+            state.high_watermark = offset
+            self._replica.advance_high_watermark(offset)
+
+    patch.setattr(leading.Leading, "_maybe_advance_high_watermark", hasty)
+
+
+def own_records_of_an_epoch_are_written_twice(patch):
+    apply = SimulatedReplica._apply
+
+    def twice(self, effect):
+        apply(self, effect)
+        if isinstance(effect, replica.PersistElection) and self.log.end_offset:
+            self.log.append([b"again"], self.log.last_epoch, 0)
+            self.extend_chains()
+
+    patch.setattr(SimulatedReplica, "_apply", twice)
+
+
+MUTATIONS = [leader_counts_itself_before_its_flush, own_records_of_an_epoch_are_written_twice]
+SEEDS = (1, 2, 3, 6)  # whose quorums soon break the rules
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
+def test_what_is_wrong_is_noticed_at_once(mutate, monkeypatch):
+    mutate(monkeypatch)
+    for seed in SEEDS:
+        assert isinstance(failure_of(seed), InvariantViolatedError)  # and no OverlookedError
+
+
+def test_what_is_overlooked_is_told(monkeypatch):
+    leader_counts_itself_before_its_flush(monkeypatch)
+    monkeypatch.setattr(SimulatedReplica, "look", lambda self: ())
+    assert any(isinstance(failure_of(seed), OverlookedError) for seed in SEEDS)
+
+
+def failure_of(seed):
+    try:
+        play_dynamic(seed, directed=BUSY, in_full=True)
+    except SimulationFailedError as error:
+        return error.__cause__
+    return None

@@ -942,6 +942,12 @@ class Engine:
     def open(self, listener: str) -> bool:
         """Answer requests on that listener from now on."""
     def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...
+    def set_forwarded(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        """What the active controller serves of what is handed on to it: key, lowest and highest version.
+
+        ApiVersions tells clients of no other version. Lowest above highest is an API that it does not know; no range at
+        all says that nothing is known of it, and this node's own versions are told.
+        """
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
         """Handles, each with a response's body without header, or None to close the connection.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import klamm
 from klamm.node.cluster import Cluster, Controller
+from klamm.protocol.client import Peer, Versions
 from klamm.raft.driver import RaftDriver
+from tests.support.node_process import VERSIONS
 from tests.support.waiting import wait_until
 
 BOUND_S = 30
@@ -37,6 +41,34 @@ def consume(cluster: Cluster, topic: str, count: int) -> list[str]:
         return [(message.value() or b"").decode() for message in found]
     finally:
         consumer.close()
+
+
+def told_versions(bootstrap: str) -> dict[int, tuple[int, int]]:
+    """What a client is told that may be asked in which versions."""
+    host, port = bootstrap.split(":")
+    with socket.create_connection((host, int(port)), BOUND_S) as connection:
+        connection.sendall(VERSIONS)
+        answer = connection.makefile("rb")
+        [size] = struct.unpack(">i", answer.read(4))
+        body = answer.read(size)
+    return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", body[10:])}
+
+
+def test_clients_are_told_no_version_that_an_older_active_controller_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DescribeTopicPartitions it has never heard of, and that is not handed on; UpdateFeatures it has not either."""
+    with klamm.Cluster(controllers=1) as cluster:
+        newest = told_versions(cluster.bootstrap_servers)
+    ask = Peer._ask_versions
+    older = {"CreateTopics": (19, (2, 5)), "DescribeQuorum": (55, (0, 7))}
+
+    async def ask_older(self: Peer) -> Versions:
+        known = {**await ask(self), **dict(older.values())}
+        return {key: versions for key, versions in known.items() if key not in (57, 75)}
+
+    monkeypatch.setattr(Peer, "_ask_versions", ask_older)
+    with klamm.Cluster(controllers=1) as cluster:
+        told = told_versions(cluster.bootstrap_servers)
+    assert told == {key: versions for key, versions in newest.items() if key != 57} | {19: (2, 5)}
 
 
 def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:

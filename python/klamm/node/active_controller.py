@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -19,7 +18,7 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from klamm.controller.driver import ControllerDriver
     from klamm.node.config import NodeConfig
-    from klamm.protocol.client import Address, Client
+    from klamm.protocol.client import Address, Client, Versions
     from klamm.protocol.topics import CreateTopicsRequest, CreateTopicsResponse
     from klamm.raft.voters import Endpoint
 
@@ -58,6 +57,16 @@ class ActiveController:
     def __init__(self, config: NodeConfig, local: ControllerDriver | None, quorum: Quorum) -> None:
         self._config, self._local, self._quorum = config, local, quorum
         self._client: Client | None = None
+        self._asked: Address | None = None  # the active controller as last seen; None for the local one
+        self._on_versions: Callable[[Versions | None], None] | None = None
+        self._told_versions: Versions | None = None
+
+    def follow_versions(self, on_versions: Callable[[Versions | None], None]) -> None:
+        """Tell what the active controller speaks when that is another; at first that is not known.
+
+        None while it is not known, and where the local one is active.
+        """
+        self._on_versions = on_versions
 
     # Of brokers
 
@@ -157,8 +166,29 @@ class ActiveController:
             from klamm.protocol.client import Client, ClientConfig
 
             name = f"{'broker' if self._config.is_broker else 'controller'}-{self._config.node_id}-to-controller"
-            self._client = Client(ClientConfig(name, ATTEMPT_TIMEOUT_MS, reconnect_backoff_ms=int(1000 * PAUSE_S)))
+            config = ClientConfig(
+                name,
+                ATTEMPT_TIMEOUT_MS,
+                self._config.integer("socket.connection.setup.timeout.ms"),
+                self._config.integer("socket.connection.setup.timeout.max.ms"),
+                reconnect_backoff_ms=int(1000 * PAUSE_S),
+            )
+            self._client = Client(config, self._tell_versions)
         return self._client
+
+    def _see(self, address: Address | None) -> None:
+        """It listens there, or is the local one."""
+        if address != self._asked:
+            self._asked = address
+            self._tell_versions()
+
+    def _tell_versions(self) -> None:
+        if self._on_versions is None:
+            return
+        versions = None if self._asked is None else self.client.peer(self._asked).versions
+        if versions != self._told_versions:
+            self._told_versions = versions
+            self._on_versions(versions)
 
     def close(self) -> None:
         """Ask nothing more; what is under way fails."""
@@ -218,17 +248,21 @@ class ActiveController:
         """
         local = self.local
         if local is not None:  # mostly there, and then nothing of clients is imported
+            self._see(None)
             answer = await ask_local(local)
             if answer is not None:
                 return answer
         from klamm.protocol.client import PeerError
 
-        deadline = time.monotonic() + timeout_ms / 1000
-        while (left_s := deadline - time.monotonic()) > 0:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while (left_s := deadline - loop.time()) > 0:
             answer, local, address = None, self.local, self.address
             if local is not None:
+                self._see(None)
                 answer = await ask_local(local)
             elif address is not None:
+                self._see(address)
                 asking = ask_remote(address, max(1, min(ATTEMPT_TIMEOUT_MS, int(1000 * left_s))))
                 try:
                     answer = await self._while_it_leads(asking, address)

@@ -50,6 +50,9 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
 }
 """Lowest and highest version of each API that Python answers (facts 12)."""
 
+FORWARDABLE_APIS: Final = (19, 20, 33, 37, 43, 44, 55, 57, 64, 80, 81)
+"""What brokers hand on to the active controller, wholly or in part (KIP-590)."""
+
 RAFT_APIS: Final = (1, 52, 53, 54, 59)
 """What the replicas of the metadata log ask each other, on controller listeners."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.producer_ids import Block, ProducerIds
+from klamm.node.apis import FORWARDABLE_APIS
 from klamm.node.assignments import Assignments
 from klamm.node.boot import Booted
 from klamm.node.config import NodeConfig
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from klamm._engine import Delta, Image
     from klamm.node.dynamic_listeners import DynamicListeners
     from klamm.node.metadata import Metadata
+    from klamm.protocol.client import Versions
     from klamm.protocol.topics import CreatableTopic
 
 log = logging.getLogger("klamm.node")
+
+NO_VERSION: Final = (0, -1)
 
 
 class BrokerPart:
@@ -62,7 +66,9 @@ class BrokerPart:
             on_fault,
             log_dir_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
             foreign_cluster=metadata.foreign_cluster,
+            is_majority_gone=metadata.raft.is_majority_gone,
         )
+        self._controller.follow_versions(self._on_controller_versions)
         self._assignments = Assignments(config.node_id, self._controller, lambda: self.broker_epoch)
 
     @property
@@ -115,6 +121,11 @@ class BrokerPart:
     def on_log_dir_failed(self, directory_id: bytes) -> None:
         """A log directory is out of use."""
         self._registration.on_log_dir_failed(directory_id)
+
+    def _on_controller_versions(self, versions: Versions | None) -> None:
+        """Clients are told no version of a forwarded request that the active controller would refuse."""
+        known = {} if versions is None else {key: versions.get(key, NO_VERSION) for key in FORWARDABLE_APIS}
+        self._engine.set_forwarded([(key, *versions) for key, versions in known.items()])
 
     # What the broker asks of the controller
 

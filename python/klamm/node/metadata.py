@@ -242,7 +242,8 @@ class PeersWhenNeeded:
         client = ClientConfig(
             f"raft-client-{config.node_id}",
             request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
-            connect_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
+            connection_setup_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),
+            connection_setup_timeout_max_ms=config.integer("socket.connection.setup.timeout.max.ms"),
         )
         return PeerTransport(config.controller_listener_names[0], client, self._on_gone, self._on_refused)
 

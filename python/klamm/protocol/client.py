@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from klamm.protocol import codec, kio_classes
+from klamm.protocol.backoff import ExponentialBackoff
 from klamm.protocol.connection import (
     Answer,
     Connection,
@@ -49,9 +50,20 @@ class ClientConfig(NamedTuple):
 
     client_id: str
     request_timeout_ms: int = 2000
-    connect_timeout_ms: int = 10_000
+    connection_setup_timeout_ms: int = 10_000
+    connection_setup_timeout_max_ms: int = 30_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 500
+
+    @property
+    def connection_setup_timeout(self) -> ExponentialBackoff:
+        """How long the other side may take to accept a connection."""
+        return ExponentialBackoff(self.connection_setup_timeout_ms, self.connection_setup_timeout_max_ms)
+
+    @property
+    def reconnect_backoff(self) -> ExponentialBackoff:
+        """How long an address is left alone after a failure."""
+        return ExponentialBackoff(self.reconnect_backoff_ms, self.reconnect_backoff_max_ms)
 
 
 class _Waiting(NamedTuple):
@@ -73,9 +85,10 @@ class Peer:
         *,
         on_connected: Callable[[], None] = lambda: None,
         on_lost: Callable[[PeerError], None] = lambda error: None,
+        dice: Callable[[], float] = random.random,
     ) -> None:
         """`on_connected`: there is a connection. `on_lost`: it is gone, or could not be made."""
-        self.address, self._config = address, config
+        self.address, self._config, self._dice = address, config, dice
         self._name = f"node at {address[0]}:{address[1]}"
         self._on_connected, self._on_lost = on_connected, on_lost
         self._loop = asyncio.get_running_loop()
@@ -84,6 +97,7 @@ class Peer:
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: list[_Waiting] = []
         self._failures = 0
+        self._unaccepted = 0  # connections in a row that were never made: those make the next one's time longer
         self._last_error = PeerError(f"{self._name} was never asked")
         self._idle_until = 0.0
         self._is_closed = False
@@ -153,6 +167,11 @@ class Peer:
             self._connection.end("this side was closed")
         self._fail_waiting(self._last_error)
 
+    @property
+    def versions(self) -> Versions | None:
+        """What the other side speaks: the lowest and highest version of each API; None without a connection."""
+        return self._versions
+
     # Requests
 
     def _send(self, connection: Connection, versions: Versions, request: _Waiting) -> None:
@@ -202,13 +221,18 @@ class Peer:
     # The connection
 
     async def _connect(self) -> None:
+        setup_ms = self._config.connection_setup_timeout.time_ms(self._unaccepted, self._dice)
         try:
-            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+            self._unaccepted += 1
+            async with asyncio.timeout(setup_ms / 1000):
                 await self._open()
+            self._unaccepted = 0
+            setup_ms = self._config.request_timeout_ms
+            async with asyncio.timeout(setup_ms / 1000):
                 versions = await self._ask_versions()
         except (PeerError, OSError, TimeoutError, MalformedRequest) as error:
             self._connecting = None
-            self._on_no_connection(self._readable(error))
+            self._on_no_connection(self._readable(error, setup_ms))
             return
         self._connecting, self._failures, self._versions = None, 0, versions
         self._on_connected()
@@ -256,20 +280,20 @@ class Peer:
         if self._connection is not None:
             self._connection.end("it could not be used")
         self._last_error = error
-        backoff_ms = min(self._config.reconnect_backoff_ms << self._failures, self._config.reconnect_backoff_max_ms)
-        self._failures = min(self._failures + 1, 16)
-        self._idle_until = self._loop.time() + backoff_ms * random.uniform(0.8, 1.2) / 1000
+        backoff_ms = self._config.reconnect_backoff.time_ms(self._failures, self._dice)
+        self._failures += 1
+        self._idle_until = self._loop.time() + backoff_ms / 1000
         self._fail_waiting(error)
         self._on_lost(error)
 
-    def _readable(self, error: Exception) -> PeerError:
+    def _readable(self, error: Exception, setup_ms: float) -> PeerError:
         match error:
             case PeerError():
                 return error
             case ConnectionRefusedError():
                 return PeerRefusedError(f"{self._name} refuses the connection: nobody listens there")
             case TimeoutError():
-                return PeerTimeoutError(f"{self._name}: no connection within {self._config.connect_timeout_ms} ms")
+                return PeerTimeoutError(f"{self._name}: no connection within {setup_ms:.0f} ms")
             case OSError():
                 return PeerError(f"{self._name} cannot be reached: {error.strerror or error}")
             case _:
@@ -279,15 +303,18 @@ class Peer:
 class Client:
     """Connections to any number of addresses. To be made and used on the loop's thread."""
 
-    def __init__(self, config: ClientConfig) -> None:
-        self._config = config
+    def __init__(self, config: ClientConfig, on_versions: Callable[[], None] = lambda: None) -> None:
+        """`on_versions`: what some peer speaks is known, or not known any more."""
+        self._config, self._on_versions = config, on_versions
         self._peers: dict[Address, Peer] = {}
 
     def peer(self, address: Address) -> Peer:
         """The peer at that address."""
         found = self._peers.get(address)
         if found is None:
-            found = self._peers[address] = Peer(address, self._config)
+            found = self._peers[address] = Peer(
+                address, self._config, on_connected=self._on_versions, on_lost=lambda error: self._on_versions()
+            )
         return found
 
     async def request(

@@ -11,7 +11,7 @@ from typing import Final
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.quorum import Tally, majority_size
 from klamm.raft.replica import Replica
-from klamm.raft.role_states import Follower, Prospective
+from klamm.raft.role_states import Follower, Prospective, Resigned
 
 RETRY_MIN_MS: Final = 10
 RETRY_MAX_MS: Final = 50
@@ -42,6 +42,17 @@ class CrashDetection:
         voters = self._replica.voters.ids
         is_wanted = self._replica.config.crash_detection
         return is_wanted and len(set(voters) - self._refusing) < majority_size(len(voters))
+
+    def has_no_successor(self) -> bool:
+        """Whether nobody is elected without the vote of this replica, which has resigned, and nobody can have that.
+
+        Its log is longer than the others', and it serves nobody any more.
+        """
+        state, voters = self._replica.state, self._replica.voters.ids
+        if not isinstance(state, Resigned) or state.heirs is None or not self._replica.config.crash_detection:
+            return False
+        others = set(voters) - self._refusing - {self._replica.id}
+        return len(others) < majority_size(len(voters)) and not others & state.heirs
 
     def on_peer_gone(self, now_ms: int, node_id: int) -> None:
         """A node's connection closed, and a new one was refused."""

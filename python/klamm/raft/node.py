@@ -211,6 +211,10 @@ class RaftNode:
         """Why the leader could not write kraft.version 1; None when it could, or has."""
         return self._reconfiguration.upgrade_refusal()
 
+    def is_majority_gone(self) -> bool:
+        """Whether so many voters refuse connections that the others can elect nobody."""
+        return self._crashes.has_no_majority()
+
     def on_resign(self, now_ms: int, epoch: int) -> list[Effect]:
         """Give up leading `epoch`; nothing happens when it is over already."""
         if isinstance(self.replica.state, Leader) and self.replica.epoch == epoch:
@@ -340,7 +344,7 @@ class RaftNode:
         replica = self.replica
         has_remote_leader = replica.leader_id not in (None, replica.id)
         is_alone = replica.voters.is_only_voter(replica.key) or self._crashes.has_no_majority()
-        return not replica.is_voter or is_alone or has_remote_leader
+        return not replica.is_voter or is_alone or has_remote_leader or self._crashes.has_no_successor()
 
     def _say_goodbye(self) -> None:
         if not self._has_said_goodbye:

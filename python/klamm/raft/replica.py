@@ -249,7 +249,8 @@ class Replica:
             raise InvariantError(f"{self.role.value} cannot resign")
         by_progress = sorted(self.state.voters.values(), key=lambda p: (-p.end_offset, p.key.id))
         successors = tuple(progress.key for progress in by_progress)
-        state = Resigned(self.draw_election_deadline_ms(now_ms), set(self.state.voters), successors)
+        heirs = frozenset(progress.key.id for progress in by_progress if progress.end_offset >= self.log.end_offset)
+        state = Resigned(self.draw_election_deadline_ms(now_ms), set(self.state.voters), successors, heirs)
         self._enter(state, self.election)
 
     def add_vote(self, now_ms: int, candidate: ReplicaKey) -> None:

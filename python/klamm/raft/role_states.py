@@ -198,15 +198,20 @@ class Resigned:
     """Was the leader of this epoch, tells the voters so, and cannot vote or follow in it."""
 
     ROLE: ClassVar[Role] = Role.RESIGNED
-    __slots__ = ("deadline_ms", "preferred_successors", "unacknowledged")
+    __slots__ = ("deadline_ms", "heirs", "preferred_successors", "unacknowledged")
 
     def __init__(
-        self, deadline_ms: int, unacknowledged: set[int], preferred_successors: tuple[ReplicaKey, ...]
+        self,
+        deadline_ms: int,
+        unacknowledged: set[int],
+        preferred_successors: tuple[ReplicaKey, ...],
+        heirs: frozenset[int] | None = None,
     ) -> None:
         """At the deadline it is Unattached in the next epoch."""
         self.deadline_ms = deadline_ms
         self.unacknowledged = unacknowledged
         self.preferred_successors = preferred_successors
+        self.heirs = heirs  # the voters known to have all of its log, who alone can have its vote; None: not known
 
 
 RoleState = Unattached | Prospective | Candidate | Leader | Follower | Resigned

@@ -10,6 +10,7 @@ use klamm_engine::engine::Engine as NodeEngine;
 use klamm_engine::net::{Event, ListenerLimits, LogLevel, Reply, Request, SupportedFeatures};
 use klamm_engine::settings::Settings;
 use klamm_engine::wire::Writer;
+use klamm_engine::wire::api_versions::ApiRange;
 use klamm_engine::wire::offset_commit::write_all_committed;
 use klamm_engine::{ErrorCode, Uuid};
 use klamm_records::control::control_kind;
@@ -131,6 +132,11 @@ impl Engine {
     #[pyo3(signature = (ranges, kraft_version))]
     fn set_supported_features(&self, ranges: Vec<(String, i16, i16)>, kraft_version: i16) {
         self.engine.server().set_supported_features(SupportedFeatures { ranges, kraft_version });
+    }
+
+    fn set_forwarded(&self, ranges: Vec<(i16, i16, i16)>) {
+        let range = |(key, version_min, version_max)| ApiRange { key, version_min, version_max };
+        self.engine.server().set_forwarded(ranges.into_iter().map(range).collect());
     }
 
     fn answer(&self, answers: Vec<(u64, Option<Bound<'_, PyBytes>>)>) {

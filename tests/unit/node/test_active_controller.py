@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from klamm.node import sources
 from klamm.node.active_controller import ActiveController
-from klamm.protocol.client import PeerError, PeerRefusedError
+from klamm.protocol.client import PeerError, PeerRefusedError, Versions
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.registration import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from klamm.protocol.topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -59,6 +60,10 @@ class Remote:
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
         self.addresses: list[tuple[str, int]] = []
+        self.versions: dict[tuple[str, int], Versions] = {}
+
+    def peer(self, address: tuple[str, int]) -> Any:
+        return SimpleNamespace(versions=self.versions.get(address))
 
     async def ask(self, address: tuple[str, int], request: Any, *_: object) -> Any:
         self.addresses.append(address)
@@ -139,3 +144,32 @@ async def test_when_time_is_over_the_request_is_answered_so(
     asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers), timeout_ms=100)
     answer = await asking.broker_heartbeat(BEAT)
     assert answer == BrokerHeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT)
+
+
+async def test_what_the_active_one_speaks_is_told_when_it_is_another() -> None:
+    remote, told = Remote(NOT_CONTROLLER, BEATEN, BEATEN), []
+    remote.versions = {("host", 9003): {19: (2, 5)}}
+    local = Local(BEATEN, epoch=None)
+    asking = controller(Quorum(3, 3, 4, 4, 3), local, remote)
+    asking.follow_versions(told.append)
+    await asking.broker_heartbeat(BEAT)
+    await asking.broker_heartbeat(BEAT)
+    assert told == [{19: (2, 5)}, None, {19: (2, 5)}]
+    local.epoch = 5
+    await asking.broker_heartbeat(BEAT)
+    assert told[3:] == [None]
+
+
+async def test_what_a_connection_says_is_told_at_once() -> None:
+    remote, told = Remote(BEATEN), []
+    asking = controller(Quorum(3), remote=remote)
+    asking.follow_versions(told.append)
+    await asking.broker_heartbeat(BEAT)
+    assert told == []
+    for versions in ({19: (2, 5)}, {19: (2, 7)}):
+        remote.versions = {("host", 9003): versions}
+        asking._tell_versions()
+        asking._tell_versions()
+    remote.versions = {}
+    asking._tell_versions()
+    assert told == [{19: (2, 5)}, {19: (2, 7)}, None]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from klamm.broker.request import Handler, RequestContext
+from klamm.node.apis import FORWARDABLE_APIS
 from klamm.node.envelopes import EnvelopeHandlers
 from klamm.node.forwarding import QUORUM_APIS
 from klamm.node.forwarding_elsewhere import QUORUM_ANSWERS, REQUESTS
@@ -110,4 +111,4 @@ def test_what_raft_answers_is_told_apart_in_one_way() -> None:
     assert set(QUORUM_APIS) == QUORUM_ANSWERS.keys()
     assert set(QUORUM_APIS) <= REQUESTS.keys()
     # A broker hands on as it comes whatever it does not look at first.
-    assert {*FORWARDED, 33, 44} == REQUESTS.keys()
+    assert {*FORWARDED, 33, 44} == REQUESTS.keys() == set(FORWARDABLE_APIS)

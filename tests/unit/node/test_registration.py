@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.support import simulated_time
 
+from klamm.broker.lifecycle import BrokerState
 from klamm.node.registration import Registration, lifecycle
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.registration import (
@@ -59,3 +61,50 @@ async def test_a_controller_of_another_cluster_is_named(caplog: pytest.LogCaptur
 async def test_what_is_known_of_the_controllers_is_the_reason() -> None:
     assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT)).endswith("see whether the controllers run and have a leader")
     assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT, lambda: "they are others")).endswith(": they are others")
+
+
+class Leaving:
+    """A controller that registers a broker and lets it run, and then answers nothing: its host is gone."""
+
+    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
+        return BrokerRegistrationResponse(broker_epoch=7)
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        if request.want_shut_down:
+            await asyncio.Event().wait()
+        return BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+
+
+async def shut_down(is_majority_gone: Callable[[], bool]) -> float:
+    """How long a running broker waits that is told to stop and gets no answer, at most 300 s."""
+    loop = asyncio.get_running_loop()
+    registration = Registration(
+        lifecycle(2000, 9000, 60_000),
+        Leaving(),
+        lambda: REQUEST,
+        lambda: 5,
+        lambda error: pytest.fail(str(error)),
+        log_dir_failure_timeout_ms=30_000,
+        is_majority_gone=is_majority_gone,
+    )
+    registration.start()
+    registration.ready()
+    await registration.running.wait()
+    began = loop.time()
+    await registration.shut_down(300)
+    assert registration.state is BrokerState.SHUTTING_DOWN
+    return loop.time() - began
+
+
+def test_a_silent_controller_is_waited_for_as_long_as_apache_kafka_does() -> None:
+    assert simulated_time.run(shut_down(lambda: False)) == pytest.approx(300, rel=1e-3)
+
+
+def test_controllers_that_are_known_to_be_gone_are_not_waited_for() -> None:
+    assert simulated_time.run(shut_down(lambda: True)) == 0
+
+    async def seen_later() -> float:
+        until = asyncio.get_running_loop().time() + 2.5
+        return await shut_down(lambda: asyncio.get_running_loop().time() > until)
+
+    assert simulated_time.run(seen_later()) == pytest.approx(2.5, abs=0.2)

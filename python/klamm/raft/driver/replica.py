@@ -193,6 +193,10 @@ class RaftDriver:
         if not self._is_stopped:
             self._step(self._node.on_peer_refused, node_id)
 
+    def is_majority_gone(self) -> bool:
+        """Whether so many voters refuse connections that the others can elect nobody."""
+        return self._node.is_majority_gone()
+
     def describe_quorum(self) -> QuorumDescription:
         """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
         from klamm.raft.description import describe

@@ -744,10 +744,12 @@ pub(super) const KEYS: &[ConfigKey] = &[
     node("share.coordinator.threads", Int).default("1").at_least(1),
     node("share.coordinator.write.timeout.ms", Int).default("5000").at_least(1).high(),
     node("share.fetch.purgatory.purge.interval.requests", Int).default("1000"),
-    node("socket.connection.setup.timeout.max.ms", Long).default("30000"),
+    node("socket.connection.setup.timeout.max.ms", Long)
+        .default("30000")
+        .doc("How long it may take at most, after many connections that were not made."),
     node("socket.connection.setup.timeout.ms", Long)
         .default("10000")
-        .doc("How long a connection to another node may take to be made."),
+        .doc("How long a connection to another node may take to be made; twice as long after each that was not."),
     node("socket.listen.backlog.size", Int)
         .default("50")
         .at_least(1)

@@ -1,5 +1,6 @@
 //! What all connections of a server share.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +16,12 @@ use super::counters::Counters;
 use super::events::EventQueue;
 use super::limits::ConnectionLimits;
 use super::link::{Link, Reply};
+use super::listener::Listener;
 use super::sessions::Sessions;
 use crate::metadata::MetadataImage;
 use crate::metadata::version::KRAFT_VERSION;
 use crate::wire::api::ListenerKind;
-use crate::wire::api_versions::Features;
+use crate::wire::api_versions::{ApiRange, Features};
 
 /// What a node says about features that its image does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,9 @@ pub struct Core {
     pub cluster_id: String,
     pub backend: Arc<dyn Backend>,
     pub supported_features: ArcSwap<SupportedFeatures>,
+    /// What the active controller serves of the APIs that brokers hand on to it, where that is another process; an API
+    /// that it does not know has no version. Empty while that is not known.
+    pub forwarded: ArcSwap<Vec<ApiRange>>,
     /// What ApiVersions tells of before the backend has an image.
     pub early_image: ArcSwapOption<MetadataImage>,
     pub events: EventQueue,
@@ -61,6 +66,7 @@ impl Core {
             cluster_id,
             backend,
             supported_features: ArcSwap::default(),
+            forwarded: ArcSwap::default(),
             early_image: ArcSwapOption::empty(),
             events: EventQueue::new(config.queued_requests_max)?,
             sessions: Sessions::new(config.fetch_session_slots),
@@ -116,6 +122,20 @@ impl Core {
         let mut finalized: Vec<_> = image.features().iter().map(|(name, level)| (name.clone(), *level)).collect();
         finalized.push((KRAFT_VERSION.to_owned(), supported.kraft_version));
         Features { supported: supported.ranges.clone(), finalized, finalized_epoch: image.provenance().last_offset }
+    }
+
+    /// What ApiVersions tells of APIs on a listener: of what is handed on, only what the active controller knows too, so
+    /// that clients do not ask in a version that it refuses (Apache Kafka's `ApiVersionManager`).
+    pub fn told_apis<'a>(&self, listener: &'a Listener) -> Cow<'a, [ApiRange]> {
+        let forwarded = self.forwarded.load();
+        if listener.kind == ListenerKind::Controller || forwarded.is_empty() {
+            return Cow::Borrowed(listener.advertised());
+        }
+        let both = |own: &ApiRange| match forwarded.iter().find(|there| there.key == own.key) {
+            Some(there) => own.intersect(there),
+            None => Some(*own),
+        };
+        listener.advertised().iter().filter_map(both).collect()
     }
 
     /// A number that was not given before: connections and handles.

@@ -102,16 +102,11 @@ fn own_apis(kind: ListenerKind) -> &'static [i16] {
 
 fn served(kind: ListenerKind, outside: &[ApiRange]) -> Vec<ApiRange> {
     let range_of = |api: &Api| {
+        let all = ApiRange { key: api.key, version_min: api.version_min, version_max: api.version_max };
         if own_apis(kind).contains(&api.key) {
-            return Some(ApiRange { key: api.key, version_min: api.version_min, version_max: api.version_max });
+            return Some(all);
         }
-        let offered = outside.iter().find(|range| range.key == api.key)?;
-        let range = ApiRange {
-            key: api.key,
-            version_min: offered.version_min.max(api.version_min),
-            version_max: offered.version_max.min(api.version_max),
-        };
-        (range.version_min <= range.version_max).then_some(range)
+        outside.iter().find(|range| range.key == api.key)?.intersect(&all)
     };
     Api::all().iter().filter(|api| api.is_for(kind)).filter_map(range_of).collect()
 }

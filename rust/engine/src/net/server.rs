@@ -110,6 +110,12 @@ impl Server {
         self.core.supported_features.store(Arc::new(features));
     }
 
+    /// What ApiVersions tells on listeners for clients of the APIs that are handed on to the active controller: the
+    /// versions that it serves, none for an API that it does not know. Nothing at all: as if there were no controller.
+    pub fn set_forwarded(&self, ranges: Vec<ApiRange>) {
+        self.core.forwarded.store(Arc::new(ranges));
+    }
+
     /// Other limits from now on: when there are too many connections by the limit of all, some are closed.
     pub fn set_limits(&self, limits: ConnectionLimitsConfig) {
         for kind in [ListenerKind::Broker, ListenerKind::Controller] {

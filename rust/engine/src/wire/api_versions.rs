@@ -55,6 +55,15 @@ pub struct ApiRange {
     pub version_max: i16,
 }
 
+impl ApiRange {
+    /// The versions that both have; `None` for none.
+    pub fn intersect(&self, other: &ApiRange) -> Option<ApiRange> {
+        let version_min = self.version_min.max(other.version_min);
+        let version_max = self.version_max.min(other.version_max);
+        (version_min <= version_max).then_some(ApiRange { version_min, version_max, ..*self })
+    }
+}
+
 /// Writes the body of the answer.
 pub fn write_response(writer: &mut Writer, version: i16, apis: &[ApiRange], features: &Features) {
     let mut out = VersionedWriter::new(writer, version >= 3);

@@ -18,7 +18,8 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
         }
         Ok(_) => {
             let features = call.core.features();
-            write_response(&mut call.answer.writer, call.version, call.listener.advertised(), &features);
+            let apis = call.core.told_apis(call.listener);
+            write_response(&mut call.answer.writer, call.version, &apis, &features);
             Outcome::Answered
         }
     }

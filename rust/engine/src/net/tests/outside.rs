@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::net::testing::{Fixture, frame};
 use crate::net::{Event, NetConfig, Reply};
+use crate::wire::api_versions::ApiRange;
 
 #[test]
 fn a_request_comes_out_whole_and_its_answer_goes_back() {
@@ -140,4 +141,27 @@ fn a_listener_that_is_not_open_may_tell_versions() {
     client.stream.set_nonblocking(false).expect("a socket option");
     assert!(fixture.server.open("CLIENTS"));
     assert_eq!([client.receive().0, client.receive().0], [6, 7]);
+}
+
+#[test]
+fn clients_are_told_what_the_active_controller_knows_too() {
+    let fixture = Fixture::new();
+    let told = |key: i16| {
+        let answer = fixture.client().call(18, 0, b"");
+        let word = |at: usize| i16::from_be_bytes([answer[at], answer[at + 1]]);
+        (6..answer.len()).step_by(6).find(|&at| word(at) == key).map(|at| (word(at + 2), word(at + 4)))
+    };
+    let range = |key, version_min, version_max| ApiRange { key, version_min, version_max };
+    let (fetch, own) = (told(1), told(19).expect("the fixture serves it"));
+    for (there, both) in
+        [((0, own.1 - 1), Some((own.0, own.1 - 1))), ((own.1, 99), Some((own.1, own.1))), ((0, -1), None)]
+    {
+        fixture.server.set_forwarded(vec![range(19, there.0, there.1)]);
+        assert_eq!((told(19), told(1)), (both, fetch), "{there:?}");
+    }
+    // What comes all the same is not for the engine to refuse: the controller does.
+    fixture.client().send(19, own.1, 1, b"");
+    assert_eq!(fixture.request().api_version, own.1);
+    fixture.server.set_forwarded(Vec::new());
+    assert_eq!(told(19), Some(own));
 }

@@ -94,6 +94,17 @@ class History:
         with _reading():
             return [entry for entry in entries_of(data) if entry.offset >= offset]
 
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch of the record at an offset of the log; None where it is not there, or not any more. HistoryError.
+
+        Two logs of one cluster that have a record of the same epoch at the same offset are the same up to there.
+        """
+        try:
+            found = [entry.epoch for entry in entries_of(self._read(offset, _FIRST_BATCH)) if entry.offset == offset]
+        except HistoryError:
+            return None
+        return found[0] if found else None
+
     def offset_of(self, moment: Moment | str) -> int:
         """The last record at a moment: its offset, -1 for none at all. HistoryError: it is cleaned away."""
         wanted = parse_moment(moment, time.time_ns() // 1_000_000) if isinstance(moment, str) else moment

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import klamm
+from klamm.cli.main import run
 from klamm.protocol.codec import build, decode_response, encode, request_class
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.interop.group_peers import Peer
+from tests.support import controller_processes
+from tests.support.controller_processes import Controller
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 UPGRADE, DOWNGRADE = 1, 2
 
@@ -50,3 +59,53 @@ def test_a_sole_voter_upgrades_and_starts_again(tmp_path: Path) -> None:
         with klamm.Cluster(data) as cluster:
             assert finalized(cluster.bootstrap_servers) == 1
             assert cluster.topics() == ["after"]
+
+
+def test_three_static_voters_upgrade_take_in_a_fourth_and_let_one_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*command: str) -> Any:
+        assert run([*command, "--json"]) == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    with controller_processes.running(tmp_path) as quorum:
+        leader, _ = quorum.leader()
+        ports = {node_id: one.port for node_id, one in quorum.controllers.items()}
+        asked = next(port for node_id, port in ports.items() if node_id != leader.id)
+        at = "--bootstrap-controller", f"127.0.0.1:{asked}"
+        assert told("features", "describe", *at)["kraft.version"] == {"supported": [0, 1], "finalized": 0}
+        upgrade = "features", "upgrade", "kraft.version=1", *at
+        # Until all voters have told the leader which levels they can.
+        wait_until(lambda: run([*upgrade, "--dry-run"]) == 0)
+        capsys.readouterr()
+        assert told(*upgrade) == {"upgraded": {"kraft.version": 1}}
+        for port in ports.values():
+            wait_until(lambda port=port: finalized(f"127.0.0.1:{port}") == 1)  # type: ignore[misc]
+        described = told("quorum", "status", *at)
+        assert all(voter["directoryId"] for voter in described["currentVoters"])
+        assert described["currentObservers"] == []
+        assert run(["features", "downgrade", "kraft.version=0", *at]) == 1
+        assert "INVALID_UPDATE_VERSION" in capsys.readouterr().err
+
+        fourth = Controller(tmp_path / "c4", 4, "", free_port(), {"controller.quorum.auto.join.enable": "true"})
+        del fourth.settings["controller.quorum.voters"]
+        fourth.settings["controller.quorum.bootstrap.servers"] = ",".join(f"127.0.0.1:{one}" for one in ports.values())
+        fourth.format(quorum.cluster_id, no_initial_controllers=True)
+        quorum.controllers[4] = fourth
+        fourth.launch()
+
+        def voters() -> list[int]:
+            return [voter["id"] for voter in told("quorum", "status", *at)["currentVoters"]]
+
+        wait_until(lambda: voters() == [1, 2, 3, 4])
+        assert run(["quorum", "remove", str(leader.id), "--yes", *at]) == 0
+        leader.stop()
+        rest = [node_id for node_id in quorum.controllers if node_id != leader.id]
+        wait_until(lambda: voters() == rest)
+        # They start again with what the log says, and not with controller.quorum.voters.
+        for node_id in rest:
+            quorum.controllers[node_id].kill()
+        for node_id in rest:
+            quorum.controllers[node_id].launch()
+        quorum.write("after", 1000, rest)
+        assert voters() == rest

@@ -63,11 +63,12 @@ class Controller(NodeProcess):
             **overrides,
         }
 
-    def format(self, cluster_id: str) -> None:
+    def format(self, cluster_id: str, *, no_initial_controllers: bool = False) -> None:
         """Format its directory, anew if it was formatted."""
         shutil.rmtree(self.data, ignore_errors=True)
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        storage.format_storage(sources.load(file=self.properties), storage.FormatRequest(cluster_id))
+        request = storage.FormatRequest(cluster_id, no_initial_controllers=no_initial_controllers)
+        storage.format_storage(sources.load(file=self.properties), request)
 
     def command(self) -> Sequence[str]:
         """The command line."""

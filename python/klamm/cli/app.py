@@ -16,6 +16,7 @@ from klamm import _engine
 from klamm.cli import (
     config_commands,
     consume,
+    feature_commands,
     group_commands,
     metadata_commands,
     produce,
@@ -131,6 +132,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(group_commands.app, name="groups")
 app.add_typer(config_commands.app, name="configs")
+app.add_typer(feature_commands.app, name="features")
 app.add_typer(metadata_commands.app, name="metadata")
 app.add_typer(quorum_commands.app, name="quorum")
 app.add_typer(storage_commands.app, name="storage")

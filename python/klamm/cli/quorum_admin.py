@@ -30,6 +30,8 @@ from klamm.protocol.voter_messages import (
 
 CONTROLLERS: Final = 2
 TIMEOUT_MS: Final = 30_000
+ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER)
+"""What a controller says that does not lead."""
 T = TypeVar("T")
 
 
@@ -92,7 +94,7 @@ class QuorumClient:
 
     def describe(self) -> Quorum:
         """The quorum. Raises ClientError."""
-        answer = self._ask(ask_quorum)
+        answer = self.ask(ask_quorum)
         return quorum_of(answer, self._describe_cluster().cluster_id)
 
     def add(self, node_id: int, directory_id: bytes, listeners: tuple[VoterListener, ...]) -> None:
@@ -103,7 +105,7 @@ class QuorumClient:
             answer = connection.ask(request, AddRaftVoterResponse, 1)
             check(answer.error_code, f"controller {node_id} was not added", answer.error_message)
 
-        self._ask(ask)
+        self.ask(ask)
 
     def remove(self, node_id: int, directory_id: bytes) -> None:
         """Take a voter out of the quorum. Raises ClientError."""
@@ -113,7 +115,17 @@ class QuorumClient:
             answer = connection.ask(request, RemoveRaftVoterResponse, 0)
             check(answer.error_code, f"controller {node_id} was not removed", answer.error_message)
 
-        self._ask(ask)
+        self.ask(ask)
+
+    def ask(self, ask: Callable[[Connection], T]) -> T:
+        """Ask; a controller that does not lead says who does, and that one is asked then. Raises ClientError."""
+        try:
+            return ask(self._connection)
+        except RefusedError as error:
+            if error.code not in ELSEWHERE or not self._is_controller:
+                raise
+        self._go_to_leader()
+        return ask(self._connection)
 
     def close(self) -> None:
         """Close the connection."""
@@ -126,16 +138,6 @@ class QuorumClient:
         self.close()
 
     # Whom to ask
-
-    def _ask(self, ask: Callable[[Connection], T]) -> T:
-        """Ask; a controller that does not lead says who does, and that one is asked then."""
-        try:
-            return ask(self._connection)
-        except RefusedError as error:
-            if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or not self._is_controller:
-                raise
-        self._go_to_leader()
-        return ask(self._connection)
 
     def _go_to_leader(self) -> None:
         cluster = self._describe_cluster()

@@ -76,7 +76,7 @@ def status(
       klamm quorum status --replication
       klamm quorum status --bootstrap-controller localhost:9093 --json
     """
-    with _client(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller) as client:
         quorum = client.describe()
     if as_json:
         print_json(_as_json(quorum))
@@ -124,7 +124,7 @@ def add(
         controller_id, directory, listeners = _from_config(config, directory, listeners)
     if controller_id is None or not listeners:
         raise typer.BadParameter("--listener is missing: where the others reach the controller")
-    with _client(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller) as client:
         directory = directory or observer_directory(client.describe(), controller_id)
         if not dry_run:
             client.add(controller_id, directory, listeners)
@@ -150,7 +150,7 @@ def remove(
       klamm quorum remove 3 --directory-id 5Xa9LKrZSfS6ZzNnMqxjnA --yes
     """
     wanted = None if directory_id is None else _directory(directory_id)
-    with _client(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller) as client:
         quorum = client.describe()
         voter = voter_of(quorum, controller_id, wanted)
         if not dry_run:
@@ -161,7 +161,8 @@ def remove(
     _tell("remove", controller_id, voter.directory_id, dry_run=dry_run, as_json=as_json)
 
 
-def _client(server: str | None, controller: str | None) -> QuorumClient:
+def connect(server: str | None, controller: str | None) -> QuorumClient:
+    """To the controller that is given, else to the broker. Raises ClientError."""
     if controller is not None:
         return QuorumClient(controller, is_controller=True)
     return QuorumClient(server or DEFAULT_BOOTSTRAP, is_controller=False)

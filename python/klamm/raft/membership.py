@@ -7,7 +7,8 @@ from klamm.raft.role_states import NEVER_MS, Leader, ReplicaProgress
 def take_voters(replica: Replica, state: Leader, now_ms: int) -> None:
     """Count the other voters of the set in force; who moves to or from the observers keeps its progress.
 
-    A voter whose key differs, if only by a directory id that was not known, begins anew: its next fetch tells.
+    A voter whose key differs, if only by a directory id that was not known, begins anew: its next fetch tells. In the
+    latter case it is still a voter, and nobody becomes an observer.
     """
     others = [voter.key for voter in replica.voters.voters if voter.key.id != replica.id]
     known = {progress.key: progress for progress in state.voters.values()} | state.observers
@@ -17,7 +18,7 @@ def take_voters(replica: Replica, state: Leader, now_ms: int) -> None:
     for key in others:
         state.observers.pop(key, None)
     for progress in gone:
-        if progress.last_fetch_ms >= 0:
+        if progress.last_fetch_ms >= 0 and not any(progress.key.matches(key) for key in others):
             state.observers[progress.key] = progress
     state.fetched_voters &= same
     _set_deadlines(replica, state, now_ms)

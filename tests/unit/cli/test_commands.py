@@ -33,7 +33,19 @@ def properties(folder: Path, **changes: str) -> str:
 
 @pytest.mark.parametrize(
     "command",
-    ["", "topics", "topics create", "produce", "consume", "groups", "configs", "metadata", "quorum", "storage"],
+    [
+        "",
+        "topics",
+        "topics create",
+        "produce",
+        "consume",
+        "groups",
+        "configs",
+        "features",
+        "metadata",
+        "quorum",
+        "storage",
+    ],
 )
 def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command.split(), "--help"]) == 0
@@ -47,6 +59,11 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
         "topics",
         "groups",
         "configs",
+        "features",
+        "features describe",
+        "features upgrade",
+        "features downgrade",
+        "features disable",
         "metadata",
         "metadata tail",
         "metadata at",

@@ -45,6 +45,7 @@ def test_static_voters_tell_of_themselves_and_go_to_kraft_version_1(bench):
     voters = decode_voters(bench.log.records[2].value)
     assert [voter.key.directory_id for voter in voters.voters] == [HERE, ELSEWHERE, ELSEWHERE]
     assert bench.replica.voters == voters
+    assert bench.replica.state.observers == {}, "who fetched before by its node id alone is the voter that it was"
 
 
 def test_an_old_static_voter_holds_the_others_back(bench):

@@ -1,0 +1,54 @@
+"""Feature levels over the wire: describe and change them (KIP-584, KIP-1022). By any broker, or by any controller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from klamm.cli.client import check
+from klamm.cli.connection import Connection
+from klamm.cli.quorum_admin import QuorumClient
+from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse, UpgradeType
+from klamm.protocol.features import VersionRange
+from klamm.protocol.voter_messages import ApiVersionsRequest, ApiVersionsResponse
+
+# Up to 3 a node leaves out features whose lowest level is 0.
+API_VERSIONS_VERSION: Final = 4
+
+
+class Feature(NamedTuple):
+    """What the node that was asked supports of a feature, and the level that it knows as the cluster's; 0: disabled."""
+
+    name: str
+    supported: VersionRange
+    finalized: int
+
+
+def describe(client: QuorumClient) -> list[Feature]:
+    """The features by name. Raises ClientError."""
+
+    def ask(connection: Connection) -> ApiVersionsResponse:
+        answer = connection.ask(ApiVersionsRequest("klamm-cli", "1"), ApiVersionsResponse, API_VERSIONS_VERSION)
+        check(answer.error_code, "the features cannot be described")
+        return answer
+
+    told = client.ask(ask)
+    finalized = {level.name: level.max_version_level for level in told.finalized_features}
+    supported = {one.name: VersionRange(one.min_version, one.max_version) for one in told.supported_features}
+    return [Feature(name, supported[name], finalized.get(name, 0)) for name in sorted(supported)]
+
+
+def update(client: QuorumClient, levels: Mapping[str, int], how: UpgradeType, *, dry_run: bool = False) -> None:
+    """Set the levels, all or none. Raises ClientError."""
+    changes = tuple(
+        FeatureUpdateKey(name, level, how, allow_downgrade=how is not UpgradeType.UPGRADE)
+        for name, level in levels.items()
+    )
+
+    def ask(connection: Connection) -> None:
+        answer = connection.ask(UpdateFeaturesRequest(changes, dry_run), UpdateFeaturesResponse, 2)
+        check(answer.error_code, "no feature was changed", answer.error_message)
+        for result in answer.results:
+            check(result.error_code, f"{result.feature} was not changed", result.error_message)
+
+    client.ask(ask)

@@ -1,0 +1,157 @@
+"""`klamm features`: what `kafka-features` does, in its words."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klamm.cli import feature_admin
+from klamm.cli.output import AsJson, examples, print_json, print_table, say
+from klamm.cli.quorum_commands import BootstrapController, BootstrapServer, DryRun, connect
+from klamm.node.config import NodeConfigError
+from klamm.node.storage import level_of_release
+from klamm.protocol.feature_updates import UpgradeType
+from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help=examples(
+        "Look at the levels of a cluster's features, and change them.",
+        "klamm features describe",
+        "klamm features upgrade kraft.version=1 --bootstrap-controller localhost:9093",
+        "klamm features upgrade metadata.version=4.3 --dry-run",
+        "klamm features downgrade group.version=0",
+        "klamm features disable group.version",
+    ),
+)
+
+Levels = Annotated[
+    list[str], typer.Argument(metavar="NAME=LEVEL...", help="Levels; metadata.version's also as a release's name.")
+]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Features.")]
+
+
+@app.command()
+def describe(
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the levels that the node supports, and the cluster's.
+
+    \b
+    [bold]Examples[/bold]
+      klamm features describe
+      klamm features describe --bootstrap-controller localhost:9093 --json
+    """
+    with connect(bootstrap_server, bootstrap_controller) as client:
+        features = feature_admin.describe(client)
+    if as_json:
+        print_json({one.name: {"supported": list(one.supported), "finalized": one.finalized} for one in features})
+        return
+    rows = [(one.name, *(_shown(one.name, level) for level in (*one.supported, one.finalized))) for one in features]
+    print_table(("FEATURE", "LOWEST", "HIGHEST", "FINALIZED"), rows)
+
+
+@app.command()
+def upgrade(
+    levels: Levels,
+    *,
+    dry_run: DryRun = False,
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
+    as_json: AsJson = False,
+) -> None:
+    """Raise levels, all of those given or none.
+
+    \b
+    [bold]Examples[/bold]
+      klamm features upgrade kraft.version=1
+      klamm features upgrade metadata.version=4.3 group.version=1
+    """
+    wanted = _parsed(levels)
+    with connect(bootstrap_server, bootstrap_controller) as client:
+        feature_admin.update(client, wanted, UpgradeType.UPGRADE, dry_run=dry_run)
+    _tell("upgrade", wanted, dry_run=dry_run, as_json=as_json)
+
+
+@app.command()
+def downgrade(
+    levels: Levels,
+    *,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Also where metadata would be lost.")] = False,
+    dry_run: DryRun = False,
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lower levels, all of those given or none; kraft.version never goes down.
+
+    \b
+    [bold]Examples[/bold]
+      klamm features downgrade group.version=0
+    """
+    how = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
+    wanted = _parsed(levels)
+    with connect(bootstrap_server, bootstrap_controller) as client:
+        feature_admin.update(client, wanted, how, dry_run=dry_run)
+    _tell("downgrade", wanted, dry_run=dry_run, as_json=as_json)
+
+
+@app.command()
+def disable(
+    names: Names,
+    *,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Also where metadata would be lost.")] = False,
+    dry_run: DryRun = False,
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lower features to level 0.
+
+    \b
+    [bold]Examples[/bold]
+      klamm features disable group.version
+    """
+    how = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
+    wanted = dict.fromkeys(names, 0)
+    with connect(bootstrap_server, bootstrap_controller) as client:
+        feature_admin.update(client, wanted, how, dry_run=dry_run)
+    _tell("disable", wanted, dry_run=dry_run, as_json=as_json)
+
+
+def _parsed(levels: list[str]) -> dict[str, int]:
+    wanted: dict[str, int] = {}
+    for text in levels:
+        name, equals, level = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise typer.BadParameter(f"'{text}' is not NAME=LEVEL")
+        wanted[name] = _level(name, level)
+    return wanted
+
+
+def _level(name: str, text: str) -> int:
+    if text.isdecimal() and int(text) < 2**15:
+        return int(text)
+    if name != METADATA_VERSION:
+        raise typer.BadParameter(f"'{text}' is not a level of {name}")
+    try:
+        return level_of_release(text)
+    except NodeConfigError:
+        raise typer.BadParameter(f"'{text}' is not a level of {name}, nor a release like 4.3 or 4.3-IV0") from None
+
+
+def _shown(name: str, level: int) -> str:
+    known = [one.name for one in METADATA_LEVELS if name == METADATA_VERSION and one.level == level]
+    return f"{level} ({known[0]})" if known else str(level)
+
+
+def _tell(what: str, levels: dict[str, int], *, dry_run: bool, as_json: bool) -> None:
+    done = f"{what}d"
+    if as_json:
+        print_json({"dryRun" if dry_run else done: levels})
+    else:
+        named = ", ".join(f"{name} {_shown(name, level)}" for name, level in levels.items())
+        say(f"would {what}: {named}" if dry_run else f"{done}: {named}")

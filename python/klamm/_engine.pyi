@@ -254,6 +254,14 @@ class OffsetOutOfRangeError(ClientError):
     earliest: int
     latest: int
 
+class NotDeliveredError(ClientError):
+    """Records that are not known to be in the log: `topic` and `partition` of the first, and how many."""
+
+    records: int
+
+class ProducerFencedError(ClientError):
+    """A newer producer has the same `transactional.id`: only that one may go on."""
+
 class DamagedBatchError(ClientError):
     """A fetched batch that cannot be read: its checksum, its compression, its records, or it is too large unpacked."""
 
@@ -333,8 +341,47 @@ class KafkaClient:
         OffsetOutOfRangeError; DamagedBatchError, where records before the damage come first.
         """
 
+    def produce(
+        self,
+        topic: str,
+        partition: int | object | None,
+        keys: object | None,
+        values: object | None,
+        headers: object | None = None,
+        timestamps: object | None = None,
+    ) -> None:
+        """Take records to be sent soon: Arrow arrays (anything with `__arrow_c_array__`) of one length, None for nulls.
+
+        `keys`, `values`: binary or string; `headers`: list of structs of a key and a value; `timestamps`: timestamp, or
+        int64 in ms, now where null. `partition`: one for all, or int32s; where null, the Java client's choice: by
+        murmur2 of the key, without one batch by batch (or `partitioner.class` names its RoundRobinPartitioner).
+
+        Always idempotent, acknowledged by all replicas in sync. Waits while `buffer.memory` is full. NotDeliveredError
+        tells of records of earlier calls, once: after it the producer begins anew. ClientError for a record that is
+        larger than `max.request.size`: the rows before it are taken. With a `transactional.id` only in a transaction.
+        """
+
+    def flush(self) -> None:
+        """Send what was taken, and wait until all of it is acknowledged. NotDeliveredError."""
+
+    def init_transactions(self) -> None:
+        """Fence earlier producers of the same `transactional.id`, and end what they left open (KIP-98)."""
+
+    def begin_transaction(self) -> None: ...
+    def add_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Commit a group's offsets, by topic and partition, with the transaction."""
+
+    def commit_transaction(self) -> None:
+        """Flush, then let everything of the transaction be read. After an error only abort_transaction() helps.
+
+        ProducerFencedError: another producer has the same `transactional.id`, and this one is done.
+        """
+
+    def abort_transaction(self) -> None:
+        """Drop what is not sent, and let nothing of the transaction be read under read_committed."""
+
     def close(self) -> None:
-        """Close the connections; later calls raise ClientError."""
+        """Close the connections; later calls raise ClientError. What is not flushed may be lost."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: object) -> None: ...

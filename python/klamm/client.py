@@ -8,7 +8,10 @@
             batch = pyarrow.record_batch(fetched)
             offset = fetched.next_offset
 
-Records come decompressed and decoded as Arrow columns, only those that are asked for.
+        client.produce("copies", None, batch["key"], batch["value"])
+        client.flush()
+
+Records come decompressed and decoded as Arrow columns, only those that are asked for, and go as Arrow columns.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from klamm._engine import (
     DamagedBatchError,
     FetchedSlice,
     KafkaClient,
+    NotDeliveredError,
     OffsetOutOfRangeError,
+    ProducerFencedError,
 )
 
 __all__ = [
@@ -30,5 +35,7 @@ __all__ = [
     "DamagedBatchError",
     "FetchedSlice",
     "KafkaClient",
+    "NotDeliveredError",
     "OffsetOutOfRangeError",
+    "ProducerFencedError",
 ]

@@ -4,7 +4,7 @@ use super::connection::LinkError;
 use crate::ErrorCode;
 
 /// Why a try came to nothing.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Fault {
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -23,6 +23,15 @@ fn hint_of(code: ErrorCode) -> &'static str {
         ErrorCode::UNKNOWN_TOPIC_ID => " (the topic was deleted, or made anew under its name)",
         ErrorCode::INVALID_TOPIC_EXCEPTION => " (that can be no name of a topic)",
         ErrorCode::TOPIC_AUTHORIZATION_FAILED => " (an ACL must allow it)",
+        ErrorCode::MESSAGE_TOO_LARGE => {
+            " (the topic's max.message.bytes is smaller than the batch: lower batch.size, or raise it)"
+        }
+        ErrorCode::PRODUCER_FENCED | ErrorCode::INVALID_PRODUCER_EPOCH => {
+            " (another producer has the same transactional.id: only the newest may go on)"
+        }
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::UNKNOWN_PRODUCER_ID => {
+            " (the partition lacks records that were acknowledged, or forgot the producer)"
+        }
         ErrorCode::LEADER_NOT_AVAILABLE => " (nobody leads the partition: are the brokers that hold it up?)",
         ErrorCode::UNSUPPORTED_VERSION => " (the broker is too old for it)",
         _ => "",
@@ -69,6 +78,10 @@ fn remedy_of(code: ErrorCode) -> Remedy {
         | ErrorCode::OFFSET_NOT_AVAILABLE
         | ErrorCode::REQUEST_TIMED_OUT
         | ErrorCode::THROTTLING_QUOTA_EXCEEDED
+        | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+        | ErrorCode::COORDINATOR_NOT_AVAILABLE
+        | ErrorCode::NOT_COORDINATOR
+        | ErrorCode::CONCURRENT_TRANSACTIONS
         | ErrorCode::UNKNOWN_SERVER_ERROR => Remedy::Wait,
         ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID => Remedy::WaitShortly,
         _ => Remedy::None,
@@ -83,6 +96,14 @@ pub struct Patience {
     pub backoff_max_ms: u64,
     /// Tries after the first one.
     pub retries: u32,
+}
+
+impl Patience {
+    /// How long to wait before another try after so many failures, in ms: twice as long after each.
+    pub fn backoff_after(&self, failures: u32) -> u64 {
+        let doubled = self.backoff_ms.saturating_mul(1 << failures.min(16));
+        doubled.min(self.backoff_max_ms.max(self.backoff_ms))
+    }
 }
 
 /// How long something may be unknown that a broker may only not have heard of yet, in ms.
@@ -132,16 +153,11 @@ impl Attempts {
         if remedy == Remedy::None {
             return Next::GiveUp { timed_out: false };
         }
-        let after_ms = self.backoff_ms();
+        let after_ms = self.patience.backoff_after(self.failures);
         self.failures += 1;
         if self.failures > self.patience.retries || after_ms >= self.left_ms(now_ms) {
             return Next::GiveUp { timed_out: true };
         }
         Next::Retry { after_ms, refresh: remedy != Remedy::Wait }
-    }
-
-    fn backoff_ms(&self) -> u64 {
-        let doubled = self.patience.backoff_ms.saturating_mul(1 << self.failures.min(16));
-        doubled.min(self.patience.backoff_max_ms.max(self.patience.backoff_ms))
     }
 }

@@ -11,8 +11,10 @@ use super::cluster::{ClusterView, Leader, NoLeader};
 use super::config::ClientConfig;
 use super::error::{ClientError, What};
 use super::fetching::Kept;
+use super::messages::Request;
 use super::messages::metadata::{MetadataAnswer, MetadataRequest};
 use super::pool::Pool;
+use super::producing::Producer;
 use crate::ErrorCode;
 
 /// A client of one cluster. Any number of calls may be under way at once.
@@ -22,6 +24,7 @@ pub struct Client {
     pub(super) pool: Pool,
     pub(super) view: Mutex<ClusterView>,
     pub(super) kept: Mutex<Kept>,
+    pub(super) producer: Producer,
     began: Instant,
     is_closed: AtomicBool,
 }
@@ -41,11 +44,15 @@ impl Client {
     /// Nothing is connected to before something is asked.
     pub fn new(config: ClientConfig) -> Self {
         let pool = Pool::new(config.client_id.clone(), Duration::from_millis(config.connect_timeout_ms));
+        let patience = config.producer.patience(&config);
+        let transactional = config.producer.transactional_id.is_some();
+        let producer = Producer::new(patience, config.producer.request_bytes_max, transactional);
         Self {
             config,
             pool,
             view: Mutex::default(),
             kept: Mutex::default(),
+            producer,
             began: Instant::now(),
             is_closed: AtomicBool::new(false),
         }
@@ -54,43 +61,51 @@ impl Client {
     /// Lets connections and kept bytes go; later calls are refused.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
+        self.producer.close();
         self.pool.close();
         *self.kept.lock() = Kept::default();
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
 
+    pub(super) fn check_open(&self) -> Result<(), ClientError> {
+        if self.is_closed.load(Ordering::Acquire) { Err(ClientError::Closed) } else { Ok(()) }
+    }
+
     pub(super) fn call(&self, what: What) -> Result<Call<'_>, ClientError> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return Err(ClientError::Closed);
-        }
+        self.check_open()?;
         let patience = self.config.patience();
         let attempts = Attempts::new(patience, self.now_ms());
         Ok(Call { client: self, what, attempts, patience, tries: 0, key: "default.api.timeout.ms" })
     }
 
     /// Asks whoever answers first, known brokers before those of the configuration.
-    async fn ask_metadata(&self, topics: Option<&[&str]>, within: Duration) -> Result<MetadataAnswer, Fault> {
+    pub(super) async fn ask_any<R: Request>(&self, request: &R, within: Duration) -> Result<R::Answer, Fault> {
         let mut addresses = self.view.lock().addresses();
         addresses.extend(self.config.bootstrap.iter().cloned());
         let mut last = Fault::LeftOut;
         for address in addresses {
-            match self.pool.call(&address, &MetadataRequest { topics }, within).await {
-                Ok(MetadataAnswer { error: Some(code), .. }) => last = Fault::Code(code),
-                Ok(answer) => {
-                    self.view.lock().on_metadata(&answer);
-                    return Ok(answer);
-                }
+            match self.pool.call(&address, request, within).await {
+                Ok(answer) => return Ok(answer),
                 Err(error) => last = Fault::Link(error),
             }
         }
         Err(last)
     }
 
+    async fn ask_metadata(&self, topics: Option<&[&str]>, within: Duration) -> Result<MetadataAnswer, Fault> {
+        let answer = self.ask_any(&MetadataRequest { topics }, within).await?;
+        if let Some(code) = answer.error {
+            return Err(Fault::Code(code));
+        }
+        self.view.lock().on_metadata(&answer);
+        Ok(answer)
+    }
+
     /// Learns anew about one topic.
-    async fn refresh(&self, topic: &str, within: Duration) -> Result<(), Fault> {
+    pub(super) async fn refresh(&self, topic: &str, within: Duration) -> Result<(), Fault> {
         let answer = self.ask_metadata(Some(&[topic]), within).await?;
         let told = answer.topics.iter().find(|told| told.name == topic).ok_or(Fault::LeftOut)?;
         if told.error.is_error() { Err(Fault::Code(told.error)) } else { Ok(()) }

@@ -40,15 +40,16 @@ pub enum NoLeader {
     Leaderless,
 }
 
+/// Host and port as one; a host that is an address of IPv6 has brackets.
+pub fn address_of(host: &str, port: i32) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 impl ClusterView {
     /// Takes in what a broker told. A leader of an older epoch than the one known is no news: that broker lags.
     pub fn on_metadata(&mut self, answer: &MetadataAnswer) {
         if !answer.brokers.is_empty() {
-            let address = |host: &str, port| match host.contains(':') {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
-            };
-            let known = answer.brokers.iter().map(|broker| (broker.id, address(&broker.host, broker.port)));
+            let known = answer.brokers.iter().map(|broker| (broker.id, address_of(&broker.host, broker.port)));
             self.brokers = known.collect();
         }
         for topic in &answer.topics {

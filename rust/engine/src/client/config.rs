@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use klamm_records::{Codec, Compression};
+
 use super::attempts::Patience;
+use super::producing::Partitioner;
 
 /// What a client obeys. Times in ms, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +25,21 @@ pub struct ClientConfig {
     pub fetch_max_wait_ms: i32,
     pub partition_fetch_bytes_max: i32,
     pub decompressed_bytes_max: usize,
+    pub producer: ProducerConfig,
+}
+
+/// What a producer obeys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProducerConfig {
+    pub transactional_id: Option<String>,
+    pub transaction_timeout_ms: i32,
+    pub delivery_timeout_ms: u64,
+    pub linger_ms: u64,
+    pub batch_bytes: usize,
+    pub request_bytes_max: usize,
+    pub buffer_bytes: usize,
+    pub compression: Compression,
+    pub partitioner: Partitioner,
 }
 
 /// A key or value that is refused.
@@ -54,26 +72,43 @@ const fn number(name: &'static str, default: &'static str, min: i64, max: i64) -
     Key { name, default, allowed: Allowed::Number(min, max) }
 }
 
-/// Every key, by name. Defaults are those of Apache Kafka 4.3's clients.
+const fn words(name: &'static str, default: &'static str, words: &'static [&'static str]) -> Key {
+    Key { name, default, allowed: Allowed::Words(words) }
+}
+
+const ROUND_ROBIN: &str = "org.apache.kafka.clients.producer.RoundRobinPartitioner";
+
+/// Every key, by name. Defaults are those of Apache Kafka 4.3's clients, except that batches are larger: records come
+/// by many at once here.
 const KEYS: &[Key] = &[
+    words("acks", "all", &["all", "-1"]),
+    number("batch.size", "262144", 1, 1 << 29),
+    number("buffer.memory", "33554432", 1, 1 << 40),
     Key { name: "client.id", default: "klamm", allowed: Allowed::Text },
+    number("compression.gzip.level", "-1", -1, 9),
+    number("compression.lz4.level", "9", 1, 17),
+    words("compression.type", "none", &["none", "gzip", "snappy", "lz4", "zstd"]),
+    number("compression.zstd.level", "3", -131_072, 22),
     number("default.api.timeout.ms", "60000", 0, INT_MAX),
+    number("delivery.timeout.ms", "120000", 1, INT_MAX),
+    words("enable.idempotence", "true", &["true"]),
     number("fetch.max.bytes", "52428800", 1, 1 << 29),
     number("fetch.max.wait.ms", "500", 0, INT_MAX),
     number("fetch.min.bytes", "1", 0, INT_MAX),
-    Key {
-        name: "isolation.level",
-        default: "read_uncommitted",
-        allowed: Allowed::Words(&["read_uncommitted", "read_committed"]),
-    },
+    words("isolation.level", "read_uncommitted", &["read_uncommitted", "read_committed"]),
     number("klamm.decompressed.bytes.max", "1073741824", 1, INT_MAX),
+    number("linger.ms", "5", 0, INT_MAX),
     number("max.partition.fetch.bytes", "1048576", 1, 1 << 29),
+    number("max.request.size", "1048576", 1, 1 << 29),
+    words("partitioner.class", "", &["", ROUND_ROBIN]),
     number("request.timeout.ms", "30000", 1, INT_MAX),
     number("retries", "2147483647", 0, INT_MAX),
     number("retry.backoff.max.ms", "1000", 0, INT_MAX),
     number("retry.backoff.ms", "100", 0, INT_MAX),
-    Key { name: "security.protocol", default: "PLAINTEXT", allowed: Allowed::Words(&["PLAINTEXT"]) },
+    words("security.protocol", "PLAINTEXT", &["PLAINTEXT"]),
     number("socket.connection.setup.timeout.ms", "10000", 1, INT_MAX),
+    number("transaction.timeout.ms", "60000", 1, INT_MAX),
+    Key { name: "transactional.id", default: "", allowed: Allowed::Text },
 ];
 
 impl ClientConfig {
@@ -83,7 +118,9 @@ impl ClientConfig {
             return Err(ClientConfigError::Unknown { key: key.clone(), known });
         }
         let values = Values(given);
-        values.word("security.protocol")?;
+        for the_only_choice in ["security.protocol", "acks", "enable.idempotence"] {
+            values.word(the_only_choice)?;
+        }
         Ok(Self {
             bootstrap: parse_bootstrap(bootstrap)?,
             client_id: values.text("client.id")?,
@@ -99,6 +136,7 @@ impl ClientConfig {
             fetch_max_wait_ms: values.number("fetch.max.wait.ms")? as i32,
             partition_fetch_bytes_max: values.number("max.partition.fetch.bytes")? as i32,
             decompressed_bytes_max: values.number("klamm.decompressed.bytes.max")? as usize,
+            producer: ProducerConfig::new(&values)?,
         })
     }
 
@@ -110,6 +148,31 @@ impl ClientConfig {
             backoff_max_ms: self.backoff_max_ms,
             retries: self.retries,
         }
+    }
+}
+
+impl ProducerConfig {
+    fn new(values: &Values<'_>) -> Result<Self, ClientConfigError> {
+        let request_bytes_max = values.number("max.request.size")? as usize;
+        Ok(Self {
+            transactional_id: Some(values.text("transactional.id")?).filter(|id| !id.is_empty()),
+            transaction_timeout_ms: values.number("transaction.timeout.ms")? as i32,
+            delivery_timeout_ms: values.number("delivery.timeout.ms")? as u64,
+            linger_ms: values.number("linger.ms")? as u64,
+            batch_bytes: (values.number("batch.size")? as usize).min(request_bytes_max),
+            request_bytes_max,
+            buffer_bytes: values.number("buffer.memory")? as usize,
+            compression: values.compression()?,
+            partitioner: match values.word("partitioner.class")? {
+                ROUND_ROBIN => Partitioner::RoundRobin,
+                _ => Partitioner::Keyed,
+            },
+        })
+    }
+
+    /// How patient a batch is.
+    pub fn patience(&self, config: &ClientConfig) -> Patience {
+        Patience { timeout_ms: self.delivery_timeout_ms, ..config.patience() }
     }
 }
 
@@ -141,6 +204,23 @@ impl Values<'_> {
             value: value.to_owned(),
             allowed: words.join(" or "),
         })
+    }
+
+    fn compression(&self) -> Result<Compression, ClientConfigError> {
+        let name = self.word("compression.type")?;
+        let codec = Codec::from_name(name).expect("the words are names of codecs");
+        if codec.levels().is_none() {
+            return Ok(Compression::of(codec));
+        }
+        let key = format!("compression.{name}.level");
+        let level = self.number(&key)? as i32;
+        let (key, value) = self.of(&key);
+        let refused = || ClientConfigError::Value {
+            key: key.name,
+            value: value.to_owned(),
+            allowed: format!("a level of {name}"),
+        };
+        Compression::at_level(codec, level).ok_or_else(refused)
     }
 
     /// Text that fits into a string of the protocol.

@@ -1,11 +1,13 @@
 //! One connection to a broker: a request, then its answer.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
 use super::messages::api_versions::ApiVersionsRequest;
@@ -20,12 +22,12 @@ const ANSWER_BYTES_MAX: usize = 1 << 30;
 const FIRST_ROOM: usize = 4 << 20;
 
 /// Why a broker was not asked, or gave no answer that can be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum LinkError {
     #[error("cannot connect to {address}: {source}")]
-    Connect { address: String, source: io::Error },
+    Connect { address: String, source: Arc<io::Error> },
     #[error("the connection to {address} broke: {source}")]
-    Broken { address: String, source: io::Error },
+    Broken { address: String, source: Arc<io::Error> },
     #[error("{address} did not answer {what} within {after_ms} ms")]
     Late { address: String, what: &'static str, after_ms: u128 },
     #[error("{address} answered {what} with what is no such answer: {source}")]
@@ -59,7 +61,7 @@ pub struct Connection {
 impl Connection {
     /// Connects and asks what the broker speaks.
     pub async fn open(address: &str, client_id: &str, within: Duration) -> Result<Self, LinkError> {
-        let failed = |source| LinkError::Connect { address: address.to_owned(), source };
+        let failed = |source| LinkError::Connect { address: address.to_owned(), source: Arc::new(source) };
         let connect = timeout(within, TcpStream::connect(address));
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} ms", within.as_millis()));
         let stream = connect.await.map_err(|error| failed(late(error)))?.map_err(failed)?;
@@ -116,18 +118,32 @@ impl Connection {
     }
 
     async fn send_and_receive(&mut self, frame: &[u8]) -> Result<Bytes, LinkError> {
-        let broken = |source| LinkError::Broken { address: self.address.clone(), source };
-        self.stream.write_all(frame).await.map_err(broken)?;
-        let len = self.stream.read_i32().await.map_err(broken)?;
-        match usize::try_from(len) {
-            Ok(len @ 4..=ANSWER_BYTES_MAX) => read_exactly(&mut self.stream, len).await.map_err(broken),
-            _ => Err(LinkError::TooLong { address: self.address.clone(), len }),
-        }
+        self.stream.write_all(frame).await.map_err(|source| broken(&self.address, source))?;
+        read_frame(&mut self.stream, &self.address).await
+    }
+
+    /// The halves, for requests that do not wait for each other.
+    pub(super) fn into_halves(self) -> (OwnedReadHalf, OwnedWriteHalf, Versions) {
+        let (read, write) = self.stream.into_split();
+        (read, write, self.versions)
+    }
+}
+
+pub(super) fn broken(address: &str, source: io::Error) -> LinkError {
+    LinkError::Broken { address: address.to_owned(), source: Arc::new(source) }
+}
+
+/// The next answer's frame, without its length.
+pub(super) async fn read_frame<R: AsyncRead + Unpin>(stream: &mut R, address: &str) -> Result<Bytes, LinkError> {
+    let len = stream.read_i32().await.map_err(|source| broken(address, source))?;
+    match usize::try_from(len) {
+        Ok(len @ 4..=ANSWER_BYTES_MAX) => read_exactly(stream, len).await.map_err(|source| broken(address, source)),
+        _ => Err(LinkError::TooLong { address: address.to_owned(), len }),
     }
 }
 
 /// The next `len` bytes; memory grows with what really arrives.
-async fn read_exactly(stream: &mut TcpStream, len: usize) -> io::Result<Bytes> {
+async fn read_exactly<R: AsyncRead + Unpin>(stream: &mut R, len: usize) -> io::Result<Bytes> {
     let mut bytes = BytesMut::with_capacity(len.min(FIRST_ROOM));
     while bytes.len() < len {
         if bytes.len() == bytes.capacity() {

@@ -24,6 +24,26 @@ pub enum ClientError {
     OffsetOutOfRange { topic: String, partition: i32, offset: i64, earliest: i64, latest: i64 },
     #[error("the batch at offset {offset} of {topic}-{partition} is damaged: {source}")]
     Damaged { topic: String, partition: i32, offset: i64, source: RecordsError },
+    #[error(
+        "{records} records were not delivered, the first of them to {topic}-{partition}: {source}{}{}",
+        .message.as_ref().map_or(String::new(), |message| format!(" (the broker says: {message})")),
+        if *.timed_out { "; raise delivery.timeout.ms if it only takes longer" } else { "" }
+    )]
+    NotDelivered {
+        topic: String,
+        partition: i32,
+        records: u64,
+        source: Box<Fault>,
+        message: Option<String>,
+        timed_out: bool,
+    },
+    #[error(
+        "record {at} for {topic} takes {size} bytes, max.request.size allows {max}: raise it, and the topic's \
+         max.message.bytes with it"
+    )]
+    RecordTooLarge { topic: String, at: usize, size: usize, max: usize },
+    #[error("cannot {verb}: {why}")]
+    State { verb: &'static str, why: &'static str },
     #[error("the client is closed")]
     Closed,
 }
@@ -77,21 +97,26 @@ impl ClientError {
             Self::OffsetOutOfRange { topic, partition, .. } | Self::Damaged { topic, partition, .. } => {
                 (Some(topic), Some(*partition))
             }
-            Self::Invalid(_) | Self::Closed => (None, None),
+            Self::NotDelivered { topic, partition, .. } => (Some(topic), Some(*partition)),
+            Self::RecordTooLarge { topic, .. } => (Some(topic), None),
+            Self::Invalid(_) | Self::State { .. } | Self::Closed => (None, None),
         }
     }
 
     /// The protocol's code, where a broker told one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::TimedOut { last: fault, .. } | Self::Failed { source: fault, .. } => match &**fault {
+            Self::TimedOut { last: fault, .. }
+            | Self::Failed { source: fault, .. }
+            | Self::NotDelivered { source: fault, .. } => match &**fault {
                 Fault::Code(code) | Fault::Link(LinkError::Refused { code, .. }) => Some(*code),
                 Fault::NoSuchPartition { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                 Fault::Link(_) | Fault::LeftOut => None,
             },
             Self::OffsetOutOfRange { .. } => Some(ErrorCode::OFFSET_OUT_OF_RANGE),
             Self::Damaged { .. } => Some(ErrorCode::CORRUPT_MESSAGE),
-            Self::Invalid(_) | Self::Closed => None,
+            Self::RecordTooLarge { .. } => Some(ErrorCode::MESSAGE_TOO_LARGE),
+            Self::Invalid(_) | Self::State { .. } | Self::Closed => None,
         }
     }
 }

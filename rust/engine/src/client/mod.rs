@@ -1,7 +1,9 @@
-//! klamm as a client of brokers, its own and Apache Kafka's: reads ranges of partitions, finds offsets.
+//! klamm as a client of brokers, its own and Apache Kafka's: reads ranges of partitions, finds offsets,
+//! produces, with transactions.
 //!
 //! What decides has no socket and no clock: [`cluster`] knows who leads what, [`attempts`] whether and when to try
-//! again, [`slice`] which records of an answer a reader may see. [`connection`] and [`pool`] move bytes, and [`Client`]
+//! again, [`slice`] which records of an answer a reader may see,
+//! `producing::lanes` which batch is sent when. [`connection`] and [`pool`] move bytes, and [`Client`]
 //! runs the one with the other.
 
 pub mod attempts;
@@ -15,6 +17,7 @@ mod fetching;
 mod listing;
 pub mod messages;
 mod pool;
+mod producing;
 pub mod slice;
 mod versions;
 
@@ -22,4 +25,5 @@ pub use client::Client;
 pub use config::{ClientConfig, ClientConfigError};
 pub use error::ClientError;
 pub use fetching::FetchRange;
+pub use producing::{Partitioner, Row, Rows};
 pub use slice::Slice;

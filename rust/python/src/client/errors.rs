@@ -1,5 +1,6 @@
 //! The client's errors as Python's exceptions.
 
+use klamm_engine::ErrorCode;
 use klamm_engine::client::ClientError as Error;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
@@ -13,6 +14,8 @@ create_exception!(
 );
 create_exception!(klamm._engine, ClientTimeoutError, ClientError, "Nothing helped within the time-out.");
 create_exception!(klamm._engine, OffsetOutOfRangeError, ClientError, "An offset that the partition does not hold.");
+create_exception!(klamm._engine, NotDeliveredError, ClientError, "Records that are not known to be in the log.");
+create_exception!(klamm._engine, ProducerFencedError, ClientError, "A newer producer has the same transactional.id.");
 create_exception!(klamm._engine, DamagedBatchError, ClientError, "A fetched batch that cannot be read.");
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -20,18 +23,25 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ClientError", py.get_type::<ClientError>())?;
     module.add("ClientTimeoutError", py.get_type::<ClientTimeoutError>())?;
     module.add("OffsetOutOfRangeError", py.get_type::<OffsetOutOfRangeError>())?;
+    module.add("NotDeliveredError", py.get_type::<NotDeliveredError>())?;
+    module.add("ProducerFencedError", py.get_type::<ProducerFencedError>())?;
     module.add("DamagedBatchError", py.get_type::<DamagedBatchError>())
 }
 
 /// The exception of an error, with what programs ask of it as attributes.
 pub fn client_error(py: Python<'_>, error: &Error) -> PyErr {
     let text = error.to_string();
+    let is_fenced = matches!(error.code(), Some(ErrorCode::PRODUCER_FENCED | ErrorCode::INVALID_PRODUCER_EPOCH));
     let exception = match error {
+        _ if is_fenced => ProducerFencedError::new_err(text),
         Error::Invalid(_) => return PyValueError::new_err(text),
         Error::TimedOut { .. } => ClientTimeoutError::new_err(text),
         Error::OffsetOutOfRange { .. } => OffsetOutOfRangeError::new_err(text),
         Error::Damaged { .. } => DamagedBatchError::new_err(text),
-        Error::Failed { .. } | Error::Closed => ClientError::new_err(text),
+        Error::NotDelivered { .. } => NotDeliveredError::new_err(text),
+        Error::Failed { .. } | Error::RecordTooLarge { .. } | Error::State { .. } | Error::Closed => {
+            ClientError::new_err(text)
+        }
     };
     match set_attributes(exception.value(py), error) {
         Ok(()) => exception,
@@ -51,6 +61,7 @@ fn set_attributes(exception: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
             exception.setattr("latest", latest)
         }
         Error::Damaged { offset, .. } => exception.setattr("offset", offset),
+        Error::NotDelivered { records, .. } => exception.setattr("records", records),
         _ => Ok(()),
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use klamm_engine::client::{Client, ClientConfig, ClientError as Error, FetchRange, Slice};
+use klamm_engine::client::{Client, ClientConfig, ClientError as Error, FetchRange, Rows, Slice};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -13,6 +14,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use super::columns::{Limits, Wanted, decode};
 use super::errors::{ClientError, client_error};
 use super::fetched::FetchedSlice;
+use super::rows::Columns;
 use crate::config::ConfigError;
 use crate::runtime::SharedRuntime;
 
@@ -32,7 +34,7 @@ pub struct KafkaClient {
 
 /// Fields go in this order: connections before what drives them.
 struct Inner {
-    client: Client,
+    client: Arc<Client>,
     runtime: SharedRuntime,
 }
 
@@ -40,6 +42,7 @@ impl Drop for KafkaClient {
     fn drop(&mut self) {
         // Connections and the poll that watches them are shared with the process that forked: they are its own to close.
         if self.process_id == std::process::id() {
+            self.inner.client.close();
             // SAFETY: dropped once, here, and not used after.
             unsafe { ManuallyDrop::drop(&mut self.inner) }
         }
@@ -81,7 +84,7 @@ impl KafkaClient {
         let parsed = ClientConfig::new(&bootstrap_servers, &config);
         let parsed = parsed.map_err(|error| ConfigError::new_err(error.to_string()))?;
         let runtime = SharedRuntime::get()?;
-        let inner = ManuallyDrop::new(Inner { client: Client::new(parsed), runtime });
+        let inner = ManuallyDrop::new(Inner { client: Arc::new(Client::new(parsed)), runtime });
         Ok(Self { inner, process_id: std::process::id(), bootstrap: bootstrap_servers, config })
     }
 
@@ -123,6 +126,60 @@ impl KafkaClient {
         let range = FetchRange { topic, partition, start, end };
         let slice = self.wait(py, client.fetch(&range))?;
         py.detach(|| decoded(client, &range, slice, &wanted, limits)).map_err(|error| client_error(py, &error))
+    }
+
+    #[pyo3(signature = (topic, partition, keys, values, headers = None, timestamps = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the Python method")]
+    fn produce(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        partition: Option<&Bound<'_, PyAny>>,
+        keys: Option<&Bound<'_, PyAny>>,
+        values: Option<&Bound<'_, PyAny>>,
+        headers: Option<&Bound<'_, PyAny>>,
+        timestamps: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let columns = Columns::new(partition, keys, values, headers, timestamps)?;
+        let rows = columns.views()?;
+        let client = &self.client()?.client;
+        let partitions = self.wait(py, client.begin_produce(topic))?;
+        let topic: Arc<str> = topic.into();
+        let mut at = 0;
+        while at < rows.count() {
+            let taken = py.detach(|| client.produce(&topic, &partitions, &rows, at));
+            at = taken.map_err(|error| client_error(py, &error))?;
+            self.wait(py, client.room())?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, self.client()?.client.flush())
+    }
+
+    fn init_transactions(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, self.client()?.client.init_transactions())
+    }
+
+    fn begin_transaction(&self, py: Python<'_>) -> PyResult<()> {
+        self.client()?.client.begin_transaction().map_err(|error| client_error(py, &error))
+    }
+
+    fn add_offsets(&self, py: Python<'_>, group: &str, offsets: BTreeMap<String, BTreeMap<i32, i64>>) -> PyResult<()> {
+        let rows = |(topic, of_topic): (String, BTreeMap<i32, i64>)| {
+            of_topic.into_iter().map(move |(partition, offset)| (topic.clone(), partition, offset))
+        };
+        let offsets: Vec<_> = offsets.into_iter().flat_map(rows).collect();
+        self.wait(py, self.client()?.client.add_offsets(group, &offsets))
+    }
+
+    fn commit_transaction(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, self.client()?.client.commit_transaction())
+    }
+
+    fn abort_transaction(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, self.client()?.client.abort_transaction())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

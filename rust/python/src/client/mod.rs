@@ -4,6 +4,7 @@ mod columns;
 mod errors;
 mod fetched;
 mod kafka_client;
+mod rows;
 
 use pyo3::prelude::*;
 

@@ -7,6 +7,8 @@ pub mod api_versions;
 pub mod fetch;
 pub mod list_offsets;
 pub mod metadata;
+pub mod produce;
+pub mod transactions;
 
 use bytes::Bytes;
 

@@ -1,0 +1,13 @@
+//! Produces: records to batches on the caller's thread, batches to brokers by a task of its own.
+
+mod lanes;
+mod open;
+mod partitioner;
+mod pipe;
+mod producer;
+mod sender;
+mod transactions;
+
+pub use open::{Row, Rows};
+pub use partitioner::Partitioner;
+pub(super) use producer::Producer;

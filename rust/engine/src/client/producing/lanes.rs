@@ -2,6 +2,8 @@
 //!
 //! 1. Batches of a partition are sent in the order of their sequences, at most [`IN_FLIGHT_MAX`] of them unanswered:
 //!    that many the broker remembers, and tells a repeated one from a new one (KIP-98).
+//!    Before its first batch is acknowledged, one: a broker that knows nothing of a producer takes any sequence for its
+//!    first, so that a second batch which overtakes a failed first one would shut that out.
 //! 2. After a fault nothing more of the partition is sent before all answers are in; then what failed is sent again,
 //!    in order. What was appended though its answer was lost, the broker knows by its sequence.
 //! 3. A batch that fails for good fails all others: their sequences would leave a gap.
@@ -39,6 +41,8 @@ struct Lane {
     queue: VecDeque<ClosedBatch>,
     in_flight: VecDeque<(u64, ClosedBatch)>,
     failed: Vec<ClosedBatch>,
+    /// Whether the broker knows the producer.
+    is_known: bool,
     failures: u32,
     not_before_ms: u64,
     last_fault: Option<Fault>,
@@ -312,6 +316,7 @@ impl Lanes {
             Ok(()) => {
                 self.bytes -= batch.bytes.len();
                 lane.failures = 0;
+                lane.is_known = true;
             }
             Err(_) if self.has_lost => self.bytes -= batch.bytes.len(),
             Err((fault, message)) => {
@@ -346,7 +351,7 @@ impl Lane {
     fn may_send(&self, now_ms: u64) -> bool {
         !self.queue.is_empty()
             && self.failed.is_empty()
-            && self.in_flight.len() < IN_FLIGHT_MAX
+            && self.in_flight.len() < if self.is_known { IN_FLIGHT_MAX } else { 1 }
             && now_ms >= self.not_before_ms
     }
 

@@ -33,8 +33,8 @@ from klamm.testing.simulator import memory_snapshot
 from klamm.testing.simulator.by_hand import key_of
 from klamm.testing.simulator.memory_log import MemoryLog
 
-# What a snapshot keeps of the control records: who votes, and at which kraft.version.
 TICKS_AT_ONCE_MAX = 1000
+PORT = 9093  # where it listens until it moves
 
 
 class Envelope(NamedTuple):
@@ -87,7 +87,7 @@ class SimulatedReplica:
         self.voters = voters
         self.is_voter = node_id in voters.ids
         self.directory = directory
-        self.port = 9093
+        self.port = PORT
         self.lost: list[LostDisk] = []
         self.config = config
         self.now_ms = now_ms

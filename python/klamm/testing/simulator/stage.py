@@ -12,7 +12,7 @@ from typing import Any
 from klamm.raft.config import RaftConfig
 from klamm.raft.effects import Reply, SendRequest
 from klamm.raft.election_state import ElectionState
-from klamm.raft.events import PeerGone, PeerRefused, ResignRequested, ShutdownRequested
+from klamm.raft.events import KraftUpgradeRequested, PeerGone, PeerRefused, ResignRequested, ShutdownRequested
 from klamm.raft.messages import (
     AddVoterRequest,
     Error,
@@ -64,6 +64,7 @@ class Stage:
             "settle": self._settle,
             "propose": self._propose,
             "resign": self._resign,
+            "upgrade": self._upgrade,
             "shutdown": self._shutdown,
             "crash": self._crash,
             "doom": self._doom,
@@ -108,8 +109,8 @@ class Stage:
     def _quorum(self, arguments: list[str]) -> None:
         """`quorum 1 2 3 [observers 4] [dynamic=yes] [auto-join=yes]`: new replicas, all down, with empty logs.
 
-        `fetch-bytes=1`, `snapshot-bytes=50`: of an answer. Dynamic: the voters were formatted with all of their names
-        and directories A, the observers with none.
+        `directories=yes`: static voters with directory ids and endpoints. `fetch-bytes=1`, `snapshot-bytes=50`: of an
+        answer. Dynamic: the voters were formatted with all of their names and directories A, the observers with none.
         """
         self.replicas, self.messages, self._cut = {}, [], set()
         self._history = CommittedHistory()
@@ -130,7 +131,7 @@ class Stage:
         for node_id in [*voter_ids, *map(int, observers.split())]:
             self.clocks_ms[node_id] = 0
             clock = partial(self.clocks_ms.__getitem__, node_id)
-            directory = "A" if is_dynamic else None
+            directory = "A" if is_dynamic or "directories" in options else None
             self.replicas[node_id] = SimulatedReplica(node_id, voter_set, config, clock, directory=directory)
         if is_dynamic:
             format_first_voters([self.replicas[voter_id] for voter_id in voter_ids])
@@ -265,6 +266,14 @@ class Stage:
         replica = self._replica(arguments)
         self._act(replica, lambda: replica.step(ResignRequested(replica.epoch)))
 
+    def _upgrade(self, arguments: list[str]) -> None:
+        """`upgrade 1`: the leader is asked for kraft.version 1."""
+        replica = self._replica(arguments)
+        refusal = replica.running.kraft_upgrade_refusal()
+        if refusal is not None:
+            self._lines.append(f"{replica.id}: refused: {refusal}")
+        self._act(replica, lambda: replica.step(KraftUpgradeRequested()))
+
     def _shutdown(self, arguments: list[str]) -> None:
         """`shutdown 1`: the node is to stop."""
         replica = self._replica(arguments)
@@ -360,7 +369,7 @@ class Stage:
     def _wipe(self, arguments: list[str]) -> None:
         """`wipe 3`: the disk is lost while it is down, where the quorum survives that; the next has the next letter."""
         replica = self._replica(arguments)
-        is_static = replica.directory is None
+        is_static = replica.known_voters().kraft_version == 0
         if is_static and not wiping.may_be_wiped(self.replicas, replica, self._history):
             self._lines.append(f"{replica.id} keeps its disk: static voters would not survive its loss")
             return

@@ -36,9 +36,9 @@ from klamm.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from klamm.raft.voters import Endpoint, ReplicaKey, VotersInLog
+from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VotersInLog
 from klamm.testing.simulator.memory_log import DATA, Record, decode
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+from klamm.testing.simulator.replica import PORT, Envelope, SimulatedReplica
 
 
 def of_envelope(envelope: Envelope) -> str:
@@ -178,8 +178,14 @@ def of_election(election: ElectionState) -> str:
 
 def of_voters(known: VotersInLog) -> str:
     """The voters by node id, each with its directory where that is known."""
-    shown = [of_key(voter.key) for voter in known.voters.voters]
+    shown = [of_voter(voter) for voter in known.voters.voters]
     return f"{' '.join(shown) or 'none'}, kraft.version {known.kraft_version}"
+
+
+def of_voter(voter: Voter) -> str:
+    """`3-A`, with the port when it is not the first that a simulated replica has."""
+    moved = [f":{endpoint.port}" for endpoint in voter.endpoints if endpoint.port != PORT]
+    return of_key(voter.key) + "".join(moved)
 
 
 def of_key(key: ReplicaKey) -> str:
@@ -202,7 +208,7 @@ def of_record(record: Record) -> str:
 def of_control(kind: int, value: bytes) -> str:
     """A control record."""
     if kind == KRAFT_VOTERS:
-        return f"KRaftVoters({' '.join(of_key(voter.key) for voter in decode_voters(value).voters)})"
+        return f"KRaftVoters({' '.join(of_voter(voter) for voter in decode_voters(value).voters)})"
     if kind == KRAFT_VERSION:
         return f"KRaftVersion({decode_kraft_version(value)})"
     return "LeaderChange" if kind == LEADER_CHANGE else f"control {kind}"

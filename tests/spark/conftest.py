@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
 
@@ -48,6 +50,20 @@ def what_is_missing() -> str | None:
     return None
 
 
+def python_of_workers(folder: Path) -> Path:
+    """A command that starts this Python with this process's klamm.
+
+    Without the zip that Spark puts in front: each worker would compile pyspark out of it, a second of CPU, and those
+    that plan for a stream have to be there within 10.
+    """
+    paths = [str(Path(klamm.__path__[0]).parent), str(REPOSITORY)]
+    command = folder / "python"
+    path, python = shlex.quote(os.pathsep.join(paths)), shlex.quote(sys.executable)
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {python} "$@"\n')
+    command.chmod(0o755)
+    return command
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two threads that knows the data source."""
@@ -61,11 +77,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from klamm.spark import KlammDataSource
 
     folder = tmp_path_factory.mktemp("spark")
-    # The workers are processes of their own: they shall have this Python, and find klamm where this process has it.
     with pytest.MonkeyPatch.context() as patch:
-        paths = [str(Path(klamm.__path__[0]).parent), str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_PYTHON", str(python_of_workers(folder)))
+        patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         session = (
             SparkSession.builder.master("local[2]")
@@ -87,19 +101,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[klamm.Cluster]:
+def bootstrap() -> Iterator[str]:
+    """A node's address; `KLAMM_TEST_BOOTSTRAP` names another broker, so that the tests can be held against Kafka."""
+    given = os.environ.get("KLAMM_TEST_BOOTSTRAP")
+    if given:
+        yield given
+        return
     with klamm.Cluster() as running:
-        yield running
+        yield running.bootstrap_servers
 
 
 @pytest.fixture
-def topic(cluster: klamm.Cluster) -> Callable[..., str]:
+def topic(bootstrap: str) -> Callable[..., str]:
     """Makes topics that no other test uses."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def make(partitions: int = 1) -> str:
-        name = f"topic-{next(_numbers)}"
+        name = f"topic-{os.getpid()}-{next(_numbers)}"
         # The tests' timestamps are old.
-        cluster.create_topic(name, partitions=partitions, config={"retention.ms": "-1"})
+        wanted = NewTopic(name, partitions, 1, config={"retention.ms": "-1"})
+        admin.create_topics([wanted])[name].result(60)
         return name
 
     return make

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-import klamm
 from tests.spark.producing import Sent, numbered, send
 
 if TYPE_CHECKING:
@@ -22,11 +21,11 @@ TIME = datetime(2023, 11, 14, 22, 13, 20)
 
 
 @pytest.fixture
-def read(spark: SparkSession, cluster: klamm.Cluster) -> Callable[..., DataFrame]:
+def read(spark: SparkSession, bootstrap: str) -> Callable[..., DataFrame]:
     """Reads with the options given."""
 
     def load(**options: str) -> DataFrame:
-        reader = spark.read.format("klamm").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        reader = spark.read.format("klamm").option("kafka.bootstrap.servers", bootstrap)
         return reader.options(**options).load()
 
     return load
@@ -48,14 +47,14 @@ def test_columns_and_types_are_those_of_spark_s_own_source(read: Callable[..., D
     )
 
 
-def test_every_column_of_every_record(read: Callable[..., DataFrame], topic: MakeTopic, cluster: klamm.Cluster) -> None:
+def test_every_column_of_every_record(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
     name = topic(2)
     sent = [
         Sent(b"plain", b"k", 0, TIME_MS),
         Sent(None, b"tombstone", 0, TIME_MS + 1),
         Sent(b"", None, 1, TIME_MS + 2, (("a", b"1"), ("a", None), ("\u00fc", b""))),
     ]
-    send(cluster.bootstrap_servers, name, sent)
+    send(bootstrap, name, sent)
     rows = read(subscribe=name, includeHeaders="true").orderBy("partition", "offset").collect()
     found = [
         (row.key, row.value, row.topic, row.partition, row.offset, row.timestamp, row.timestampType, row.headers)
@@ -70,32 +69,28 @@ def test_every_column_of_every_record(read: Callable[..., DataFrame], topic: Mak
     ]
 
 
-def test_a_schema_names_the_columns_that_are_wanted(
-    spark: SparkSession, topic: MakeTopic, cluster: klamm.Cluster
-) -> None:
+def test_a_schema_names_the_columns_that_are_wanted(spark: SparkSession, topic: MakeTopic, bootstrap: str) -> None:
     name = topic()
-    send(cluster.bootstrap_servers, name, numbered(3))
+    send(bootstrap, name, numbered(3))
     reader = spark.read.format("klamm").schema("offset long, value binary")
-    frame = reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers).option("subscribe", name).load()
+    frame = reader.option("kafka.bootstrap.servers", bootstrap).option("subscribe", name).load()
     assert [(row.offset, bytes(row.value)) for row in frame.collect()] == [(0, b"0"), (1, b"1"), (2, b"2")]
 
 
 def test_ranges_are_cut_into_tasks_and_lose_nothing(
-    read: Callable[..., DataFrame], topic: MakeTopic, cluster: klamm.Cluster
+    read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str
 ) -> None:
     name = topic(2)
-    send(cluster.bootstrap_servers, name, numbered(100) + numbered(10, 1, 100))
+    send(bootstrap, name, numbered(100) + numbered(10, 1, 100))
     frame = read(subscribe=name, minPartitions="6")
     assert frame.rdd.getNumPartitions() == 6
     assert values(frame) == sorted(b"%d" % number for number in range(110))
     assert read(subscribe=name, maxRecordsPerPartition="30").rdd.getNumPartitions() == 5
 
 
-def test_offsets_say_where_to_start_and_end(
-    read: Callable[..., DataFrame], topic: MakeTopic, cluster: klamm.Cluster
-) -> None:
+def test_offsets_say_where_to_start_and_end(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
     name = topic(2)
-    send(cluster.bootstrap_servers, name, numbered(10) + numbered(10, 1, 10))
+    send(bootstrap, name, numbered(10) + numbered(10, 1, 10))
     start, end = f'{{"{name}": {{"0": 3, "1": -2}}}}', f'{{"{name}": {{"0": 5, "1": -1}}}}'
     found = values(read(subscribe=name, startingOffsets=start, endingOffsets=end))
     assert found == sorted([b"3", b"4", *(b"%d" % number for number in range(10, 20))])
@@ -103,10 +98,10 @@ def test_offsets_say_where_to_start_and_end(
 
 
 def test_timestamps_say_where_to_start_and_end(
-    read: Callable[..., DataFrame], topic: MakeTopic, cluster: klamm.Cluster
+    read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str
 ) -> None:
     name = topic()
-    send(cluster.bootstrap_servers, name, [Sent(b"%d" % n, timestamp_ms=TIME_MS + n * 1000) for n in range(10)])
+    send(bootstrap, name, [Sent(b"%d" % n, timestamp_ms=TIME_MS + n * 1000) for n in range(10)])
     begin, end = str(TIME_MS + 2500), str(TIME_MS + 6000)
     assert values(read(subscribe=name, startingTimestamp=begin, endingTimestamp=end)) == [b"3", b"4", b"5"]
     by_partition = {"startingOffsetsByTimestamp": f'{{"{name}": {{"0": {end}}}}}'}
@@ -117,21 +112,21 @@ def test_timestamps_say_where_to_start_and_end(
         read(subscribe=name, startingTimestamp=late).collect()
 
 
-def test_a_pattern_and_an_empty_topic(read: Callable[..., DataFrame], topic: MakeTopic, cluster: klamm.Cluster) -> None:
+def test_a_pattern_and_an_empty_topic(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
     empty, one, two = topic(), topic(), topic()
-    send(cluster.bootstrap_servers, one, numbered(2))
-    send(cluster.bootstrap_servers, two, numbered(2, start=2))
+    send(bootstrap, one, numbered(2))
+    send(bootstrap, two, numbered(2, start=2))
     assert values(read(subscribePattern=f"{one}|{two}|{empty}")) == [b"0", b"1", b"2", b"3"]
     assert values(read(subscribe=empty)) == []
     assert values(read(subscribePattern="no-such-.*")) == []
 
 
 def test_records_that_were_deleted_are_a_loss_where_an_offset_asks_for_them(
-    read: Callable[..., DataFrame], cluster: klamm.Cluster, topic: MakeTopic
+    read: Callable[..., DataFrame], bootstrap: str, topic: MakeTopic
 ) -> None:
     name = topic()
-    send(cluster.bootstrap_servers, name, numbered(10))
-    delete_before(cluster.bootstrap_servers, name, 4)
+    send(bootstrap, name, numbered(10))
+    delete_before(bootstrap, name, 4)
     assert values(read(subscribe=name)) == [b"4", b"5", b"6", b"7", b"8", b"9"]
     start = f'{{"{name}": {{"0": 2}}}}'
     with pytest.raises(Exception, match=f"some data is lost: partition {name}-0 starts with offset 4, offset 2 was"):
@@ -174,11 +169,11 @@ FILTERS = [
 
 @pytest.mark.usefixtures("pushing")
 def test_filters_that_are_pushed_down_change_no_answer(
-    read: Callable[..., DataFrame], topic: MakeTopic, cluster: klamm.Cluster, spark: SparkSession
+    read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str, spark: SparkSession
 ) -> None:
     name = topic(2)
     sent = [Sent(b"%d" % n, b"k", p, TIME_MS + n * 1000) for n in range(10) for p in (0, 1)]
-    send(cluster.bootstrap_servers, name, sent)
+    send(bootstrap, name, sent)
     frame = read(subscribe=name)
     everything = spark.createDataFrame(frame.collect(), frame.schema)
     for text, tasks in FILTERS:

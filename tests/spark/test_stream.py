@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-import klamm
 from tests.spark.producing import numbered, send
 from tests.support.waiting import wait_until
 
@@ -61,8 +60,8 @@ class Sink:
 
 
 @pytest.fixture
-def sink(spark: SparkSession, cluster: klamm.Cluster, tmp_path: Path) -> Sink:
-    return Sink(spark, cluster.bootstrap_servers, tmp_path / "checkpoint")
+def sink(spark: SparkSession, bootstrap: str, tmp_path: Path) -> Sink:
+    return Sink(spark, bootstrap, tmp_path / "checkpoint")
 
 
 def words(count: int, start: int = 0) -> list[bytes]:

@@ -48,15 +48,32 @@ _WITHOUT_MEANING: Final = frozenset(
 """Of a group's member, of a Java process, or of a pace that the client finds itself. Checksums are always checked."""
 
 
+_REFUSED_OF_A_SINK: Final = {
+    "key.serializer": "keys are bytes or text; encode the column key",
+    "value.serializer": "values are bytes or text; encode the column value",
+    "transactional.id": "the sink writes at least once; transactions are not built yet",
+}
+
+
 def client_options(given: Mapping[str, str], group_id_prefix: str | None = None) -> dict[str, str]:
     """What klamm's client gets, of keys without `kafka.`; ValueError names the option, its value and the way out.
 
     The source is member of no group, so `group.id` and `groupIdPrefix` only name it to the brokers, where there is no
     `client.id`.
     """
-    for key, why in _REFUSED.items():
-        if key in given:
-            raise ValueError(f"option 'kafka.{key}' ('{given[key]}') is not supported: {why}")
+    _refuse(given, _REFUSED)
     taken = {key: value for key, value in given.items() if key not in _WITHOUT_MEANING and key != "group.id"}
     name = given.get("group.id") or group_id_prefix or DEFAULT_CLIENT_ID
     return {"client.id": name} | taken
+
+
+def producer_options(given: Mapping[str, str]) -> dict[str, str]:
+    """What klamm's client gets for writing; as `client_options`."""
+    _refuse(given, _REFUSED_OF_A_SINK)
+    return {"client.id": DEFAULT_CLIENT_ID} | {key: given[key] for key in given if key not in _WITHOUT_MEANING}
+
+
+def _refuse(given: Mapping[str, str], refused: Mapping[str, str]) -> None:
+    for key, why in refused.items():
+        if key in given:
+            raise ValueError(f"option 'kafka.{key}' ('{given[key]}') is not supported: {why}")

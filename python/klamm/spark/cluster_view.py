@@ -21,9 +21,9 @@ from klamm.spark.options import (
 )
 
 
-def connect(options: SourceOptions) -> KafkaClient:
-    """A client of the cluster; nothing is sent yet."""
-    keys = dict(options.client)
+def connect(client: Mapping[str, str]) -> KafkaClient:
+    """A client of the cluster with these keys; nothing is sent yet."""
+    keys = dict(client)
     bootstrap = keys.pop("bootstrap.servers")
     try:
         return KafkaClient(bootstrap, keys)
@@ -36,7 +36,7 @@ class ClusterView:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._client = connect(options)
+        self._client = connect(options.client)
 
     def close(self) -> None:
         """Let the connections go."""

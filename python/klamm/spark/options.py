@@ -165,7 +165,7 @@ class _Options:
         self.given = {name.lower(): value for name, value in given.items()}
         for name, value in self.given.items():
             if not name.startswith("kafka.") and name not in _NAMES:
-                raise OptionError(f"option '{name}' ('{value}') is not known{_guess(name)}")
+                raise OptionError(f"option '{name}' ('{value}') is not known{guess(name, _NAMES)}")
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.given
@@ -185,9 +185,10 @@ class _Options:
         return OptionError(f"option '{name}' is '{self.given[name.lower()]}': {why}")
 
 
-def _guess(name: str) -> str:
-    close = difflib.get_close_matches(name, _NAMES, n=1)
-    return f"; did you mean '{_NAMES[close[0]]}'?" if close else f"; known are kafka.* and {', '.join(_NAMES.values())}"
+def guess(name: str, known: Mapping[str, str]) -> str:
+    """The way out for a name that is not known, from those that are, by their small letters."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean '{known[close[0]]}'?" if close else f"; known are kafka.* and {', '.join(known.values())}"
 
 
 def _parse(options: _Options, default_start: int) -> SourceOptions:
@@ -219,14 +220,20 @@ def _parse(options: _Options, default_start: int) -> SourceOptions:
 
 
 def _client(options: _Options) -> Mapping[str, str]:
-    prefix = "kafka."
-    given = {name.removeprefix(prefix): text for name, text in options.given.items() if name.startswith(prefix)}
-    if not given.get("bootstrap.servers", "").strip():
-        raise OptionError("option 'kafka.bootstrap.servers' is missing: host:port of one or more brokers")
+    keys = client_keys(options.given)
     try:
-        return client_options(given, options.given.get("groupidprefix"))
+        return client_options(keys, options.given.get("groupidprefix"))
     except ValueError as error:
         raise OptionError(str(error)) from None
+
+
+def client_keys(given: Mapping[str, str]) -> dict[str, str]:
+    """The options that begin with `kafka.`, without it."""
+    prefix = "kafka."
+    keys = {name.removeprefix(prefix): text for name, text in given.items() if name.startswith(prefix)}
+    if not keys.get("bootstrap.servers", "").strip():
+        raise OptionError("option 'kafka.bootstrap.servers' is missing: host:port of one or more brokers")
+    return keys
 
 
 def _subscription(options: _Options) -> Subscription:

@@ -42,7 +42,7 @@ class RangePartition(InputPartition):
 def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of the range. Offsets that hold none, of compacted or transactional topics, are passed over."""
     arrow = to_arrow_schema(schema, timezone="UTC")
-    with connect(options) as client:
+    with connect(options.client) as client:
         at = wanted.start
         moved = time.monotonic()
         while at < wanted.end:

@@ -11,9 +11,11 @@ from pyspark.sql.types import StructType
 from klamm.spark.cluster_view import connect
 from klamm.spark.columns import check_schema, full_schema
 from klamm.spark.options import parse_batch, parse_common, parse_stream
+from klamm.spark.sink_options import SinkOptions, parse_sink
 
 if TYPE_CHECKING:
     from klamm.spark.batch import KlammBatchReader
+    from klamm.spark.sink import KlammBatchWriter, KlammStreamWriter
     from klamm.spark.stream import KlammStreamReader
 
 
@@ -32,7 +34,7 @@ class KlammDataSource(DataSource):
     def schema(self) -> StructType:
         """All columns; wrong options are refused here, before anything runs."""
         options = parse_common(self.options)
-        connect(options).close()  # which reaches nobody, and checks the keys of the client
+        connect(options.client).close()  # which reaches nobody, and checks the keys of the client
         return full_schema(options.include_headers)
 
     def reader(self, schema: StructType) -> KlammBatchReader:
@@ -51,6 +53,23 @@ class KlammDataSource(DataSource):
         options = parse_stream(self.options)
         check_schema(schema)
         return KlammStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter:
+        """Writes rows, at least once."""
+        from klamm.spark.sink import KlammBatchWriter
+
+        return KlammBatchWriter(self._sink_options(overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:  # noqa: N802
+        """Writes the rows of micro-batches, at least once."""
+        from klamm.spark.sink import KlammStreamWriter
+
+        return KlammStreamWriter(self._sink_options(overwrite), schema)
+
+    def _sink_options(self, overwrite: bool) -> SinkOptions:
+        options = parse_sink(self.options, overwrite)
+        connect(options.client).close()
+        return options
 
 
 _FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"

@@ -1,0 +1,100 @@
+"""Writes the rows of a query into topics, at least once: a task that is tried again writes again what it had written.
+
+Within a task nothing is lost, doubled or out of order, because the client's producer is idempotent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from klamm.spark.cluster_view import connect
+from klamm.spark.options import OptionError
+from klamm.spark.sink_options import SinkOptions, check_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from klamm._engine import KafkaClient
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """How many records a task wrote."""
+
+    records: int
+
+
+class KlammBatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_columns(options, columns_of(schema))
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """All rows of a partition, acknowledged when this returns."""
+        return write_all(self.options, iterator)
+
+
+class KlammStreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a stream."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_columns(options, columns_of(schema))
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """As of a DataFrame."""
+        return write_all(self.options, iterator)
+
+
+def columns_of(schema: StructType) -> dict[str, str]:
+    """Names and Spark's short names of types."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def write_all(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Hand the rows to the client, which waits when its buffer is full, and wait until all are acknowledged."""
+    written = 0
+    with connect(options.client) as client:
+        for batch in batches:
+            for topic, rows in by_topic(batch, options.topic):
+                produce(client, topic, rows)
+            written += batch.num_rows
+        client.flush()
+    return Written(written)
+
+
+def by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each topic, in their order."""
+    if topic is not None:
+        yield topic, batch
+        return
+    column = batch.column("topic")
+    if column.null_count:
+        raise OptionError("the column topic is null in a row: set the option topic, or write no such row")
+    names = pc.unique(column).to_pylist()
+    for name in names:
+        yield name, batch if len(names) == 1 else batch.filter(pc.equal(column, name))
+
+
+_OPTIONAL: Final = ("partition", "key", "headers", "timestamp")
+
+
+def produce(client: KafkaClient, topic: str, rows: pa.RecordBatch) -> None:
+    """Hand over rows of one topic."""
+    has = {name: rows.column(name) for name in _OPTIONAL if name in rows.schema.names}
+    client.produce(
+        topic,
+        has.get("partition"),
+        has.get("key"),
+        rows.column("value"),
+        has.get("headers"),
+        has.get("timestamp"),
+    )

@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
@@ -11,8 +12,8 @@ import org.apache.kafka.common.utils.Exit;
 
 /** Runs Apache Kafka's command line tools one after the other in one JVM: their start costs more than their work.
  *
- * A line of standard input is a class and its arguments, separated by 0x1F. The line that answers it on standard
- * output is the exit code and, in Base64, what the tool printed to each of its streams.
+ * A line of standard input is what the tool is to read, in Base64, a class and its arguments, separated by 0x1F. The
+ * line that answers it on standard output is the exit code and, in Base64, what the tool printed to each of its streams.
  */
 public final class Tools {
     private static final class Ended extends Error {
@@ -34,8 +35,9 @@ public final class Tools {
             ByteArrayOutputStream complained = new ByteArrayOutputStream();
             System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(complained, true, StandardCharsets.UTF_8));
+            System.setIn(new ByteArrayInputStream(Base64.getDecoder().decode(words[0])));
             exitCode = null;
-            int code = run(words[0], Arrays.copyOfRange(words, 1, words.length));
+            int code = run(words[1], Arrays.copyOfRange(words, 2, words.length));
             Base64.Encoder base64 = Base64.getEncoder();
             answers.println(code + " " + base64.encodeToString(printed.toByteArray())
                 + " " + base64.encodeToString(complained.toByteArray()));

@@ -88,8 +88,7 @@ def test_three_static_voters_upgrade_take_in_a_fourth_and_let_one_go(
         assert "INVALID_UPDATE_VERSION" in capsys.readouterr().err
 
         fourth = Controller(tmp_path / "c4", 4, "", free_port(), {"controller.quorum.auto.join.enable": "true"})
-        del fourth.settings["controller.quorum.voters"]
-        fourth.settings["controller.quorum.bootstrap.servers"] = ",".join(f"127.0.0.1:{one}" for one in ports.values())
+        fourth.become_dynamic(",".join(f"127.0.0.1:{one}" for one in ports.values()))
         fourth.format(quorum.cluster_id, no_initial_controllers=True)
         quorum.controllers[4] = fourth
         fourth.launch()

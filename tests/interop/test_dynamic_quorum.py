@@ -2,6 +2,9 @@
 
 import pytest
 
+from klamm.node.rules import checked
+from klamm.node.sources import read_file
+from klamm.node.storage import FormatRequest, format_storage
 from tests.interop import apache_kafka
 from tests.support import foreign
 from tests.support.dynamic_quorum import DynamicQuorum
@@ -37,7 +40,8 @@ def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tmp_path):
             "controller.quorum.auto.join.enable": "true",
             "log.dirs": str(java.data),
         }
-        java.format(quorum.cluster_id, "--no-initial-controllers")
+        request = FormatRequest(quorum.cluster_id, no_initial_controllers=True)
+        format_storage(checked(read_file(quorum.controllers[3].file)), request)
         with java:
             found = quorum.wait_for([1, 2, 3])
             told = apache_kafka.tool("metadata-quorum", *at, "describe", "--status").stdout

@@ -60,8 +60,7 @@ def test_a_mixed_quorum_upgrades_and_its_voters_change(tools: Tools, tmp_path: P
             wait_until(lambda port=port: finalized(f"127.0.0.1:{port}") == 1, 60)  # type: ignore[misc]
 
         fourth = Controller(tmp_path / "c4", 4, "", free_port(), PATIENT)
-        del fourth.settings["controller.quorum.voters"]
-        fourth.settings["controller.quorum.bootstrap.servers"] = servers
+        fourth.become_dynamic(servers)
         fourth.format(quorum.cluster_id, no_initial_controllers=True)
         quorum.controllers[4] = fourth
         fourth.launch()

@@ -8,10 +8,11 @@ import pytest
 
 from klamm.cli.main import run
 from klamm.node import rules
-from klamm.node.directories import open_directories
 from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
 from tests.interop.apache_kafka import KafkaNode, Tools, tool
 from tests.support.foreign import require
+from tests.support.ports import free_port
+from tests.support.quorum_processes import FileNode
 
 
 @pytest.mark.parametrize("is_dynamic", [False, True], ids=["static voters", "dynamic quorum"])
@@ -42,12 +43,21 @@ def test_what_both_tools_print_is_the_same(tools: Tools, command: str, capsys: p
     assert capsys.readouterr().out == tools("storage", *command.split()).stdout
 
 
-def test_klamm_opens_what_apache_kafka_formatted(tmp_path: Path) -> None:
-    require("java", "mvn")
-    node = KafkaNode(tmp_path / "data")
+@pytest.mark.parametrize("is_dynamic", [False, True], ids=["static voters", "standalone"])
+def test_klamm_starts_on_what_apache_kafka_formatted(tools: Tools, tmp_path: Path, is_dynamic: bool) -> None:
+    port, controller = free_port(), free_port()
+    voters = ("bootstrap.servers", "") if is_dynamic else ("voters", "1@")
+    settings = {
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        f"controller.quorum.{voters[0]}": f"{voters[1]}127.0.0.1:{controller}",
+    }
+    node = FileNode(tmp_path, 1, port, settings)
     cluster_id = random_cluster_id()
-    node.format(cluster_id)
-    opened = open_directories(rules.checked(node.settings))
-    opened.locks.release()
-    assert opened.cluster_id == cluster_id
-    assert list(opened.directory_ids) == [tmp_path / "data"]
+    tools("storage", "format", "-t", cluster_id, "-c", str(node.file), *(["--standalone"] if is_dynamic else []))
+    with node:
+        tools("topics", "--bootstrap-server", node.bootstrap, "--create", "--topic", "made")
+        told = tools("metadata-quorum", "--bootstrap-server", node.bootstrap, "describe", "--status").stdout
+        assert cluster_id in told
+        assert ("directoryId" in told) == is_dynamic

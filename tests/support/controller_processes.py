@@ -63,6 +63,13 @@ class Controller(NodeProcess):
             **overrides,
         }
 
+    def become_dynamic(self, servers: str) -> None:
+        """Find the quorum by `servers`, with the voters in its log (KIP-853); what it had formatted is gone."""
+        self.settings.pop("controller.quorum.voters", None)
+        self.settings["controller.quorum.bootstrap.servers"] = servers
+        shutil.rmtree(self.data, ignore_errors=True)
+        self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+
     def format(self, cluster_id: str, *, no_initial_controllers: bool = False) -> None:
         """Format its directory, anew if it was formatted."""
         shutil.rmtree(self.data, ignore_errors=True)

@@ -15,12 +15,16 @@ EARLY_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
 
 
 class MixedQuorum(Quorum):
-    """Three controllers, some of which are Apache Kafka's; `overrides` are more settings of single ones."""
+    """Controllers, some of which are Apache Kafka's; `overrides` are more settings of single ones."""
 
     def __init__(
-        self, folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str, str]] | None = None
+        self,
+        folder: Path,
+        java: Sequence[int],
+        overrides: Mapping[int, Mapping[str, str]] | None = None,
+        size: int = 3,
     ) -> None:
-        super().__init__(folder)
+        super().__init__(folder, size)
         self.java: dict[int, apache_kafka.KafkaNode] = {}
         for node_id, controller in self.controllers.items():
             controller.settings |= (overrides or {}).get(node_id, {})

@@ -42,7 +42,9 @@ def describe(replica: Replica, now_ms: int, wall_ms: int) -> QuorumDescription |
         times = wall(progress.last_fetch_ms), wall(progress.last_caught_up_ms)
         return ReplicaDescription(progress.key, progress.end_offset, *times)
 
-    voters = {replica.id: ReplicaDescription(replica.key, replica.log.end_offset, wall_ms, wall_ms)}
+    # As the voter set has it: static voters have no directory id, the leader itself no more than the others.
+    own = next((voter.key for voter in replica.voters.voters if voter.key.id == replica.id), replica.key)
+    voters = {replica.id: ReplicaDescription(own, replica.log.end_offset, wall_ms, wall_ms)}
     voters |= {progress.key.id: of(progress) for progress in state.voters.values()}
     observers = [
         of(progress)

@@ -10,12 +10,14 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, TypeVar
 
 from klamm.spark.client_options import client_options
 from klamm.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition, describe, parse_offsets, parse_partitions
 
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=Enum)
 
 
 class OptionError(ValueError):
@@ -108,6 +110,26 @@ class SourceOptions:
     poll_timeout_ms: int
     retries: int
     retry_interval_ms: int
+    value_format: ValueFormat
+    value_schema: str | None
+    """The fields of `json`, as Spark's DDL has them."""
+    on_bad_value: OnBadValue
+
+
+class ValueFormat(Enum):
+    """What the bytes of a value are."""
+
+    BINARY = "binary"
+    STRING = "string"
+    JSON = "json"
+
+
+class OnBadValue(Enum):
+    """What becomes of a record whose value is not what the format says."""
+
+    FAIL = "fail"
+    DROP = "drop"
+    KEEP = "keep"
 
 
 _COMMON: Final = (
@@ -129,6 +151,9 @@ _COMMON: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
+    "value.format",
+    "value.schema",
+    "value.onError",
 )
 _ENDINGS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _NAMES: Final = {name.lower(): name for name in (*_COMMON, *_ENDINGS)}
@@ -199,6 +224,15 @@ def _parse(options: _Options, default_start: int) -> SourceOptions:
     rows_min = options.get("minOffsetsPerTrigger", _positive, None)
     if rows_max is not None and rows_min is not None and rows_min > rows_max:
         raise options.error("minOffsetsPerTrigger", f"it is above maxOffsetsPerTrigger, {rows_max}")
+    value_format = options.get("value.format", lambda value: _one_of(ValueFormat, value), ValueFormat.BINARY)
+    if value_format is ValueFormat.JSON and not options.given.get("value.schema", "").strip():
+        raise OptionError(
+            "option 'value.schema' is missing: value.format=json needs fields, such as 'id long, name string'"
+        )
+    if value_format is ValueFormat.BINARY and "value.onError" in options:
+        raise options.error("value.onError", "without a value.format no value is bad")
+    if value_format is not ValueFormat.JSON and "value.schema" in options:
+        raise options.error("value.schema", "it is of value.format=json only")
     return SourceOptions(
         subscription=_subscription(options),
         starting=starting,
@@ -216,6 +250,9 @@ def _parse(options: _Options, default_start: int) -> SourceOptions:
         poll_timeout_ms=options.get("kafkaConsumer.pollTimeoutMs", _positive, None) or 120_000,
         retries=options.get("fetchOffset.numRetries", _positive, None) or 3,
         retry_interval_ms=options.get("fetchOffset.retryIntervalMs", _not_negative, 1000),
+        value_format=value_format,
+        value_schema=options.given.get("value.schema"),
+        on_bad_value=options.get("value.onError", lambda value: _one_of(OnBadValue, value), OnBadValue.FAIL),
     )
 
 
@@ -349,6 +386,14 @@ def _boolean(value: str) -> bool:
     if value.lower() not in ("true", "false"):
         raise ValueError("say true or false")
     return value.lower() == "true"
+
+
+def _one_of(words: type[_E], value: str) -> _E:
+    try:
+        return words(value.lower())
+    except ValueError:
+        *most, last = [word.value for word in words]
+        raise ValueError(f"say {', '.join(most)} or {last}") from None
 
 
 def _strategy(value: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -14,6 +14,7 @@ from klamm._engine import OffsetOutOfRangeError
 from klamm.spark.cluster_view import connect
 from klamm.spark.data_loss import DataLossError, report_loss
 from klamm.spark.offsets import OffsetRange
+from klamm.spark.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
 BATCH_ROWS_MAX = 65_536
 BATCH_BYTES_MAX = 8 << 20
 """What one Arrow batch has at most. It and one answer of a broker are what a task holds."""
-
-
-class ArrowArray(Protocol):
-    """What gives its columns by Arrow's C interface."""
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
 
 class RangePartition(InputPartition):
@@ -41,7 +36,7 @@ class RangePartition(InputPartition):
 
 def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of the range. Offsets that hold none, of compacted or transactional topics, are passed over."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    rows = Rows(options, to_arrow_schema(schema, timezone="UTC"))
     with connect(options.client) as client:
         at = wanted.start
         moved = time.monotonic()
@@ -51,7 +46,7 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
                     *wanted.partition,
                     at,
                     wanted.end,
-                    columns=arrow.names,
+                    columns=rows.fetched,
                     max_records=BATCH_ROWS_MAX,
                     max_bytes=BATCH_BYTES_MAX,
                 )
@@ -59,7 +54,7 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
                 at = _after_the_loss(error, at, wanted, options.fail_on_data_loss)
                 continue
             if len(fetched):
-                yield as_batch(fetched, arrow)
+                yield rows.of(pa.record_batch(fetched), wanted.partition)
             if fetched.next_offset > at:
                 at, moved = fetched.next_offset, time.monotonic()
             elif (time.monotonic() - moved) * 1000 >= options.poll_timeout_ms:
@@ -67,16 +62,6 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
                     f"nothing came of partition {wanted.partition} from offset {at} on, and {wanted.end} is to be "
                     f"reached: waited for {options.poll_timeout_ms} ms, the option kafkaConsumer.pollTimeoutMs"
                 )
-
-
-def as_batch(fetched: ArrowArray, schema: pa.Schema) -> pa.RecordBatch:
-    """What was fetched with just the names and types that Spark checks for, which differ in what may be null."""
-    batch = pa.record_batch(fetched)
-    columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _after_the_loss(error: OffsetOutOfRangeError, at: int, wanted: OffsetRange, fail: bool) -> int:

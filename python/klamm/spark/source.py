@@ -31,18 +31,18 @@ class KlammDataSource(DataSource):
         """What `format` is given."""
         return "klamm"
 
-    def schema(self) -> StructType:
+    def schema(self) -> str:
         """All columns; wrong options are refused here, before anything runs."""
         options = parse_common(self.options)
         connect(options.client).close()  # which reaches nobody, and checks the keys of the client
-        return full_schema(options.include_headers)
+        return full_schema(options)
 
     def reader(self, schema: StructType) -> KlammBatchReader:
         """Reads a range of offsets that is fixed when the query is planned."""
         from klamm.spark.batch import KlammBatchReader, KlammFilteringReader
 
         options = parse_batch(self.options)
-        check_schema(schema)
+        check_schema(schema, options)
         kind = KlammFilteringReader if _is_asked_for_filters() else KlammBatchReader
         return kind(options, schema)
 
@@ -51,7 +51,7 @@ class KlammDataSource(DataSource):
         from klamm.spark.stream import KlammStreamReader
 
         options = parse_stream(self.options)
-        check_schema(schema)
+        check_schema(schema, options)
         return KlammStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter:

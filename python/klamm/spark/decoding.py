@@ -1,0 +1,88 @@
+"""Values decoded from Arrow to Arrow: no Python runs per record.
+
+A decoder takes all values of a batch at once, and fails when one of them is bad. Then the halves are tried, and their
+halves, until the bad ones are found: many bad records in a batch make it slow, good ones cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+Decoder = Callable[[pa.Array], pa.Array]
+"""Binary values to decoded ones, nulls to nulls; ArrowInvalid says what is wrong with one."""
+
+_JSON_SPACE = " \t\n\r"
+
+
+class Decoded(NamedTuple):
+    """The values, with null where one is bad; and which those are."""
+
+    values: pa.Array
+    bad: list[int]
+
+
+def decode(raw: pa.Array, decoder: Decoder, kind: pa.DataType) -> Decoded:
+    """Decode what can be decoded; `kind` is what the decoder makes."""
+    bad: list[int] = []
+    pieces = _pieces(raw, decoder, kind, 0, bad)
+    return Decoded(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces), bad)
+
+
+def _pieces(raw: pa.Array, decoder: Decoder, kind: pa.DataType, first: int, bad: list[int]) -> list[pa.Array]:
+    try:
+        return [decoder(raw)]
+    except pa.ArrowInvalid:
+        if len(raw) == 1:
+            bad.append(first)
+            return [pa.nulls(1, kind)]
+        half = len(raw) // 2
+        left = _pieces(raw[:half], decoder, kind, first, bad)
+        return left + _pieces(raw[half:], decoder, kind, first + half, bad)
+
+
+def decode_string(raw: pa.Array) -> pa.Array:
+    """Text in UTF-8."""
+    return raw.cast(pa.string())
+
+
+def json_decoder(kind: pa.StructType) -> Decoder:
+    """Objects of JSON with these fields: others are left away, those that are missing are null."""
+    options = pyarrow.json.ParseOptions(
+        explicit_schema=pa.schema(list(kind)), newlines_in_values=True, unexpected_field_behavior="ignore"
+    )
+
+    def decode_json(raw: pa.Array) -> pa.Array:
+        texts = pc.ascii_trim(raw.drop_null().cast(pa.string()), _JSON_SPACE)
+        if not len(texts):
+            return pa.nulls(len(raw), kind)
+        # One object each: then a line of them that is read as so many objects cannot be read otherwise.
+        if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
+            raise pa.ArrowInvalid("it is no object of JSON")
+        found = _read(texts, options)
+        if len(found) != len(texts):
+            raise pa.ArrowInvalid(f"{len(texts)} values have {len(found)} objects of JSON")
+        objects = pa.StructArray.from_arrays(
+            [column.combine_chunks() for column in found.select([field.name for field in kind]).columns],
+            fields=list(kind),
+        )
+        return objects if not raw.null_count else objects.take(_where_valid(raw))
+
+    return decode_json
+
+
+def _read(texts: pa.Array, options: Any) -> pa.Table:
+    lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")[0].as_buffer()
+    whole = pyarrow.json.ReadOptions(use_threads=False, block_size=lines.size + 1)
+    return pyarrow.json.read_json(pa.BufferReader(lines), read_options=whole, parse_options=options)
+
+
+def _where_valid(raw: pa.Array) -> pa.Array:
+    """For each value its number among those that are not null, or null."""
+    is_valid = raw.is_valid()
+    numbers = pc.subtract(pc.cumulative_sum(is_valid.cast(pa.int32())), 1)
+    return pc.if_else(is_valid, numbers, pa.scalar(None, pa.int32()))

@@ -195,7 +195,7 @@ class Reconfiguration:
             return Error.FENCED_LEADER_EPOCH
         if request.epoch > replica.epoch:
             return Error.UNKNOWN_LEADER_EPOCH
-        refusal = self._check_leader(request.cluster_id)
+        refusal = self._check_leader(None)  # the cluster is its own
         if refusal is not None:
             return refusal.error
         is_keyed = request.voter.id >= 0 and request.voter.directory_id is not None

@@ -58,6 +58,7 @@ class Stage:
             "disk": self._disk,
             "deliver": self._deliver,
             "lose": self._lose,
+            "fail": self._fail,
             "cut": self._cut_off,
             "heal": self._heal,
             "change": self._change,
@@ -205,6 +206,14 @@ class Stage:
             self.messages.remove(envelope)
             self._lines.append(f"lost: {words.of_envelope(envelope)}")
 
+    def _fail(self, arguments: list[str]) -> None:
+        """`fail [1 2] [from=3] [of=Vote]`: what is on its way is lost with its connection; who asked notices."""
+        for envelope in self._chosen(arguments):
+            self.messages.remove(envelope)
+            self._lines.append(f"failed: {words.of_envelope(envelope)}")
+            asker = self.replicas[envelope.source if envelope.response is None else envelope.target]
+            self._act(asker, lambda asker=asker, envelope=envelope: asker.fail_request(envelope))  # type: ignore[misc]
+
     def _chosen(self, arguments: list[str]) -> list[Envelope]:
         """The messages on their way that these arguments name."""
         options = _options(arguments)
@@ -275,9 +284,12 @@ class Stage:
         self._act(replica, lambda: replica.step(KraftUpgradeRequested()))
 
     def _shutdown(self, arguments: list[str]) -> None:
-        """`shutdown 1`: the node is to stop."""
+        """`shutdown 1 [untold]`: the node is to stop; `untold`: a request is read in the same turn, before it acts."""
         replica = self._replica(arguments)
-        self._act(replica, lambda: replica.step(ShutdownRequested()))
+        if "untold" in arguments:
+            replica.running.on_shutdown(replica.now_ms())
+        else:
+            self._act(replica, lambda: replica.step(ShutdownRequested()))
 
     def _crash(self, arguments: list[str]) -> None:
         """`crash 1 [keep=N]`: the process dies, or with `keep` the power goes and N unflushed records stay."""
@@ -336,10 +348,15 @@ class Stage:
         """`ask 1 Fetch from=3 epoch=2 log=5@2`: ask a replica by hand, see its answer, and what it does.
 
         Vote with `pre=yes`, FetchSnapshot with `id=5@2 position=0`, BeginQuorumEpoch, EndQuorumEpoch, AddRaftVoter,
-        UpdateRaftVoter; `cluster=X`, `directory=B` of the asker, `to=1-A`, and what else `by_hand` knows.
+        UpdateRaftVoter; `cluster=X`, `directory=B` of the asker, `to=1-A`, and what else `by_hand` knows. With `hold=yes`
+        its disk has yet to do what the answer waits for.
         """
         replica, options = self._replica(arguments), _options(arguments[2:])
-        self._ask(replica, int(options["from"]), by_hand.request_of(arguments[1], options))
+        request = by_hand.request_of(arguments[1], options)
+        if "hold" in options:
+            self._act(replica, lambda: replica.receive(Envelope(int(options["from"]), replica.id, -1, 0, request)))
+        else:
+            self._ask(replica, int(options["from"]), request)
 
     def _ask_snapshot(self, arguments: list[str]) -> None:
         """`ask-snapshot 1 from=2 epoch=3 id=5@2 [position=0] [bytes=50] [cluster=x]`: `ask 1 FetchSnapshot`."""

@@ -63,6 +63,7 @@ DIFFERS: dict[Mutation, str] = {
     elections.a_pre_vote_takes_the_vote: "vote_granting",
     elections.a_second_leader_of_an_epoch_is_believed: "wrong_answers",
     replication.a_leader_without_a_majority_leads_on: "check_quorum",
+    replication.an_answer_that_waited_leaves_as_it_was: "old_answer",
     snapshots.a_slice_of_another_snapshot_is_kept: "wrong_slices",
     snapshots.a_slice_of_another_place_is_kept: "wrong_slices",
     snapshots.a_slice_beyond_the_end_is_kept: "wrong_slices",

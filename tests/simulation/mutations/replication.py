@@ -1,6 +1,6 @@
 """The leader's log, the others' fetches, the high watermark."""
 
-from klamm.raft import following, leading, log, membership, role_states
+from klamm.raft import following, leading, log, membership, node, role_states
 from klamm.raft.messages import Error
 from klamm.raft.quorum import replicated_offset
 
@@ -153,3 +153,8 @@ def a_high_watermark_is_not_told(patch):
         answer_parked(self, state, [parked for parked in ready if parked.request.fetch_offset < end_offset])
 
     patch.setattr(leading.Leading, "_answer_parked", quiet)
+
+
+def an_answer_that_waited_leaves_as_it_was(patch):
+    """A range of the log is true only while its leader leads: what waits for the disk is looked at again."""
+    patch.setattr(node.RaftNode, "settled", lambda self, effect: effect)

@@ -348,7 +348,7 @@ class Stage:
         """`ask 1 Fetch from=3 epoch=2 log=5@2`: ask a replica by hand, see its answer, and what it does.
 
         Vote with `pre=yes`, FetchSnapshot with `id=5@2 position=0`, BeginQuorumEpoch, EndQuorumEpoch, AddRaftVoter,
-        UpdateRaftVoter; `cluster=X`, `directory=B` of the asker, `to=1-A`, and what else `by_hand` knows. With `hold=yes`
+        UpdateRaftVoter; `cluster=X`, `directory=B` of the asker, `to=1-A`, and what else `by_hand` knows. `hold=yes`:
         its disk has yet to do what the answer waits for.
         """
         replica, options = self._replica(arguments), _options(arguments[2:])

@@ -97,6 +97,26 @@ def test_a_command_is_applied_once_and_its_result_kept_until_it_was_answered():
     assert state.machine.data == b"ab"
 
 
+def test_without_the_results_a_command_would_count_twice(monkeypatch):
+    """The guard against what is sent again removed (goals R3)."""
+
+    class Forgetful(dict):
+        def get(self, sequence):
+            return None
+
+    begin = sessions._Session.__init__
+
+    def forget(self, answered_below=0):
+        begin(self, answered_below)
+        self.results = Forgetful()
+
+    monkeypatch.setattr(sessions._Session, "__init__", forget)
+    state = ReplicatedState(Journal())
+    sent = entries.encode_command(CLIENTS[0], 0, 0, b"a")
+    fold(state, [entries.encode_open(CLIENTS[0]), sent, sent])
+    assert state.machine.data == b"aa"
+
+
 def test_who_is_silent_the_longest_is_forgotten_when_there_are_too_many(monkeypatch):
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
     state = ReplicatedState(Journal())

@@ -18,7 +18,10 @@ from klamm.raft import (
     Replica,
     ReplicaConfig,
     SnapshotConfig,
+    leading,
+    replica,
 )
+from klamm.raft.library.driver.member import Member
 from klamm.testing.linearizability import UNKNOWN, Call, counter, is_linearizable
 
 VOTERS = {1: "", 2: "", 3: ""}
@@ -151,6 +154,26 @@ async def test_a_leader_that_is_cut_off_reads_nothing_old(tmp_path):
         assert await others[0].execute(b"1") == b"2"
         three.hub.reachable = lambda source, target: True
         assert await reading == 2
+
+
+async def test_a_leader_that_asked_nobody_would_read_something_old(tmp_path, monkeypatch):
+    """The guard of a read removed (goals R3): one that leads on without a majority says what it has."""
+
+    async def ask_nobody(self, epoch, others, needed):
+        pass
+
+    monkeypatch.setattr(Member, "_confirm", ask_nobody)
+    for room in (leading, replica):
+        monkeypatch.setattr(room, "CHECK_QUORUM_FACTOR", 10_000)
+    async with trio(tmp_path) as three:
+        old = await three.leader()
+        cut = old.leadership.leader_id
+        await old.execute(b"1")
+        three.hub.reachable = lambda source, target: cut not in (source, target)
+        others = [other for node_id, other in three.replicas.items() if node_id != cut]
+        await until(lambda: any(other.leadership.is_self for other in others))
+        assert await others[0].execute(b"1") == b"2"
+        assert await old.read(value) == 1
 
 
 async def test_a_command_whose_answers_are_lost_is_sent_again_and_counts_once(tmp_path):

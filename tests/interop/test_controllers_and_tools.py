@@ -37,6 +37,8 @@ def test_apache_kafkas_tools(tools: Tools, tmp_path: Path) -> None:
         configs_change(tools, by_broker, BROKER)
         cluster_is_told(tools, by_broker, quorum, [quorum.broker.port])
         files_are_read(tools, quorum, tmp_path)
+        quorum.broker.stop()
+        assert "is no longer registered" in tools("cluster", "unregister", *by_controller, "--id", str(BROKER)).stdout
 
 
 def directory_of(quorum: DynamicQuorum, node_id: int) -> str:

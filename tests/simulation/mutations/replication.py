@@ -1,5 +1,7 @@
 """The leader's log, the others' fetches, the high watermark."""
 
+from dataclasses import replace
+
 from klamm.raft import following, leading, log, membership, node, role_states
 from klamm.raft.messages import Error
 from klamm.raft.quorum import replicated_offset
@@ -158,3 +160,50 @@ def a_high_watermark_is_not_told(patch):
 def an_answer_that_waited_leaves_as_it_was(patch):
     """A range of the log is true only while its leader leads: what waits for the disk is looked at again."""
     patch.setattr(node.RaftNode, "settled", lambda self, effect: effect)
+
+
+def a_diverging_fetch_acknowledges(patch):
+    """A fetch acknowledges what lies below it only where the logs agree (facts 2.6)."""
+    on_fetch = leading.Leading.on_fetch
+
+    def careless(self, now_ms, request_id, request):
+        state = self._replica.state
+        if isinstance(state, role_states.Leader) and self._check(request) is Error.NONE:
+            self._note_progress(now_ms, state, request)
+        on_fetch(self, now_ms, request_id, request)
+
+    patch.setattr(leading.Leading, "on_fetch", careless)
+
+
+def a_new_disk_acknowledges_for_the_old_one(patch):
+    """What a voter's new disk holds is an observer's (KIP-853)."""
+    note_progress = leading.Leading._note_progress
+
+    def careless(self, now_ms, state, request):
+        voter = state.voters.get(request.replica.id)
+        note_progress(self, now_ms, state, request if voter is None else replace(request, replica=voter.key))
+
+    patch.setattr(leading.Leading, "_note_progress", careless)
+
+
+def any_fetch_keeps_a_leader(patch):
+    """A majority must fetch, or the leader goes (KIP-835)."""
+    count_for_quorum = leading.Leading.count_for_quorum
+
+    def careless(self, now_ms, state, voter):
+        state.fetched_voters.update(state.voters)
+        count_for_quorum(self, now_ms, state, voter)
+
+    patch.setattr(leading.Leading, "count_for_quorum", careless)
+
+
+def a_removed_leader_keeps_itself(patch):
+    """A leader that is no voter is none of the majority that must fetch (KIP-835, KIP-853)."""
+    count_for_quorum = leading.Leading.count_for_quorum
+
+    def careless(self, now_ms, state, voter):
+        if not self._replica.is_voter:
+            state.fetched_voters.add(self._replica.id)
+        count_for_quorum(self, now_ms, state, voter)
+
+    patch.setattr(leading.Leading, "count_for_quorum", careless)

@@ -108,6 +108,8 @@ class Following:
             return False
         state.has_fetched = True
         state.deadline_ms = now_ms + replica.config.fetch_timeout_ms
+        if replica.leader_id is not None:
+            replica.requests.hear(now_ms, replica.leader_id)  # nobody else has records to give
         return True
 
     def _take_fetched(self, state: Follower, response: FetchResponse) -> bool:
@@ -154,8 +156,9 @@ class Following:
             raise InvariantError(f"a follower without a leader in epoch {replica.epoch}")
         if replica.log.flushed_offset < replica.log.end_offset:
             return NEVER_MS  # a fetch acknowledges what lies below it: the flush comes first
-        if replica.requests.is_silent(now_ms, leader_id):
-            return self.fetch_from_anyone(now_ms)  # another may know of a newer leader
+        silent_until_ms = replica.requests.silent_until_ms(now_ms, leader_id)
+        if silent_until_ms > now_ms:  # another may know of a newer leader
+            return min(silent_until_ms, self.fetch_from_anyone(now_ms))
         busy_until_ms = replica.requests.busy_until_ms(now_ms)
         if busy_until_ms <= now_ms:
             request = self.joining.next_request(now_ms, state) or self._next_fetch(state)

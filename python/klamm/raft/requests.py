@@ -36,6 +36,12 @@ class Requests:
                 return self._in_flight.pop(entry.to)
         return None
 
+    def hear(self, now_ms: int, to: int) -> None:
+        """That peer spoke, by whichever way: a request that it let time out counts no more."""
+        entry = self._in_flight.get(to)
+        if entry is not None and entry.sent_ms + self._config.request_timeout_ms <= now_ms:
+            del self._in_flight[to]
+
     def back_off(self, now_ms: int, to: int) -> None:
         """Send nothing to that peer for `retry_backoff_ms`."""
         self._backing_off_until_ms[to] = now_ms + self._config.retry_backoff_ms
@@ -56,14 +62,19 @@ class Requests:
         """Whether a request may go there now."""
         return self.ready_at_ms(to) <= now_ms
 
-    def is_silent(self, now_ms: int, to: int) -> bool:
-        """Whether that peer let a request time out or is being left alone after a failure."""
-        entry = self._in_flight.get(to)
-        if entry is not None:
-            return entry.sent_ms + self._config.request_timeout_ms <= now_ms
-        return self._backing_off_until_ms.get(to, 0) > now_ms
+    def silent_until_ms(self, now_ms: int, to: int) -> int:
+        """Until when others are asked instead of that peer; it is asked itself when that has passed.
+
+        It let a request time out, which counts for as long as it was waited for, or is left alone after a failure.
+        """
+        entry, timeout_ms = self._in_flight.get(to), self._config.request_timeout_ms
+        if entry is None:
+            return self._backing_off_until_ms.get(to, 0)
+        return entry.sent_ms + 2 * timeout_ms if entry.sent_ms + timeout_ms <= now_ms else 0
 
     def busy_until_ms(self, now_ms: int) -> int:
         """When the last request in flight times out; `now_ms` or less when none is."""
-        timeouts = [entry.sent_ms + self._config.request_timeout_ms for entry in self._in_flight.values()]
-        return max((timeout for timeout in timeouts if timeout > now_ms), default=now_ms)
+        if not self._in_flight:
+            return now_ms
+        last_ms = max(entry.sent_ms for entry in self._in_flight.values())
+        return max(last_ms + self._config.request_timeout_ms, now_ms)

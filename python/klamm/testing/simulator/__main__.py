@@ -1,17 +1,33 @@
 """`python -m klamm.testing.simulator --seeds 1000`, or `--seed 42 --trace` to see one in words."""
 
 import argparse
+import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing.synchronize import Event
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from klamm.testing.simulator.run import Outcome, SimulationFailedError, play, play_dynamic
 
-PROGRESS_EVERY_S = 5.0
-SEEDS_AT_ONCE = 20
+SEEDS_AT_ONCE = 10
+PLAIN_EVERY_S = 30.0  # where nobody watches, a line
+
+_stops: list[Event] = []  # in a process that plays for another: whether to go on
+
+
+class Played(NamedTuple):
+    """A few seeds that follow each other: what those before the first failure did, and which one failed."""
+
+    outcomes: list[Outcome]
+    failed: int | None
 
 
 def main() -> int:
@@ -26,15 +42,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.seed is not None:
         return show(options.seed, is_whole=options.trace, dynamic=options.dynamic)
-    began = time.monotonic()
-    progress = Progress(options.seeds)
-    for failed, outcomes in results(options.first, options.seeds, options.jobs, dynamic=options.dynamic):
-        if failed is not None:
-            print()
-            return show(failed, is_whole=False, dynamic=options.dynamic)
-        progress.add(outcomes)
-    print(f"\r{progress.text}, {time.monotonic() - began:.1f} s: every invariant held")
-    return 0
+    return play_all(options.first, options.seeds, options.jobs, dynamic=options.dynamic)
 
 
 def show(seed: int, *, is_whole: bool, dynamic: bool) -> int:
@@ -50,8 +58,27 @@ def show(seed: int, *, is_whole: bool, dynamic: bool) -> int:
     return 0
 
 
-def results(first: int, count: int, jobs: int, *, dynamic: bool) -> Iterator[tuple[int | None, list[Outcome]]]:
-    """The seed that failed, if one did, and the outcomes of a few seeds, in the order of the seeds."""
+def play_all(first: int, count: int, jobs: int, *, dynamic: bool) -> int:
+    """Play so many seeds and say how far it came: to the end, to a failure, or until Ctrl-C."""
+    tally = Tally(first, count, dynamic=dynamic)
+    try:
+        with tally.shown():
+            for played in results(first, count, jobs, dynamic=dynamic):
+                tally.add(played.outcomes)
+                if played.failed is not None:
+                    break
+    except KeyboardInterrupt:
+        print(f"stopped: {tally.text}: every invariant held in them; go on with\n  {tally.rest}")
+        return 130
+    if tally.next_seed < first + count:
+        print(f"{tally.text}: every invariant held in them, and not in seed {tally.next_seed}")
+        return show(tally.next_seed, is_whole=False, dynamic=dynamic)
+    print(f"{tally.text}: every invariant held")
+    return 0
+
+
+def results(first: int, count: int, jobs: int, *, dynamic: bool) -> Iterator[Played]:
+    """What a few seeds at a time did, in the order of the seeds."""
     ranges = [
         range(start, min(start + SEEDS_AT_ONCE, first + count)) for start in range(first, first + count, SEEDS_AT_ONCE)
     ]
@@ -59,47 +86,86 @@ def results(first: int, count: int, jobs: int, *, dynamic: bool) -> Iterator[tup
     if jobs == 1:
         yield from map(play_each, ranges)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        try:
-            yield from pool.map(play_each, ranges)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    stop = multiprocessing.Event()
+    pool = ProcessPoolExecutor(jobs, initializer=listen_to_the_parent, initargs=(stop,))
+    try:
+        yield from pool.map(play_each, ranges)
+    finally:
+        stop.set()  # each process ends the seed that it plays
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def play_some(seeds: range, *, dynamic: bool) -> tuple[int | None, list[Outcome]]:
+def listen_to_the_parent(stop: Event) -> None:
+    """Ctrl-C reaches every process of a terminal: one of them speaks of it, and tells the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _stops.append(stop)
+
+
+def play_some(seeds: range, *, dynamic: bool) -> Played:
     """Play these seeds up to the first that fails."""
     outcomes = []
     for seed in seeds:
+        if any(stop.is_set() for stop in _stops):
+            break
         try:
             outcomes.append((play_dynamic if dynamic else play)(seed))
         except SimulationFailedError:
-            return seed, outcomes
-    return None, outcomes
+            return Played(outcomes, seed)
+    return Played(outcomes, None)
 
 
-class Progress:
-    """Counts, and prints where it stands every few seconds."""
+class Tally:
+    """Counts what was played, without gaps from the first seed on, and shows where it stands."""
 
-    def __init__(self, seed_count: int) -> None:
-        self._seed_count = seed_count
-        self._played = self._events = self._installed = 0
-        self._printed = time.monotonic()
+    def __init__(self, first: int, count: int, *, dynamic: bool) -> None:
+        self._first, self._count, self._dynamic = first, count, dynamic
+        self.next_seed = first
+        self._events = self._installed = self._wipes = self._changes = 0
+        self._began = self._printed = time.monotonic()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task("dynamic quorums" if dynamic else "static quorums", total=count)
+
+    def shown(self) -> Progress:
+        """A bar, while it lasts, on a terminal."""
+        return self._progress
 
     def add(self, outcomes: list[Outcome]) -> None:
-        """Some more seeds were played."""
-        self._played += len(outcomes)
+        """The next seeds were played."""
+        self.next_seed += len(outcomes)
         self._events += sum(outcome.event_count for outcome in outcomes)
         self._installed += sum(outcome.installed_count for outcome in outcomes)
-        if time.monotonic() - self._printed >= PROGRESS_EVERY_S:
+        self._wipes += sum(outcome.wipe_count for outcome in outcomes)
+        self._changes += sum(outcome.voter_changes for outcome in outcomes)
+        self._progress.update(self._task, completed=self.next_seed - self._first)
+        if self._progress.disable and time.monotonic() - self._printed >= PLAIN_EVERY_S:
             self._printed = time.monotonic()
-            print(f"\r{self.text}", end="", flush=True)
+            print(self.text, flush=True)
 
     @property
     def text(self) -> str:
         """Where it stands."""
+        kind = "dynamic seeds" if self._dynamic else "seeds"
+        seconds = time.monotonic() - self._began
         return (
-            f"{self._played} of {self._seed_count} seeds, {self._events} events, {self._installed} snapshots installed"
+            f"{self.next_seed - self._first} of {self._count} {kind} from {self._first} on, {self._events} events, "
+            f"{self._installed} snapshots installed, {self._wipes} disks lost, {self._changes} voter changes, "
+            f"{seconds:.0f} s"
         )
+
+    @property
+    def rest(self) -> str:
+        """The command that plays what is left."""
+        how = " --dynamic" if self._dynamic else ""
+        left = self._first + self._count - self.next_seed
+        return f"python -m klamm.testing.simulator{how} --first {self.next_seed} --seeds {left}"
 
 
 if __name__ == "__main__":

@@ -6,19 +6,19 @@ plays (the world with its dice, a scenario with its commands) finishes it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, assert_never
 
 from klamm.raft import effects as fx
 from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.control_records import snapshot_head
+from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS, decode_kraft_version, decode_voters, snapshot_head
 from klamm.raft.election_state import ElectionState
 from klamm.raft.log import ControlRecord, OffsetAndEpoch, SnapshotInfo
 from klamm.raft.messages import ApiVersionsRequest, ApiVersionsResponse, Error, Request, Response
 from klamm.raft.node import RaftNode
 from klamm.raft.reading import with_bytes
 from klamm.raft.roles import Role
-from klamm.raft.voter_history import VoterHistory
 from klamm.raft.voters import (
     BOOTSTRAP_OFFSET,
     KRAFT_VERSION_MAX,
@@ -35,6 +35,8 @@ from klamm.testing.simulator.memory_log import MemoryLog
 
 TICKS_AT_ONCE_MAX = 1000
 PORT = 9093  # where it listens until it moves
+
+_decode_voters = lru_cache(maxsize=256)(decode_voters)
 
 
 class Envelope(NamedTuple):
@@ -240,6 +242,15 @@ class SimulatedReplica:
         self._carry_out(now_ms, self.running.on_append(now_ms))
         return offset
 
+    def fetch_as_much_as_possible(self) -> None:
+        """Ask for as many bytes as Kafka does, from now on."""
+        usual = RaftConfig()
+        self.config = self.config._replace(
+            fetch_max_bytes=usual.fetch_max_bytes, fetch_snapshot_max_bytes=usual.fetch_snapshot_max_bytes
+        )
+        if self.core is not None:
+            self.core.replica.config = self.config
+
     def begin_write(self) -> None:
         """Begin to write the newest election state."""
         self.writing, self.to_write = self.to_write, None
@@ -273,10 +284,17 @@ class SimulatedReplica:
         offsets = self.log.control_offsets
         read = (self.log.latest_snapshot_id, self.chains[offsets[-1]] if offsets else None)
         if self._known_voters is None or self._known_voters[0] != read:
-            history = VoterHistory(VotersInLog(self.voters))
-            history.follow(self.log)
-            self._known_voters = read, history.newest
+            self._known_voters = read, self._read_voters()
         return self._known_voters[1]
+
+    def _read_voters(self) -> VotersInLog:
+        known = VotersInLog(self.voters)
+        for offset, kind, value in self.log.control_records():
+            if kind == KRAFT_VERSION:
+                known = known._replace(kraft_version=decode_kraft_version(value))
+            elif kind == KRAFT_VOTERS:
+                known = known._replace(voters=_decode_voters(value), offset=offset)
+        return known
 
     def begin_snapshot(self, filler: bytes) -> None:
         """Take hold of what is committed now, to write it as a snapshot."""

@@ -16,6 +16,7 @@ from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.world import World
 
 SAFETY_US = 15_000_000
+HASTE = 2.5  # of a run with a tenth of the time-outs: as many faults, in less time
 LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
 TRACE_LINES_SHOWN = 60
 
@@ -32,6 +33,8 @@ class Outcome:
     highest_epoch: int
     installed_count: int
     voter_changes: int = 0  # that were committed
+    wipe_count: int = 0
+    rejoined_count: int = 0  # replicas that vote with another disk than their first (dynamic quorums)
     is_lost: bool = False  # too many disks of one voter set are gone: nothing could be served any more
 
 
@@ -51,43 +54,51 @@ def play(
     observer_count = dice.choice([0, 0, 1])
     config = _draw_config(dice)
     drawn = faults.draw(dice, list(range(1, voter_count + observer_count + 1)))
-    drawn = replace(directed) if directed is not None else drawn
-    world = World(dice, voter_count, observer_count, drawn, config)
+    drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
+    drawn.hasten(haste)
+    world = World(dice, voter_count, observer_count, drawn, config, haste=haste)
     world.trace = trace
     if in_full:
         world.in_full = InFull()
     if trace is not None:
         trace.append(f"seed {seed}: {voter_count} voters, {observer_count} observers, {drawn}")
-    return _play(seed, world, "")
+    return _play(seed, world, haste, "")
 
 
 def play_dynamic(
     seed: int, *, directed: faults.Faults | None = None, trace: list[str] | None = None, in_full: bool = False
 ) -> Outcome:
-    """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError."""
+    """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError.
+
+    With the faults that it draws, snapshots are written, logs cleaned behind them, and disks lost as well.
+    """
     dice = random.Random(f"dynamic {seed}")
     voter_count, spare_count = dice.choice([1, 2, 3, 3, 3, 4]), dice.choice([0, 1, 2])
     count = voter_count + spare_count
     servers = tuple(Endpoint("CONTROLLER", f"node-{node_id}", 9093) for node_id in range(1, count + 1))
     config = _draw_config(dice)._replace(auto_join=dice.random() < 0.5, bootstrap_servers=servers)
-    drawn = replace(directed) if directed is not None else faults.draw(dice, list(range(1, count + 1)))
-    drawn.wipe_every_us = 0
-    if directed is None:
-        drawn.reconfigure_every_us = dice.choice([100_000, 500_000, 2_000_000])
-    world = World(dice, voter_count, spare_count, drawn, config, dynamic=True)
+    drawn, haste = faults.draw(dice, list(range(1, count + 1))), _haste(config)
+    drawn.reconfigure_every_us = dice.choice([100_000, 500_000, 2_000_000])
+    drawn.snapshot_every_us = dice.choice([50_000, 200_000, 1_000_000])
+    drawn.clean_share = dice.choice([0.3, 1.0])
+    drawn.wipe_every_us = dice.choice([500_000, 2_000_000, 5_000_000])
+    if directed is not None:
+        drawn, haste = replace(directed), 1.0
+    drawn.hasten(haste)
+    world = World(dice, voter_count, spare_count, drawn, config, dynamic=True, haste=haste)
     world.trace = trace
     if in_full:
         world.in_full = InFull()
     if trace is not None:
         trace.append(f"dynamic seed {seed}: {voter_count} voters and {spare_count} to add, {config}, {drawn}")
-    return _play(seed, world, "--dynamic ")
+    return _play(seed, world, haste, "--dynamic ")
 
 
-def _play(seed: int, world: World, how: str) -> Outcome:
+def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
     try:
         with _collector_off():
             world.begin()
-            world.run(SAFETY_US)
+            world.run(int(SAFETY_US / haste))
             world.heal()
             is_lost = world.operator.is_lost()
             if not is_lost:
@@ -103,8 +114,14 @@ def _play(seed: int, world: World, how: str) -> Outcome:
         highest_epoch=max(replica.epoch for replica in world.replicas.values()),
         installed_count=sum(replica.installed_count for replica in world.replicas.values()),
         voter_changes=sum(kind == KRAFT_VOTERS for kind in world.history.kinds),
+        wipe_count=sum(replica.wipes for replica in world.replicas.values()),
+        rejoined_count=sum(replica.wipes > 0 and world.is_voter(replica) for replica in world.replicas.values()),
         is_lost=is_lost,
     )
+
+
+def _haste(config: RaftConfig) -> float:
+    return HASTE if config.election_timeout_ms < RaftConfig().election_timeout_ms else 1.0
 
 
 @contextmanager
@@ -126,8 +143,9 @@ def _draw_config(dice: random.Random) -> RaftConfig:
         election_timeout_ms=1000 // scale,
         fetch_timeout_ms=2000 // scale,
         request_timeout_ms=2000 // scale,
+        retry_backoff_ms=100 // scale,
         fetch_max_bytes=dice.choice([1, 200, 1 << 20]),
-        fetch_max_wait_ms=dice.choice([5, 50, 500 // scale]),
+        fetch_max_wait_ms=dice.choice([20, 50, 500 // scale]),
         fetch_snapshot_max_bytes=dice.choice([20, 200, 1 << 20]),
     )
 
@@ -146,12 +164,12 @@ def _all_agree(world: World) -> bool:
     leaders = world.leaders()
     if len(leaders) != 1:
         return False
-    epoch, newest = leaders[0].epoch, world.newest_acknowledged
+    epoch, newest, voters = leaders[0].epoch, world.newest_acknowledged, leaders[0].running.replica.voters
     return all(
         replica.is_up
         and replica.high_watermark > newest
         and replica.epoch == epoch
-        and (not replica.config.auto_join or world.is_voter(replica))
+        and (not replica.config.auto_join or voters.is_voter(replica.key))
         for replica in world.replicas.values()
     )
 

@@ -38,9 +38,15 @@ class World:
         config: RaftConfig,
         *,
         dynamic: bool = False,
+        haste: float = 1.0,
     ) -> None:
-        """`dynamic`: the voters are in the log (kraft.version 1), and those that begin were formatted with them."""
+        """`dynamic`: the voters are in the log (kraft.version 1), and those that begin were formatted with them.
+
+        With more `haste` a wiped replica is away for a shorter time.
+        """
         self.dice, self.faults = dice, faults
+        self._is_dynamic = dynamic
+        self._wiped_for_us = int(WIPED_FOR_US / haste)
         self.now_us = 0
         self.event_count = 0
         self.trace: list[str] | None = None
@@ -98,12 +104,13 @@ class World:
         self._every(lambda: faults.false_alarm_every_us, self._alarm_falsely)
 
     def heal(self) -> None:
-        """End all faults, and start who is down."""
+        """End all faults, and start who is down. Answers are as large as they may be, so that all soon catch up."""
         self._say("all faults end")
         self.faults.stop()
         self._cut.clear()
         for replica in self.replicas.values():
             replica.crash_after_effects = None
+            replica.fetch_as_much_as_possible()
             if not replica.is_up:
                 self._start(replica)
 
@@ -213,7 +220,7 @@ class World:
 
     def _disk_us(self) -> int:
         if self.dice.random() < self.faults.slow_disk_chance:
-            return self.dice.randrange(3_000_000)
+            return self.dice.randrange(self.faults.slow_disk_us_max)
         return 50 + self.dice.randrange(1_000)
 
     def _begin_write(self, replica: SimulatedReplica) -> None:
@@ -304,26 +311,30 @@ class World:
         self._check(replica)
         if keep is None:
             self._maybe_notice_crash(replica)
-        self._at(self.dice.randrange(3_000_000), lambda: self._start(replica))
+        self._at(self.dice.randrange(self.faults.away_us_max), lambda: self._start(replica))
 
     def _wipe_someone(self) -> None:
         """A disk is lost and replaced by an empty one, where the quorum survives that."""
         replica = self.dice.choice(list(self.replicas.values()))
-        if not replica.is_up or not may_be_wiped(self.replicas, replica, self.history):
+        if not replica.is_up or not self._may_be_wiped(replica):
             return
         replica.crash(0, write_survives=False)
         self._tick_at_us.pop(replica.id, None)
         replica.wipe()
-        self._say(f"{replica.id} loses its disk")
+        comes_as = f", and comes back with directory {replica.directory}" if self._is_dynamic else ""
+        self._say(f"{replica.id} loses its disk{comes_as}")
         self._check(replica)
-        self._at(WIPED_FOR_US, lambda: self._start(replica))
+        away_us = self.dice.randrange(self.faults.away_us_max) if self._is_dynamic else self._wiped_for_us
+        self._at(away_us, lambda: self._start(replica))
+
+    def _may_be_wiped(self, replica: SimulatedReplica) -> bool:
+        if self._is_dynamic:
+            return self.operator.may_lose_disk(replica)
+        return may_be_wiped(self.replicas, replica, self.history)
 
     def _reconfigure(self) -> None:
-        """Ask who believes to lead for a change of voters, move a replica to another port, or lose a disk."""
-        kind = self.dice.randrange(6)
-        if kind == 0:
-            self._lose_disk(self.dice.choice(list(self.replicas.values())))
-        elif kind == 1:
+        """Ask who believes to lead for a change of voters, or move a replica to another port."""
+        if self.dice.randrange(5) == 0:
             self.dice.choice(list(self.replicas.values())).port += 1  # with its next start
         else:
             for leader in self.leaders():
@@ -331,16 +342,6 @@ class World:
                 if request is not None:
                     self._say(f"asked for: {words.of_envelope(request)}")
                     self._step(leader, lambda leader=leader, request=request: leader.receive(request))  # type: ignore[misc]
-
-    def _lose_disk(self, replica: SimulatedReplica) -> None:
-        if not replica.is_up or not self.operator.may_lose_disk(replica):
-            return
-        replica.crash(0, write_survives=False)
-        self._tick_at_us.pop(replica.id, None)
-        replica.wipe()
-        self._say(f"{replica.id} loses its disk, and comes back with directory {replica.directory}")
-        self._check(replica)
-        self._at(self.dice.randrange(3_000_000), lambda: self._start(replica))
 
     def _maybe_notice_crash(self, gone: SimulatedReplica) -> None:
         """The host lives on, and refuses the others' connections."""

@@ -16,8 +16,10 @@ PYTEST_WORKERS ?= auto
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 SMOKE_CASES ?= 2000
-# Simulated runs of the quorum that `make test` plays, and those of `make simulate`.
+# Simulated runs of the quorum that `make test` plays, with static voters and with voters that change, and those of each
+# kind that `make simulate` plays.
 SIMULATION_SEEDS ?= 2000
+SIMULATION_DYNAMIC_SEEDS ?= 1000
 SEEDS ?= 2000
 FIRST_SEED ?= 1
 # `make test` tries the same cases each time, so that it fails for a change and not by luck; `make slow` draws new ones.
@@ -75,7 +77,7 @@ NONE_IS_FINE = $(if $(strip $(PYTEST_ARGS)),|| [ $$? = 5 ])
 
 test-python: $(VENV)/dev $(VENV)/native
 	$(SAY) "running the Python tests"
-	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(BIN)/python -m pytest -m "not slow and not spark" \
+	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) KLAMM_SIMULATION_DYNAMIC_SEEDS=$(SIMULATION_DYNAMIC_SEEDS) $(BIN)/python -m pytest -m "not slow and not spark" \
 		-n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(NONE_IS_FINE)
 	$(SAY) "running the tests with Spark, in one process (the JVM takes a minute)"
 	@$(BIN)/python -m pytest -m "spark and not slow" $(PYTEST_ARGS) $(NONE_IS_FINE)
@@ -89,7 +91,8 @@ slow: $(VENV)/dev $(VENV)/native
 	$(SAY) "running the slow Python tests"
 	@$(BIN)/python -m pytest -m slow --timeout 7200 $(PYTEST_ARGS)
 
-## make simulate   the quorum through SEEDS=2000 simulated runs, each with faults of its own; a failing one prints its replay
+## make simulate   the quorum through SEEDS=2000 simulated runs with static voters and as many with voters that change, from
+##                 FIRST_SEED=1 on, each with faults of its own; a failing one prints its replay, Ctrl-C how far it came
 .PHONY: simulate
 simulate: $(VENV)/dev $(VENV)/native
 	@$(BIN)/python -m klamm.testing.simulator --seeds $(SEEDS) --first $(FIRST_SEED)

@@ -14,6 +14,7 @@ from klamm.testing.simulator.run import play
 
 SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_SEEDS", "200"))
 SEEDS_EACH = 20
+pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
 STRIKES = Faults(drop_chance=0.2, strike_leader_chance=0.9, delay_us_max=2_000, power_cut_share=0.3)
 
 

@@ -72,6 +72,8 @@ DIFFERS: dict[Mutation, str] = {
     snapshots.a_slice_of_another_place_is_kept: "wrong_slices",
     snapshots.a_slice_beyond_the_end_is_kept: "wrong_slices",
     snapshots.an_older_snapshot_is_installed: "wrong_answers",
+    snapshots.a_snapshot_takes_back_what_is_committed: "wrong_answers",
+    snapshots.who_fetches_a_snapshot_is_not_there: "check_quorum",
     voters.a_removed_leader_leads_on: "remove_leader",
     voters.a_new_voter_need_not_have_caught_up: "add_refused",
     voters.a_new_voter_may_know_no_kraft_version: "add_refused",

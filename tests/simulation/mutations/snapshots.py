@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from klamm.raft import snapshot_fetching
+from klamm.raft import snapshot_fetching, snapshot_serving
 from klamm.raft.messages import FetchSnapshotResponse
+from klamm.raft.voters import ReplicaKey
 from klamm.testing.simulator import memory_log, wiping, world
 from klamm.testing.simulator import replica as simulated
 
@@ -97,6 +98,31 @@ def a_slice_beyond_the_end_is_kept(patch):
 def an_older_snapshot_is_installed(patch):
     """A log is given up only for what holds more than it (facts 2.7)."""
     patch.setattr(snapshot_fetching.SnapshotFetching, "_is_ahead", lambda self, snapshot_id: True)
+
+
+def a_snapshot_takes_back_what_is_committed(patch):
+    """A snapshot that ends below the high watermark is not what is lacking (facts 2.7)."""
+    is_ahead = snapshot_fetching.SnapshotFetching._is_ahead
+
+    def careless(self, snapshot_id):
+        known, self._replica.high_watermark = self._replica.high_watermark, -1
+        try:
+            return is_ahead(self, snapshot_id)
+        finally:
+            self._replica.high_watermark = known
+
+    patch.setattr(snapshot_fetching.SnapshotFetching, "_is_ahead", careless)
+
+
+def who_fetches_a_snapshot_is_not_there(patch):
+    """A voter that fetches a snapshot keeps its leader in office (KIP-835)."""
+    on_fetch_snapshot = snapshot_serving.SnapshotServing.on_fetch_snapshot
+
+    def careless(self, now_ms, request_id, request):
+        stranger = replace(request, replica=ReplicaKey(1_000))
+        on_fetch_snapshot(self, now_ms, request_id, stranger)
+
+    patch.setattr(snapshot_serving.SnapshotServing, "on_fetch_snapshot", careless)
 
 
 def a_static_voter_loses_its_disk_at_any_time(patch):

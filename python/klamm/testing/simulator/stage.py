@@ -271,9 +271,9 @@ class Stage:
         self._act(replica, lambda: replica.propose([text.encode() for text in arguments[1:]]))
 
     def _resign(self, arguments: list[str]) -> None:
-        """`resign 1`: the leader gives up its epoch."""
-        replica = self._replica(arguments)
-        self._act(replica, lambda: replica.step(ResignRequested(replica.epoch)))
+        """`resign 1 [epoch=2]`: the leader gives up that epoch, its own by default."""
+        replica, options = self._replica(arguments), _options(arguments)
+        self._act(replica, lambda: replica.step(ResignRequested(int(options.get("epoch", replica.epoch)))))
 
     def _upgrade(self, arguments: list[str]) -> None:
         """`upgrade 1`: the leader is asked for kraft.version 1."""

@@ -13,16 +13,14 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tmp_path):
+def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tools, tmp_path):
     foreign.require("java", "mvn")
     with DynamicQuorum(tmp_path / "quorum", 3) as quorum:
         quorum.wait_for([1])
         at = ["--bootstrap-controller", f"127.0.0.1:{quorum.controllers[1].port}"]
         quorum.start(2)
         wait_until(lambda: 2 in [one.node_id for one in quorum.describe().observers])
-        added = apache_kafka.tool(
-            "metadata-quorum", *at, "--command-config", str(quorum.controllers[2].file), "add-controller"
-        )
+        added = tools("metadata-quorum", *at, "--command-config", str(quorum.controllers[2].file), "add-controller")
         assert "Added controller 2" in added.stdout, added.stdout
         assert quorum.voters() == [1, 2]
 
@@ -44,14 +42,14 @@ def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tmp_path):
         format_storage(checked(read_file(quorum.controllers[3].file)), request)
         with java:
             found = quorum.wait_for([1, 2, 3])
-            told = apache_kafka.tool("metadata-quorum", *at, "describe", "--status").stdout
+            told = tools("metadata-quorum", *at, "describe", "--status").stdout
             assert f"LeaderId:               {found.leader_id}" in told, told
             assert '"id": 3' in told.partition("CurrentVoters:")[2].partition("CurrentObservers:")[0], told
 
             # The leader itself, so that one of the others, or Apache Kafka's, takes over.
             leader = next(one for one in found.voters if one.node_id == found.leader_id)
             directory_id = shown(leader.directory_id)
-            removed = apache_kafka.tool(
+            removed = tools(
                 "metadata-quorum",
                 *at,
                 "remove-controller",

@@ -9,6 +9,7 @@ import pytest
 
 from klamm.cli.main import run
 from klamm.node.storage import random_cluster_id
+from klamm.protocol.cluster import QuorumPartitionData
 from tests.interop.apache_kafka import Tools
 from tests.support.mixed_quorum import EAGER, PATIENT, MixedQuorum
 from tests.support.waiting import wait_until
@@ -37,6 +38,10 @@ def format_all(tools: Tools, quorum: MixedQuorum) -> None:
             assert run(["storage", *cluster, *config, *voters]) == 0
 
 
+def keys(told: QuorumPartitionData) -> set[tuple[int, bytes]]:
+    return {(one.replica_id, one.replica_directory_id) for one in told.current_voters}
+
+
 def test_controllers_of_both_begin_with_the_same_voters(tools: Tools, tmp_path: Path) -> None:
     overrides = {node_id: EAGER if node_id == JAVA else PATIENT for node_id in (1, 2, JAVA, 4)}
     with contextlib.closing(MixedQuorum(tmp_path, [], overrides, size=4)) as quorum:
@@ -61,3 +66,14 @@ def test_controllers_of_both_begin_with_the_same_voters(tools: Tools, tmp_path: 
         quorum.write("after", 2000, rest)
         for node_id in rest:
             quorum.wait_for(node_id, {"before": 1000, "after": 2000})
+
+        # Each system goes on with the other's folder, and is the voter that it was.
+        for node_id in (1, JAVA):
+            quorum.kill(node_id)
+        quorum.run_by_java([1])
+        for node_id in {1, JAVA, leader.id}:
+            quorum.launch(node_id)
+        quorum.write("moved", 3000)
+        for node_id in quorum.controllers:
+            quorum.wait_for(node_id, {"before": 1000, "after": 2000, "moved": 3000})
+        assert keys(quorum.leader()[1]) == keys(told)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import apache_kafka
+from tests.interop.apache_kafka import Tools
 from tests.support import foreign
 from tests.support.mixed_quorum import EAGER, EARLY_SNAPSHOTS, PATIENT, MixedQuorum
 from tests.support.waiting import wait_until
@@ -29,7 +29,7 @@ def mixed(folder: Path, java: Sequence[int], overrides: Mapping[int, Mapping[str
         quorum.close()
 
 
-def test_two_controllers_of_klamm_and_one_of_apache_kafka(tmp_path: Path) -> None:
+def test_two_controllers_of_klamm_and_one_of_apache_kafka(tools: Tools, tmp_path: Path) -> None:
     with mixed(tmp_path, [1], {1: EAGER, 2: PATIENT, 3: PATIENT}) as quorum:
         leader, told = quorum.leader()
         assert leader.id == 1, "Apache Kafka's campaigns first"
@@ -46,7 +46,7 @@ def test_two_controllers_of_klamm_and_one_of_apache_kafka(tmp_path: Path) -> Non
         quorum.launch(1)
         for node_id in quorum.controllers:
             quorum.wait_for(node_id, written)
-        shown = apache_kafka.tool(
+        shown = tools(
             "metadata-quorum",
             "--bootstrap-controller",
             f"127.0.0.1:{quorum.controllers[successor].port}",

@@ -21,8 +21,7 @@ import klamm
 from klamm.node.rules import checked
 from klamm.node.sources import read_file
 from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
-from tests.interop import apache_kafka
-from tests.interop.apache_kafka import KafkaNode
+from tests.interop.apache_kafka import KafkaNode, Tools
 from tests.support import foreign
 from tests.support.node_process import METADATA, VERSIONS
 from tests.support.ports import free_port
@@ -83,7 +82,7 @@ def retention(admin: AdminClient) -> str:
     return str(found()["retention.ms"].value)
 
 
-def test_an_apache_kafka_broker_with_controllers_of_klamm(tmp_path: Path) -> None:
+def test_an_apache_kafka_broker_with_controllers_of_klamm(tools: Tools, tmp_path: Path) -> None:
     cluster_id = random_cluster_id()
     ports = {each: free_port() for each in (2, 3, 4)}
     nodes = {
@@ -99,7 +98,7 @@ def test_an_apache_kafka_broker_with_controllers_of_klamm(tmp_path: Path) -> Non
         broker.format(cluster_id)
         with broker:
             admin = use(broker.bootstrap)
-            described = apache_kafka.tool(
+            described = tools(
                 "metadata-quorum", "--bootstrap-controller", f"{HOST}:{ports[2]}", "describe", "--status"
             ).stdout
             [leader] = [int(line.split()[-1]) for line in described.splitlines() if line.startswith("LeaderId:")]
@@ -134,18 +133,18 @@ def test_a_broker_of_klamm_with_a_controller_of_apache_kafka(tmp_path: Path) -> 
             broker.kill()
 
 
-def test_apache_kafkas_tools_ask_controllers_themselves() -> None:
+def test_apache_kafkas_tools_ask_controllers_themselves(tools: Tools) -> None:
     """KIP-919: whichever of them is asked names the others, and what only one decides goes to that one."""
     with klamm.Cluster(controllers=3) as cluster:
         wait_until(lambda: len(cluster.registered_controllers()) == 3, BOUND_S)
         addresses = {one.id: one.address for one in cluster.controllers}
         at = "--bootstrap-controller", next(one.address for one in cluster.controllers if not one.is_active)
-        listed = apache_kafka.tool("cluster", "list-endpoints", *at).stdout
+        listed = tools("cluster", "list-endpoints", *at).stdout
         rows = [line.split() for line in listed.splitlines() if line.split()[-1:] == ["controller"]]
         assert {int(node): f"{host}:{port}" for node, host, port, *_ in rows} == addresses
-        assert "upgraded to 1" in apache_kafka.tool("features", *at, "upgrade", "--feature", "group.version=1").stdout
+        assert "upgraded to 1" in tools("features", *at, "upgrade", "--feature", "group.version=1").stdout
         added = "--entity-type", "brokers", "--entity-name", "1", "--alter", "--add-config", "log.cleaner.threads=2"
-        assert "Completed" in apache_kafka.tool("configs", *at, *added).stdout
+        assert "Completed" in tools("configs", *at, *added).stdout
         # By way of a broker, in an envelope.
         unknown = "unregister", "--bootstrap-server", cluster.bootstrap_servers, "--id", "77"
-        assert "BrokerIdNotRegistered" in apache_kafka.tool("cluster", *unknown, check=False).stderr
+        assert "BrokerIdNotRegistered" in tools("cluster", *unknown, check=False).stderr

@@ -165,3 +165,5 @@ def test_what_one_refuses_the_other_refuses(tools: Tools, tmp_path: Path, capsys
         assert run(["storage", *command, "-c", str(ours)]) != 0, (settings, options)
         assert "Traceback" not in capsys.readouterr().err
         assert files(ours.parent) == ["server.properties"], options
+        assert tools("storage", "info", "-c", str(theirs), check=False).returncode != 0, "nothing is formatted"
+        assert run(["storage", "info", "-c", str(ours)]) != 0

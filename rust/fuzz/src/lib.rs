@@ -1,17 +1,22 @@
 //! The fuzz targets of klamm as plain functions, so that they run with and without libFuzzer.
 
 mod batch;
+mod folder;
 mod frame;
 pub mod heap;
 mod log_files;
 mod log_open;
 mod metadata;
+mod metadata_log;
+mod metadata_snapshot;
 
 pub use batch::batch;
 pub use frame::frame;
 pub use log_files::log_files;
 pub use log_open::log_open;
 pub use metadata::metadata;
+pub use metadata_log::metadata_log;
+pub use metadata_snapshot::metadata_snapshot;
 
 /// A target, by the name of its bin.
 pub struct Target {
@@ -29,4 +34,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "frame", run: frame, seeds: &["rust/engine/src/wire/golden/seeds"] },
     Target { name: "log_files", run: log_files, seeds: &["rust/engine/src/log/golden/files"] },
     Target { name: "log_open", run: log_open, seeds: &["rust/engine/src/log/golden/open"] },
+    Target { name: "metadata_log", run: metadata_log, seeds: &["rust/engine/src/quorum/golden/logs"] },
+    Target { name: "metadata_snapshot", run: metadata_snapshot, seeds: &["rust/engine/src/quorum/golden/snapshots"] },
 ];

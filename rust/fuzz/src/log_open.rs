@@ -3,33 +3,14 @@
 //! more record can be appended and is found again after the next start.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use klamm_engine::log::{Log, LogConfig, LogContext, LogError, OpenAt, Origin};
 use klamm_records::header::{Header, set_crc};
 use klamm_records::{BatchBuilder, BatchFields, Compression, batches};
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-/// A folder that is gone when this is.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        let name = format!("klamm-fuzz-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("a folder for temporary files");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use crate::folder::Folder;
 
 const FILES: [&str; 5] = [
     "00000000000000000000.index",

@@ -118,9 +118,9 @@ impl LogReader {
         loop {
             let is_last = at + 1 == segments.len();
             let segment = self.open(segments[at], is_last)?;
-            let position = self.locate(&segment, offset)?;
-            if let Some(position) = position {
-                let bytes = segment.whole_batches(position, max_bytes)?;
+            let located = self.locate(&segment, offset)?;
+            if let Some((position, base_offset)) = located {
+                let bytes = segment.whole_batches(position, base_offset, max_bytes)?;
                 if !bytes.is_empty() {
                     self.place = Some(Place::behind(&segment, position, &bytes));
                     return Ok(bytes);
@@ -129,24 +129,28 @@ impl LogReader {
             match segments.get(at + 1) {
                 // The segment was rolled, and perhaps not cut yet where it ends.
                 Some(&next) if next == offset => at += 1,
-                Some(_) => return Err(segment.damaged(position.unwrap_or(0), &format!("offset {offset} is missing"))),
-                None if position.is_some() => return Ok(Vec::new()),
+                Some(_) => {
+                    return Err(segment
+                        .damaged(located.map_or(0, |(position, _)| position), &format!("offset {offset} is missing")));
+                }
+                None if located.is_some() => return Ok(Vec::new()),
                 None => return self.out_of_range(offset, start),
             }
         }
     }
 
-    /// Where in the segment the batch with `offset` is, or is to come; `None` when it ends before.
-    fn locate(&self, segment: &Segment, offset: i64) -> Result<Option<u64>, LogError> {
+    /// Where in the segment the batch with `offset` is, or is to come, and the least offset that it may begin with; `None`
+    /// when the segment ends before.
+    fn locate(&self, segment: &Segment, offset: i64) -> Result<Option<(u64, i64)>, LogError> {
         if let Some(place) = &self.place
             && place.base_offset == segment.base_offset
             && place.next_offset == offset
             && place.is_still_there(segment)
         {
-            return Ok(Some(place.position));
+            return Ok(Some((place.position, offset)));
         }
         let walked = segment.walk(0, segment.base_offset, |header| header.last_offset() >= offset)?;
-        Ok((walked.found || walked.next_offset == offset).then_some(walked.position))
+        Ok((walked.found || walked.next_offset == offset).then_some((walked.position, walked.next_offset)))
     }
 
     fn out_of_range<T>(&self, offset: i64, start: i64) -> Result<T, LogError> {
@@ -233,8 +237,8 @@ impl Segment {
         Ok(Walked { position, next_offset, found: false, last })
     }
 
-    /// Batches from `position` on that are whole and right: at least one where there is one.
-    fn whole_batches(&self, position: u64, max_bytes: usize) -> Result<Vec<u8>, LogError> {
+    /// Batches from `position` on that are whole and right, none before `next_offset`: at least one where there is one.
+    fn whole_batches(&self, position: u64, mut next_offset: i64, max_bytes: usize) -> Result<Vec<u8>, LogError> {
         let mut bytes = self.bytes(position, max_bytes.max(HEADER_LEN))?;
         let first = Header::at_start_of(&bytes).filter(|header| header.magic() == 2).and_then(|header| header.size());
         let Some(first) = first else { return Ok(Vec::new()) };
@@ -246,13 +250,14 @@ impl Segment {
         }
         let mut whole = 0;
         while let Ok(batch) = Batch::at_start_of(&bytes[whole..]) {
-            if let Err(error) = batch.check() {
+            if let Err(reason) = check_behind(&batch, next_offset) {
                 if self.is_last {
                     break;
                 }
-                return Err(self.damaged(position + whole as u64, &error.to_string()));
+                return Err(self.damaged(position + whole as u64, &reason));
             }
             whole += batch.bytes().len();
+            next_offset = batch.header().next_offset();
         }
         bytes.truncate(whole);
         Ok(bytes)
@@ -306,6 +311,16 @@ impl Segment {
         }
         bytes.truncate(read);
         Ok(bytes)
+    }
+}
+
+/// Where a batch says that it stands is not under its checksum.
+fn check_behind(batch: &Batch<'_>, next_offset: i64) -> Result<(), String> {
+    batch.check().map_err(|error| error.to_string())?;
+    let header = batch.header();
+    match header.base_offset() >= next_offset && header.next_offset() > header.base_offset() {
+        true => Ok(()),
+        false => Err(format!("a batch at offset {} stands where offset {next_offset} is due", header.base_offset())),
     }
 }
 
@@ -445,6 +460,21 @@ mod tests {
             assert!(known.starts_with(&found), "byte {at}");
             assert!(end.offset >= 0, "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_batch_whose_offset_was_changed_is_not_served() {
+        let (dir, log) = written(3);
+        log.close().expect("close");
+        let path = dir.path().join(FIRST);
+        let whole = fs::read(&path).expect("read");
+        let second = batches(&whole).next().expect("some").expect("whole").bytes().len();
+        let mut changed = whole.clone();
+        changed[second..second + 8].copy_from_slice(&1i64.to_be_bytes());
+        fs::write(&path, &changed).expect("write");
+        let mut reader = LogReader::new(dir.path());
+        assert_eq!(offsets(&reader.read(0, 1 << 20).expect("the first is right")), [0]);
+        assert_eq!(reader.end().expect("end").offset, 2);
     }
 
     #[test]

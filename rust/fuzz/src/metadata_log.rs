@@ -1,0 +1,143 @@
+//! Invariant: whatever a metadata log's folder holds, reading it beside a writer neither panics nor hangs, holds little
+//! memory and changes no file; what is served are whole batches with right checksums, each behind the one before it and the
+//! first with the offset that was asked for. What a node reads that opens the folder is what is read beside it then.
+
+use std::fs;
+use std::path::Path;
+
+use klamm_engine::log::{LogContext, LogError};
+use klamm_engine::quorum::{LogReader, QuorumLog, QuorumLogConfig};
+use klamm_records::Batch;
+use klamm_records::header::{Header, set_crc, set_position};
+
+use crate::folder::Folder;
+
+const STEPS_MAX: usize = 1000;
+const PIECE_BYTES: usize = 1 << 12;
+
+/// One byte of choices, two of where the second segment begins, then the batches.
+pub fn metadata_log(data: &[u8]) {
+    let Some((&[choices, high, low], bytes)) = data.split_first_chunk() else { return };
+    let folder = Folder::new();
+    let log = if choices & 1 == 1 { mended(bytes) } else { bytes.to_vec() };
+    let split = usize::from(u16::from_be_bytes([high, low])).min(log.len());
+    let split = if choices & 2 == 2 { boundary_before(&log, split) } else { split };
+    write(&folder.0, 0, &log[..split]);
+    if split < log.len() {
+        write(&folder.0, next_offset(&log[..split]), &log[split..]);
+    }
+    let before = contents(&folder.0);
+    // A reader holds chunks of files, and what it gives.
+    crate::heap::bounded(data, 256 << 10, || ask(&mut LogReader::new(&folder.0)));
+    assert_eq!(contents(&folder.0), before, "a reader changes nothing");
+    if choices & 4 == 4 {
+        open_beside(&folder.0);
+    }
+}
+
+/// Checksums, offsets and epochs that fit, to get behind them.
+pub fn mended(log: &[u8]) -> Vec<u8> {
+    let mut log = log.to_vec();
+    let (mut at, mut offset) = (0, 0);
+    while let Some(size) = Header::at_start_of(&log[at..]).and_then(|header| header.size()) {
+        let Some(batch) = log.get_mut(at..at + size) else { break };
+        batch[16] = 2;
+        set_position(batch, offset, 1);
+        set_crc(batch);
+        offset = Header::at_start_of(batch).map_or(0, |header| header.next_offset().max(offset + 1));
+        at += size;
+    }
+    log
+}
+
+fn boundary_before(log: &[u8], position: usize) -> usize {
+    let mut at = 0;
+    while let Some(size) = log.get(at..).and_then(Header::at_start_of).and_then(|header| header.size()) {
+        if at + size > position {
+            break;
+        }
+        at += size;
+    }
+    at
+}
+
+/// Segments do not overlap: their names say where they begin.
+fn next_offset(log: &[u8]) -> i64 {
+    let (mut at, mut offset) = (0, 0);
+    while let Some(header) = log.get(at..).and_then(Header::at_start_of) {
+        let Some(size) = header.size().filter(|size| at + size <= log.len()) else { break };
+        offset = offset.max(header.next_offset());
+        at += size;
+    }
+    offset.max(1)
+}
+
+fn write(folder: &Path, base_offset: i64, bytes: &[u8]) {
+    fs::write(folder.join(format!("{base_offset:020}.log")), bytes).expect("room for temporary files");
+}
+
+fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).expect("the folder of this case").map(|entry| entry.expect("readable"));
+    let name = |path: &Path| path.file_name().expect("of a file").to_string_lossy().into_owned();
+    let mut found: Vec<_> =
+        entries.map(|entry| (name(&entry.path()), fs::read(entry.path()).expect("readable"))).collect();
+    found.sort();
+    found
+}
+
+fn ask(reader: &mut LogReader) {
+    let end = reader.end();
+    for timestamp in [i64::MIN, 0, 1000, i64::MAX] {
+        let _ = reader.offset_after_time(timestamp);
+    }
+    let _ = reader.snapshots();
+    for offset in [i64::MIN, -1, 3, i64::MAX] {
+        let _ = reader.read(offset, PIECE_BYTES);
+    }
+    let start = reader.start_offset().expect("the folder can be listed").unwrap_or(0);
+    let read = read_on(start, |offset| reader.read(offset, PIECE_BYTES));
+    if let (Ok(end), Some(read)) = (end, read) {
+        assert!(read <= end.offset, "read up to {read}, and the log ends at {}", end.offset);
+    }
+}
+
+/// Reads batch behind batch; where that ended, unless by damage.
+fn read_on(start: i64, mut read: impl FnMut(i64) -> Result<Vec<u8>, LogError>) -> Option<i64> {
+    let mut offset = start;
+    for _ in 0..STEPS_MAX {
+        let bytes = read(offset).ok()?;
+        if bytes.is_empty() {
+            return Some(offset);
+        }
+        for (at, batch) in klamm_records::batches(&bytes).enumerate() {
+            let batch = batch.expect("whole batches");
+            batch.check_crc().expect("checked batches");
+            let header = batch.header();
+            assert!(header.last_offset() >= offset, "offset {offset} was asked for");
+            assert!(at == 0 || header.base_offset() >= offset, "batch at {} behind {offset}", header.base_offset());
+            offset = header.next_offset();
+        }
+    }
+    None
+}
+
+fn open_beside(folder: &Path) {
+    let config = QuorumLogConfig { segment_bytes: 1 << 20, segment_ms: i64::MAX };
+    let Ok((log, _)) = QuorumLog::open(folder, &config, &LogContext::volatile(8), 0) else { return };
+    let mut reader = LogReader::new(folder);
+    let mut offset = log.start_offset();
+    for _ in 0..STEPS_MAX {
+        if offset >= log.end_offset() {
+            break;
+        }
+        let wanted = log.read(offset, 1).expect("an open log reads what it has");
+        // A start checks checksums, a reader records too: bytes that fit only the one were written by nobody.
+        if Batch::at_start_of(&wanted).and_then(|batch| batch.check()).is_err() {
+            break;
+        }
+        let found = reader.read(offset, 1).expect("and so does who reads beside it");
+        assert_eq!(found, wanted, "at offset {offset}");
+        offset = Header::at_start_of(&wanted).expect("a batch").next_offset();
+    }
+    let _ = log.close();
+}

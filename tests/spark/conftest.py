@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.timeout(300))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(900))
 
 
 def what_is_missing() -> str | None:
@@ -65,13 +66,17 @@ def python_of_workers(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two threads that knows the data source."""
-    missing = what_is_missing()
-    if missing:
+def java() -> None:
+    """Whatever Spark needs is here; else the test is skipped, and in CI it fails."""
+    if missing := what_is_missing():
         if os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of two threads that knows the data source."""
     from pyspark.sql import SparkSession
 
     from klamm.spark import KlammDataSource

@@ -1,7 +1,7 @@
 """Jobs that run alike over klamm's source in this process's Spark, and over Spark's own in another's.
 
 As a program (`python -m tests.spark.jobs`, in the environment of Spark's own connector) it reads a job a line and
-answers each with a line. So it imports nothing but pyspark.
+answers each with a line. So it imports nothing else but pyspark.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import json
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from tests.spark.patience import patiently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,14 +41,12 @@ def stream(spark: SparkSession, job: Job) -> Any:
         batches[str(number)] = rows_of(frame)
 
     writer = spark.readStream.format(job["format"]).options(**job["options"]).load().writeStream.foreachBatch(keep)
-    query = writer.option("checkpointLocation", job["checkpoint"]).trigger(availableNow=True).start()
+    writer = writer.option("checkpointLocation", job["checkpoint"]).trigger(availableNow=True)
     try:
-        if not query.awaitTermination(BOUND_S):
+        if not patiently(lambda: writer.start().awaitTermination(BOUND_S)):
             return "too slow"
-    except Exception:
+    except Exception:  # of which the texts differ
         return "refused"
-    finally:
-        query.stop()
     # Whether a batch of no rows is made is nobody's matter.
     return [batches[number] for number in sorted(batches, key=int) if batches[number]]
 

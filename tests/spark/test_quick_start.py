@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.patience import patiently
 from tests.spark.producing import numbered, send
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -30,7 +31,7 @@ def test_the_quick_start(
     for text, instead in replaced.items():
         assert text in code
         code = code.replace(text, instead)
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+    patiently(lambda: exec(compile(code, "README.md", "exec"), {"__name__": "readme"}))
     said = capsys.readouterr().out
     assert "|        0|     2|2023-11-14 22:13:20|" in said
     assert said.splitlines()[-1] == "3"

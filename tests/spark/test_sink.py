@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from tests.spark.patience import patiently
 from tests.spark.producing import numbered, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MakeTopic = Callable[..., str]
-BOUND_S = 120
+BOUND_S = 240
 
 
 def stored(bootstrap: str, topic: str, count: int, partitions: int = 1) -> list[Message]:
@@ -94,11 +95,8 @@ def test_a_stream_writes_on_after_a_restart(
         reader = spark.readStream.format("klamm").option("kafka.bootstrap.servers", bootstrap)
         stream = reader.options(subscribe=source, startingOffsets="earliest").load().select("key", "value")
         writer = stream.writeStream.format("klamm").option("kafka.bootstrap.servers", bootstrap).option("topic", target)
-        query = writer.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True).start()
-        try:
-            assert query.awaitTermination(BOUND_S)
-        finally:
-            query.stop()
+        writer = writer.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True)
+        assert patiently(lambda: writer.start().awaitTermination(BOUND_S))  # noqa: B023 - called here
         values = sorted(int(message.value() or b"") for message in stored(bootstrap, target, start + 10))
         assert values == list(range(start + 10))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from tests.spark.patience import patiently
 from tests.spark.producing import numbered, send
 from tests.support.waiting import wait_until
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 MakeTopic = Callable[..., str]
-BOUND_S = 120
+BOUND_S = 240
 
 
 class Sink:
@@ -31,9 +32,19 @@ class Sink:
         self.batches: dict[int, list[bytes]] = {}
 
     def start(self, trigger: dict[str, object], **options: str) -> StreamingQuery:
-        reader = self.spark.readStream.format("klamm").option("kafka.bootstrap.servers", self.bootstrap)
-        writer = reader.options(**options).load().writeStream.foreachBatch(self.keep)
-        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(**trigger).start()  # type: ignore[arg-type]
+        """A query that has begun; raises what it fails with before that."""
+
+        def begin() -> StreamingQuery:
+            reader = self.spark.readStream.format("klamm").option("kafka.bootstrap.servers", self.bootstrap)
+            writer = reader.options(**options).load().writeStream.foreachBatch(self.keep)
+            writer = writer.option("checkpointLocation", str(self.checkpoint))
+            query = writer.trigger(**trigger).start()  # type: ignore[arg-type]
+            wait_until(lambda: query.recentProgress or not query.isActive, BOUND_S)
+            if failure := query.exception():
+                raise failure
+            return query
+
+        return patiently(begin)
 
     def keep(self, frame: DataFrame, number: int) -> None:
         self.batches[number] = [bytes(row.value) for row in frame.collect()]

@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 from tests.simulation.mutations import durability, elections, replication, snapshots, voters
 
+from klamm.testing.simulator.faults import Faults
+
 Mutation = Callable[[pytest.MonkeyPatch], None]
 MODULES: tuple[ModuleType, ...] = (elections, durability, replication, snapshots, voters)
 
@@ -82,4 +84,33 @@ DIFFERS: dict[Mutation, str] = {
     voters.a_removal_may_lose_the_majority: "keep_a_majority",
     voters.static_voters_are_changed: "add_refused",
     voters.an_update_adds_a_directory: "replaced_disk",
+}
+
+# Logs that are cleaned behind every snapshot, and replicas that are away or lose their disks until they need one.
+SNAPSHOTS = Faults(
+    drop_chance=0.05,
+    partition_every_us=1_000_000,
+    crash_every_us=1_000_000,
+    crash_in_step_chance=0.002,
+    slow_disk_chance=0.05,
+    snapshot_every_us=50_000,
+    clean_share=1.0,
+    snapshot_bytes_max=100,
+    damaged_slice_chance=0.1,
+    wipe_every_us=500_000,
+)
+
+# Without these four of ten seeds fail or more, some with the faults that they draw (None).
+SEEDS = range(1, 41)
+BY_DICE: dict[Mutation, Faults | None] = {
+    elections.half_is_a_majority: None,
+    durability.leader_counts_itself_before_its_flush: None,
+    durability.follower_fetches_before_its_flush: None,
+    replication.leader_takes_every_fetch_position: None,
+    replication.a_diverging_fetch_acknowledges: None,
+    replication.no_record_begins_an_epoch: None,
+    snapshots.the_log_behind_an_installed_snapshot_is_kept: SNAPSHOTS,
+    snapshots.the_state_is_not_loaded_from_an_installed_snapshot: SNAPSHOTS,
+    snapshots.the_high_watermark_stays_behind_an_installed_snapshot: SNAPSHOTS,
+    snapshots.a_static_voter_loses_its_disk_at_any_time: SNAPSHOTS,
 }

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.client import ClientError, ClientTimeoutError, ConfigError, KafkaClient, OffsetOutOfRangeError
+from tests.support.node_process import NodeProcess
 
 EVERYTHING = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 BASE_MS = 1_700_000_000_000
@@ -165,3 +169,60 @@ def test_arguments_that_make_no_sense(client: KafkaClient, topic: str) -> None:
     ]:
         with pytest.raises(ValueError, match=r"range|column|at least 1"):
             client.fetch(topic, 0, start, end, columns=columns, max_records=limit)
+
+
+def test_big_records_come_whole(client: KafkaClient, bootstrap: str, topic: str) -> None:
+    big = [bytes([at]) * 900_000 for at in range(4)]
+    client.produce(topic, 0, None, pa.array(big, pa.binary()))
+    client.flush()
+    with KafkaClient(bootstrap, {"max.partition.fetch.bytes": "1000", "fetch.max.bytes": "1000"}) as small:
+        read, offset = [], 0
+        while offset < 4:
+            fetched = small.fetch(topic, 0, offset, 4, columns=["value"])
+            read += pa.record_batch(fetched)["value"].to_pylist()
+            offset = fetched.next_offset
+    assert read == big
+
+
+def test_gaps_of_a_compacted_topic(bootstrap: str, admin: AdminClient, name: Callable[[str], str]) -> None:
+    topic = name("compacted")
+    config = {"cleanup.policy": "compact", "internal.segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(30)
+    with KafkaClient(bootstrap, {"batch.size": "500"}) as client:
+        keys = pa.array([b"k%d" % (at % 3) for at in range(300)], pa.binary())
+        client.produce(topic, 0, keys, keys)
+        client.flush()
+        deadline = time.monotonic() + 90
+        while True:
+            offset, seen = 0, []
+            while offset < 250:
+                fetched = client.fetch(topic, 0, offset, 250, columns=["offset", "key"])
+                assert fetched.next_offset > offset
+                seen += pa.record_batch(fetched).to_pylist()
+                offset = fetched.next_offset
+            assert offset == 250
+            assert all(row["key"] == b"k%d" % (row["offset"] % 3) for row in seen)
+            if len(seen) < 200:
+                break
+            assert time.monotonic() < deadline, "nothing was compacted"
+
+
+def test_a_restart_in_the_middle(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path / "data") as node:
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        admin.create_topics([NewTopic("restarted", 1, 1)])["restarted"].result(30)
+        with KafkaClient(node.bootstrap) as client:
+            values = [b"%d" % at for at in range(400)]
+            client.produce("restarted", 0, None, pa.array(values[:200]))
+            client.flush()
+            first = client.fetch("restarted", 0, 0, 400, columns=["value"])
+            node.stop()
+            client.produce("restarted", 0, None, pa.array(values[200:]))
+            node.start()
+            client.flush()
+            read, offset = pa.record_batch(first)["value"].to_pylist(), first.next_offset
+            while offset < 400:
+                fetched = client.fetch("restarted", 0, offset, 400, columns=["value"])
+                read += pa.record_batch(fetched)["value"].to_pylist()
+                offset = fetched.next_offset
+            assert read == values

@@ -1,5 +1,6 @@
 //! The fuzz targets of klamm as plain functions, so that they run with and without libFuzzer.
 
+mod answers;
 mod batch;
 mod folder;
 mod frame;
@@ -10,6 +11,7 @@ mod metadata;
 mod metadata_log;
 mod metadata_snapshot;
 
+pub use answers::answers;
 pub use batch::batch;
 pub use frame::frame;
 pub use log_files::log_files;
@@ -32,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "batch", run: batch, seeds: &["tests/golden/records", "tests/golden/records/clients"] },
     Target { name: "metadata", run: metadata, seeds: &["tests/golden/metadata"] },
     Target { name: "frame", run: frame, seeds: &["rust/engine/src/wire/golden/seeds"] },
+    Target { name: "answers", run: answers, seeds: &["tests/golden/records", "rust/engine/src/wire/golden/seeds"] },
     Target { name: "log_files", run: log_files, seeds: &["rust/engine/src/log/golden/files"] },
     Target { name: "log_open", run: log_open, seeds: &["rust/engine/src/log/golden/open"] },
     Target { name: "metadata_log", run: metadata_log, seeds: &["rust/engine/src/quorum/golden/logs"] },

@@ -7,9 +7,13 @@
 //! runs the one with the other.
 
 pub mod attempts;
+#[cfg(test)]
+mod attempts_tests;
 #[expect(clippy::module_inception, reason = "the client of this folder")]
 mod client;
 pub mod cluster;
+#[cfg(test)]
+mod cluster_tests;
 pub mod config;
 mod connection;
 mod error;
@@ -19,6 +23,8 @@ pub mod messages;
 mod pool;
 mod producing;
 pub mod slice;
+#[cfg(test)]
+mod slice_tests;
 mod versions;
 
 pub use client::Client;

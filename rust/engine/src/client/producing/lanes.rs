@@ -1,7 +1,8 @@
 //! The core of a producer: which batch is sent when, and what an answer means for it.
 //!
-//! 1. Batches of a partition are sent in the order of their sequences, at most [`IN_FLIGHT_MAX`] of them unanswered:
-//!    that many the broker remembers, and tells a repeated one from a new one (KIP-98).
+//! 1. Batches of a partition are sent in the order of their sequences, and none is [`IN_FLIGHT_MAX`] or more ahead of one
+//!    that is not acknowledged: that many the broker remembers, to tell a repeated one from a new one (KIP-98). One that
+//!    was appended though its answer was lost would be forgotten if those behind it went on without it.
 //!    Before its first batch is acknowledged, one: a broker that knows nothing of a producer takes any sequence for its
 //!    first, so that a second batch which overtakes a failed first one would shut that out.
 //! 2. After a fault nothing more of the partition is sent before all answers are in; then what failed is sent again,
@@ -30,17 +31,21 @@ pub type Place = (Arc<str>, i32);
 pub struct ClosedBatch {
     pub bytes: Bytes,
     pub records: i32,
-    pub base_sequence: i32,
     /// When it is given up.
     pub deadline_ms: u64,
 }
 
+/// A batch with its number among those of its partition.
+type Numbered = (u64, ClosedBatch);
+
 /// The batches of a partition.
 #[derive(Debug, Default)]
 struct Lane {
-    queue: VecDeque<ClosedBatch>,
-    in_flight: VecDeque<(u64, ClosedBatch)>,
-    failed: Vec<ClosedBatch>,
+    queue: VecDeque<Numbered>,
+    /// With the tag of its request.
+    in_flight: VecDeque<(u64, Numbered)>,
+    failed: Vec<Numbered>,
+    next_number: u64,
     /// Whether the broker knows the producer.
     is_known: bool,
     failures: u32,
@@ -123,7 +128,9 @@ impl Lanes {
             return;
         }
         self.bytes += batch.bytes.len();
-        self.lanes.entry(place).or_default().queue.push_back(batch);
+        let lane = self.lanes.entry(place).or_default();
+        lane.queue.push_back((lane.next_number, batch));
+        lane.next_number += 1;
     }
 
     /// Bytes that wait to be sent or answered.
@@ -162,7 +169,8 @@ impl Lanes {
             lane.queue.clear();
             lane.failed.clear();
         }
-        self.bytes = self.lanes.values().flat_map(|lane| &lane.in_flight).map(|(_, batch)| batch.bytes.len()).sum();
+        self.bytes =
+            self.lanes.values().flat_map(|lane| &lane.in_flight).map(|(_, (_, batch))| batch.bytes.len()).sum();
     }
 
     /// Begins anew, with a new identity. Nothing may be in flight.
@@ -207,7 +215,7 @@ impl Lanes {
         }
         let open = self.lanes.values().filter(|lane| !lane.queue.is_empty() || !lane.failed.is_empty());
         let times = open.flat_map(|lane| {
-            let deadline = lane.queue.front().filter(|_| lane.in_flight.is_empty()).map(|batch| batch.deadline_ms);
+            let deadline = lane.queue.front().filter(|_| lane.in_flight.is_empty()).map(|(_, batch)| batch.deadline_ms);
             [(lane.not_before_ms > now_ms).then_some(lane.not_before_ms), deadline].into_iter().flatten()
         });
         todo.wake_at_ms = times.min();
@@ -216,7 +224,7 @@ impl Lanes {
 
     fn give_up_late_ones(&mut self, now_ms: u64) {
         let late = |lane: &Lane| {
-            lane.in_flight.is_empty() && lane.queue.front().is_some_and(|batch| batch.deadline_ms <= now_ms)
+            lane.in_flight.is_empty() && lane.queue.front().is_some_and(|(_, batch)| batch.deadline_ms <= now_ms)
         };
         let Some((place, lane)) = self.lanes.iter_mut().find(|(_, lane)| late(lane)) else { return };
         let fault = lane.last_fault.take().unwrap_or(Fault::Code(ErrorCode::LEADER_NOT_AVAILABLE));
@@ -242,15 +250,15 @@ impl Lanes {
                 continue;
             };
             let is_full = self.by_broker.get(&leader).is_some_and(|requests| *requests >= IN_FLIGHT_MAX);
-            let next = lane.queue.front().map_or(0, |batch| batch.bytes.len());
+            let next = lane.queue.front().map_or(0, |(_, batch)| batch.bytes.len());
             let fits = batches.is_empty() || size + next <= self.request_bytes_max;
             if is_full || !fits || address.as_ref().is_some_and(|chosen| *chosen != leader) {
                 continue;
             }
-            let Some(batch) = lane.queue.pop_front() else { continue };
+            let Some(numbered) = lane.queue.pop_front() else { continue };
             size += next;
-            batches.push((place.0.clone(), place.1, batch.bytes.clone()));
-            lane.in_flight.push_back((tag, batch));
+            batches.push((place.0.clone(), place.1, numbered.1.bytes.clone()));
+            lane.in_flight.push_back((tag, numbered));
             places.push(place.clone());
             address = Some(leader);
         }
@@ -310,7 +318,7 @@ impl Lanes {
     ) -> bool {
         let Some(lane) = self.lanes.get_mut(place) else { return false };
         let Some(at) = lane.in_flight.iter().position(|(of, _)| *of == tag) else { return false };
-        let Some((_, batch)) = lane.in_flight.remove(at) else { return false };
+        let Some((_, (number, batch))) = lane.in_flight.remove(at) else { return false };
         let mut doubtful = false;
         match answered {
             Ok(()) => {
@@ -320,10 +328,11 @@ impl Lanes {
             }
             Err(_) if self.has_lost => self.bytes -= batch.bytes.len(),
             Err((fault, message)) => {
-                let remedy = lane.remedy(&fault, &batch);
+                let remedy = lane.remedy(&fault, number);
                 doubtful = remedy == Remedy::Refresh;
-                lane.failed.push(batch);
-                if remedy == Remedy::None || now_ms >= lane.failed[0].deadline_ms {
+                let is_late = now_ms >= batch.deadline_ms;
+                lane.failed.push((number, batch));
+                if remedy == Remedy::None || is_late {
                     let timed_out = remedy != Remedy::None;
                     self.fail(Failure { place: place.clone(), fault, message, timed_out, records: 0 });
                     return doubtful;
@@ -338,10 +347,9 @@ impl Lanes {
     }
 
     fn fail(&mut self, failure: Failure) {
-        let count =
-            |batches: &mut dyn Iterator<Item = &ClosedBatch>| batches.map(|batch| batch.records as u64).sum::<u64>();
-        let lost = self.lanes.values().map(|lane| count(&mut lane.queue.iter().chain(&lane.failed))).sum();
-        self.failure.get_or_insert(Failure { records: lost, ..failure });
+        let lost = self.lanes.values().flat_map(|lane| lane.queue.iter().chain(&lane.failed));
+        let records = lost.map(|(_, batch)| batch.records as u64).sum();
+        self.failure.get_or_insert(Failure { records, ..failure });
         self.discard();
         self.has_lost = true;
     }
@@ -349,17 +357,17 @@ impl Lanes {
 
 impl Lane {
     fn may_send(&self, now_ms: u64) -> bool {
-        !self.queue.is_empty()
-            && self.failed.is_empty()
-            && self.in_flight.len() < if self.is_known { IN_FLIGHT_MAX } else { 1 }
-            && now_ms >= self.not_before_ms
+        let Some((number, _)) = self.queue.front() else { return false };
+        let ahead = self.in_flight.front().map_or(0, |(_, (oldest, _))| number - oldest);
+        let most = if self.is_known { IN_FLIGHT_MAX as u64 } else { 1 };
+        self.failed.is_empty() && ahead < most && now_ms >= self.not_before_ms
     }
 
-    fn remedy(&self, fault: &Fault, batch: &ClosedBatch) -> Remedy {
+    fn remedy(&self, fault: &Fault, number: u64) -> Remedy {
         match fault {
             // One before it failed, and is sent again first.
             Fault::Code(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
-                if self.failed.first().is_some_and(|earlier| is_before(earlier, batch)) =>
+                if self.failed.iter().any(|(earlier, _)| *earlier < number) =>
             {
                 Remedy::Wait
             }
@@ -382,29 +390,13 @@ impl Lane {
         if self.failed.is_empty() || !self.in_flight.is_empty() {
             return;
         }
-        self.failed.sort_by(sequence_order);
+        self.failed.sort_by_key(|(number, _)| *number);
         for batch in self.failed.drain(..).rev() {
             self.queue.push_front(batch);
         }
         self.not_before_ms = now_ms + patience.backoff_after(self.failures);
         self.failures += 1;
     }
-}
-
-/// Sequences go round after `i32::MAX`; those of batches in flight lie close together.
-fn sequence_order(one: &ClosedBatch, other: &ClosedBatch) -> std::cmp::Ordering {
-    let ahead = one.base_sequence.wrapping_sub(other.base_sequence) & i32::MAX;
-    if ahead == 0 {
-        std::cmp::Ordering::Equal
-    } else if ahead < i32::MAX / 2 {
-        std::cmp::Ordering::Greater
-    } else {
-        std::cmp::Ordering::Less
-    }
-}
-
-fn is_before(one: &ClosedBatch, other: &ClosedBatch) -> bool {
-    sequence_order(one, other).is_lt()
 }
 
 fn result_of(answer: &[ProducedPartition], place: &Place) -> Result<(), (Fault, Option<String>)> {

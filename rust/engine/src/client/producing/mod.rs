@@ -1,6 +1,8 @@
 //! Produces: records to batches on the caller's thread, batches to brokers by a task of its own.
 
 mod lanes;
+#[cfg(test)]
+mod lanes_tests;
 mod open;
 mod partitioner;
 mod pipe;

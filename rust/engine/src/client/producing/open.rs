@@ -184,7 +184,7 @@ impl OpenLane {
         let bytes = builder.finish()?.into();
         // After the largest comes 0 (KIP-98).
         self.next_sequence = base_sequence.wrapping_add(records) & i32::MAX;
-        Ok(Some(ClosedBatch { bytes, records, base_sequence, deadline_ms }))
+        Ok(Some(ClosedBatch { bytes, records, deadline_ms }))
     }
 }
 

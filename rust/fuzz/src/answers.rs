@@ -1,0 +1,79 @@
+//! Invariant: no answer of a broker makes the client panic, loop, or hold more than its structures' fair share of the input,
+//! at any version; the records of a fetch lead the reader on, never back, and it holds no more than the limit of them.
+
+use bytes::Bytes;
+use klamm_engine::client::Slice;
+use klamm_engine::client::messages::api_versions::ApiVersionsRequest;
+use klamm_engine::client::messages::fetch::FetchRequest;
+use klamm_engine::client::messages::list_offsets::ListOffsetsRequest;
+use klamm_engine::client::messages::metadata::MetadataRequest;
+use klamm_engine::client::messages::produce::ProduceRequest;
+use klamm_engine::client::messages::transactions::{
+    AddOffsetsRequest, AddPartitionsRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+};
+use klamm_engine::client::messages::{Request, split_answer};
+use klamm_engine::client::slice::Watermarks;
+use klamm_records::{RecordsError, records};
+
+const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024;
+/// A structure takes at most so many times its bytes on the wire: topics without partitions take most.
+const SHARE: usize = 32;
+
+/// Reads the bytes as the answer to the request and version that the first two choose, and as what a fetch brought.
+pub fn answers(data: &[u8]) {
+    if let [kind, version, body @ ..] = data {
+        let version = i16::from(*version);
+        let body = Bytes::copy_from_slice(body);
+        crate::heap::bounded(data, SHARE * data.len(), || match kind % 11 {
+            0 => read::<ApiVersionsRequest>(&body, version),
+            1 => read::<MetadataRequest<'_>>(&body, version),
+            2 => read::<ListOffsetsRequest<'_>>(&body, version),
+            3 => read::<FetchRequest<'_>>(&body, version),
+            4 => read::<ProduceRequest<'_>>(&body, version),
+            5 => read::<FindCoordinatorRequest<'_>>(&body, version),
+            6 => read::<InitProducerIdRequest<'_>>(&body, version),
+            7 => read::<AddPartitionsRequest<'_>>(&body, version),
+            8 => read::<AddOffsetsRequest<'_>>(&body, version),
+            9 => read::<TxnOffsetCommitRequest<'_>>(&body, version),
+            _ => read::<EndTxnRequest<'_>>(&body, version),
+        });
+    }
+    crate::heap::bounded(data, 2 * DECOMPRESSED_BYTES_MAX, || read_records(data));
+}
+
+fn read<R: Request>(body: &Bytes, version: i16) {
+    let version = R::VERSION_MIN + version % (R::VERSION_MAX - R::VERSION_MIN + 1);
+    let _ = R::read(body, version);
+    if let Ok((_, body)) = split_answer(R::API, version, body) {
+        let _ = R::read(&body, version);
+    }
+}
+
+/// The bytes as records at and behind an offset that they choose, some of them of an aborted transaction.
+fn read_records(data: &[u8]) {
+    let start = data.get(7).map_or(0, |byte| i64::from(*byte));
+    let watermarks = Watermarks { high_watermark: -1, last_stable_offset: -1, log_start_offset: -1 };
+    let aborted = vec![(i64::from(data.len() as u8), start), (0, 0)];
+    let bytes = Bytes::copy_from_slice(data);
+    let mut slice = Slice::new(bytes, start, i64::MAX, aborted, DECOMPRESSED_BYTES_MAX, watermarks);
+    let _ = walk(&mut slice);
+    assert!(slice.next_offset() >= start);
+}
+
+fn walk(slice: &mut Slice) -> Result<(), RecordsError> {
+    let bytes = slice.bytes();
+    let mut window = Vec::new();
+    while let Some(found) = slice.next_batch(&bytes)? {
+        let before = slice.next_offset();
+        for record in records(found.batch, &mut window, slice.decompressed_bytes_max())? {
+            let offset = record?.offset;
+            if offset >= found.first {
+                slice.stop_at(offset);
+            }
+        }
+        slice.passed(found.batch);
+        assert!(slice.next_offset() > before, "a batch with data leads on");
+    }
+    Ok(())
+}

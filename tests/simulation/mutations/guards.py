@@ -82,6 +82,7 @@ DIFFERS: dict[Mutation, str] = {
     voters.a_voter_is_added_twice: "add_refused",
     voters.the_last_voter_is_removed: "add_refused",
     voters.a_removal_may_lose_the_majority: "keep_a_majority",
+    voters.an_upgrade_asks_nobody: "kraft_version",
     voters.static_voters_are_changed: "add_refused",
     voters.an_update_adds_a_directory: "replaced_disk",
 }

@@ -2,6 +2,7 @@
 
 from klamm.raft import leading, reconfiguration, replica, voter_history
 from klamm.raft.quorum import replicated_offset
+from klamm.raft.role_states import Leader
 
 
 def two_changes_at_once(patch):
@@ -142,3 +143,12 @@ def static_voters_are_changed(patch):
 def an_update_adds_a_directory(patch):
     """Only who is a voter updates its entry, and never to another directory (KIP-853)."""
     patch.setattr(reconfiguration.VoterSet, "is_voter", lambda self, key: key.id in self.ids)
+
+
+def an_upgrade_asks_nobody(patch):
+    """kraft.version 1 needs the directory and the support of every voter (KIP-853)."""
+
+    def careless(self):
+        return None if isinstance(self._replica.state, Leader) else "this node does not lead the quorum"
+
+    patch.setattr(reconfiguration.Reconfiguration, "upgrade_refusal", careless)

@@ -23,9 +23,9 @@ if not TYPE_CHECKING:  # for whom everything is above
         try:
             from klamm.spark.source import KlammDataSource
         except ModuleNotFoundError as missing:
-            if missing.name not in ("pyspark", "pyarrow"):
+            package = (missing.name or "").partition(".")[0]
+            if package not in ("pyspark", "pyarrow"):
                 raise
-            raise ImportError(
-                f"klamm's Spark source needs {missing.name}: pip install 'klamm[spark]'", name=missing.name
-            ) from None
+            text = f"klamm's Spark source needs {package}: pip install 'klamm[spark]'"
+            raise ImportError(text, name=package) from None
         return KlammDataSource

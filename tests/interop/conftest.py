@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.interop.apache_kafka import Tools
+from tests.interop.apache_kafka import TOOLS_TOGETHER, Tools
 from tests.support.foreign import require
 
 
 @pytest.fixture(scope="session")
-def tools() -> Iterator[Tools]:
-    """Apache Kafka's command line tools, started once."""
+def tools() -> Tools:
+    """Apache Kafka's command line tools."""
     require("java", "javac", "mvn")
-    with Tools() as started:
-        yield started
+    return TOOLS_TOGETHER

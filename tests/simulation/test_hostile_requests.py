@@ -1,0 +1,221 @@
+"""Requests that nobody should send, to simulated quorums at work, through the wire's codecs and the real handlers.
+
+Of another cluster, to another directory, of an older or an absurdly newer epoch, with offsets outside of the log, for
+slices of snapshots out of order or too long: each is refused, or its bytes are, and changes nothing; every invariant is
+checked after every one, and in the end the quorum agrees and has kept all that it acknowledged.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace as with_values
+from typing import Any
+
+import pytest
+
+from klamm.raft.config import RaftConfig
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    Error,
+    FetchRequest,
+    FetchSnapshotRequest,
+    Request,
+    Response,
+    VoteRequest,
+)
+from klamm.raft.replica import EPOCH_MAX
+from klamm.raft.voters import ReplicaKey
+from klamm.raft.wire.requests import api_key_of, decode_request, encode_request, versions_of
+from klamm.raft.wire.responses import decode_response, encode_response
+from klamm.testing.simulator.faults import Faults
+from klamm.testing.simulator.operator import CLIENT
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+from klamm.testing.simulator.run import _check_liveness
+from klamm.testing.simulator.world import World
+
+STRANGER = b"\xee" * 16
+FAR = 1 << 60
+LISTENER = "CONTROLLER"
+NOT_HERE = {Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH}
+Hostile = tuple[Request, set[Error]]
+
+
+class HostileWorld(World):
+    """A quorum with somebody beside it who asks all kinds of things."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.expected: dict[int, set[Error]] = {}
+        self.kinds: Counter[str] = Counter()
+        self.answers: Counter[Error] = Counter()
+        self._asked: list[Request] = []  # so that their ids stay theirs
+        self.ask_every_us = 10_000
+
+    def heal(self) -> None:
+        super().heal()
+        self.ask_every_us = 0
+
+    def ask(self) -> None:
+        """One hostile request to one replica."""
+        target = self.dice.choice([replica for replica in self.replicas.values() if replica.is_up] or [None])
+        if target is None:
+            return
+        self._step(target, target.tick)  # what is due anyway is not the request's doing
+        if not target.is_up:
+            return
+        name, make = self.dice.choice(KINDS)
+        request, errors = make(self.dice, target)
+        low, high = versions_of(request)
+        # Older versions do not say whom a request is for.
+        version = high if make is to_another_directory else self.dice.randint(low, high)
+        received = decode_request(api_key_of(request), version, encode_request(request, version)).message
+        assert received is not None
+        before = state_of(target)
+        self._asked.append(received)
+        self.expected[id(received)] = errors
+        target.receive(Envelope(CLIENT, target.id, 0, target.life, received))
+        changed = [(was, now) for was, now in zip(before, state_of(target), strict=True) if was != now]
+        assert not changed, (name, request, changed)
+        self._after_step(target)
+        self.kinds[name] += 1
+
+    def _send(self, envelope: Envelope) -> None:
+        if envelope.target != CLIENT:
+            super()._send(envelope)
+            return
+        response = envelope.response
+        assert response is not None
+        assert response.error in self.expected[id(envelope.request)], (envelope.request, response)
+        self.answers[response.error] += 1
+        check_wire(envelope.request, response)
+
+
+def check_wire(request: Request, response: Response) -> None:
+    """The answer goes over the wire in every version."""
+    low, high = versions_of(request)
+    for version in range(low, high + 1):
+        found = decode_response(request, version, encode_response(response, version, LISTENER), LISTENER)
+        assert found.error is response.error
+
+
+def state_of(target: SimulatedReplica) -> tuple[object, ...]:
+    """What a refused request must not change, in memory and on the way to the disk."""
+    core = target.running.replica
+    return *target.look(), core.role, core.election, core.leader_id, target.stored, target.to_write, core.ticket
+
+
+def asker(dice: random.Random, target: SimulatedReplica) -> ReplicaKey:
+    """Another voter, or somebody unknown."""
+    others = [voter.key for voter in target.running.replica.voters.voters if voter.key.id != target.id]
+    return dice.choice([*others, ReplicaKey(77, STRANGER)])
+
+
+def requests_of(dice: random.Random, target: SimulatedReplica, epoch: int, cluster: str = "cluster") -> list[Request]:
+    own, other, end = target.key, asker(dice, target), OffsetAndEpoch(target.log.end_offset, max(epoch, 0))
+    return [
+        VoteRequest(cluster, own, other, epoch, end, pre_vote=dice.random() < 0.5),
+        BeginQuorumEpochRequest(cluster, own, other.id, epoch),
+        EndQuorumEpochRequest(cluster, other.id, epoch, (own,)),
+        FetchRequest(cluster, other, epoch, 0, 0, -1, 0, 1 << 20),
+        FetchSnapshotRequest(cluster, other, epoch, OffsetAndEpoch(1, 1), 0, 1 << 20),
+    ]
+
+
+def of_another_cluster(dice: random.Random, target: SimulatedReplica) -> Hostile:
+    request = dice.choice(requests_of(dice, target, target.epoch + dice.randint(0, 2), "another"))
+    return request, {Error.INCONSISTENT_CLUSTER_ID}
+
+
+def to_another_directory(dice: random.Random, target: SimulatedReplica) -> Hostile:
+    if target.epoch == 0:
+        return of_another_cluster(dice, target)  # nobody has an epoch 0
+    request: Any = requests_of(dice, target, target.epoch)[0]
+    leader_id = target.running.replica.leader_id
+    if leader_id not in (None, target.id) and dice.random() < 0.5:
+        # Of a leader that is not known yet, as Apache Kafka does, it is learnt even so who leads.
+        request = BeginQuorumEpochRequest("cluster", None, leader_id, target.epoch)
+    keys = [ReplicaKey(target.id + 50, target.key.directory_id)]
+    if target.key.directory_id is not None:
+        keys.append(ReplicaKey(target.id, STRANGER))
+    errors = {Error.INVALID_VOTER_KEY, Error.INVALID_REQUEST}
+    return with_values(request, voter=dice.choice(keys)), errors
+
+
+def of_an_older_epoch(dice: random.Random, target: SimulatedReplica) -> Hostile:
+    if target.epoch == 0:
+        return of_another_cluster(dice, target)
+    request = dice.choice(requests_of(dice, target, dice.randrange(target.epoch)))
+    return request, {Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER, Error.INVALID_REQUEST}
+
+
+def of_an_absurd_epoch(dice: random.Random, target: SimulatedReplica) -> Hostile:
+    *_, fetch, snapshot = requests_of(dice, target, dice.choice([EPOCH_MAX, target.epoch + 1000]))
+    return dice.choice([fetch, snapshot]), {Error.UNKNOWN_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER}
+
+
+def outside_of_the_log(dice: random.Random, target: SimulatedReplica) -> Hostile:
+    """A leader answers where the logs part; who does not lead answers that."""
+    offset = dice.choice([target.log.end_offset + 1, FAR, (1 << 63) - 1])
+    last = dice.choice([target.epoch, EPOCH_MAX])
+    request = FetchRequest("cluster", asker(dice, target), target.epoch, offset, last, -1, 0, (1 << 31) - 1)
+    return request, {Error.NONE, Error.INVALID_REQUEST, *NOT_HERE}
+
+
+def slices_out_of_order(dice: random.Random, target: SimulatedReplica) -> Hostile:
+    latest = target.log.latest_snapshot_id or OffsetAndEpoch(5, 1)
+    snapshot_id = dice.choice([latest, OffsetAndEpoch(FAR, EPOCH_MAX), OffsetAndEpoch(latest.offset, latest.epoch + 1)])
+    position = dice.choice([-1, FAR, (1 << 63) - 1])
+    request = FetchSnapshotRequest(
+        "cluster", asker(dice, target), target.epoch, snapshot_id, position, dice.choice([-1, (1 << 31) - 1])
+    )
+    return request, {Error.POSITION_OUT_OF_RANGE, Error.SNAPSHOT_NOT_FOUND, Error.INVALID_REQUEST, *NOT_HERE}
+
+
+KINDS: list[tuple[str, Callable[[random.Random, SimulatedReplica], Hostile]]] = [
+    (make.__name__, make)
+    for make in (
+        of_another_cluster,
+        to_another_directory,
+        of_an_older_epoch,
+        of_an_absurd_epoch,
+        outside_of_the_log,
+        slices_out_of_order,
+    )
+]
+
+
+def play(seed: int) -> HostileWorld:
+    dice = random.Random(f"hostile {seed}")
+    faults = Faults(drop_chance=0.05, crash_every_us=2_000_000, partition_every_us=2_000_000, snapshot_every_us=200_000)
+    config = RaftConfig(election_timeout_ms=100, fetch_timeout_ms=200, request_timeout_ms=200, fetch_max_wait_ms=50)
+    is_dynamic = seed % 2 == 0
+    world = HostileWorld(dice, 3, 0 if is_dynamic else 1, faults, config, dynamic=is_dynamic)
+    world.begin()
+    world._every(lambda: world.ask_every_us, world.ask)
+    world.run(4_000_000)
+    world.heal()
+    _check_liveness(world)
+    return world
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_requests_that_nobody_should_send_are_refused_and_change_nothing(first: int) -> None:
+    kinds: Counter[str] = Counter()
+    answers: Counter[Error] = Counter()
+    for seed in range(first, first + 2):
+        world = play(seed)
+        assert len(world.acknowledged) >= 10
+        kinds += world.kinds
+        answers += world.answers
+    assert min(kinds[name] for name, _ in KINDS) > 20, kinds
+    assert answers.keys() >= {
+        Error.INCONSISTENT_CLUSTER_ID,
+        Error.INVALID_VOTER_KEY,
+        Error.FENCED_LEADER_EPOCH,
+        Error.UNKNOWN_LEADER_EPOCH,
+        Error.NOT_LEADER_OR_FOLLOWER,
+    }

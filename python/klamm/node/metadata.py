@@ -281,6 +281,7 @@ def _raft_config(config: NodeConfig) -> RaftConfig:
         fetch_max_bytes=config.integer("controller.quorum.fetch.max.bytes"),
         fetch_snapshot_max_bytes=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
         crash_detection=config.boolean("klamm.crash.detection"),
+        never_votes=not config.is_controller,
         auto_join=config.is_controller and config.boolean("controller.quorum.auto.join.enable"),
         bootstrap_servers=tuple(
             Endpoint(config.controller_listener_names[0], *address) for address in config.bootstrap_controllers

@@ -18,6 +18,7 @@ class RaftConfig(NamedTuple):
     auto_join: bool = False  # controller.quorum.auto.join.enable, and this replica is a controller
     bootstrap_servers: tuple[Endpoint, ...] = ()  # whom to ask for the leader beside the voters that are known
     crash_detection: bool = True  # klamm.crash.detection
+    never_votes: bool = False  # a broker alone: no quorum will ever count what its log holds
 
 
 class Identity(NamedTuple):

@@ -133,8 +133,8 @@ class Following:
     def tick(self, now_ms: int, state: Follower) -> int:
         """Advance the high watermark, fetch what comes next, campaign when the leader is silent."""
         replica = self._replica
-        # Up to what is flushed: the leader's high watermark speaks of a log that is this one as far as it goes.
-        replica.advance_high_watermark(min(state.leader_high_watermark, replica.log.flushed_offset))
+        # The leader's high watermark speaks of a log that is this one as far as it goes.
+        replica.advance_high_watermark(min(state.leader_high_watermark, self._acknowledged_offset()))
         deadline_ms = state.deadline_ms if replica.may_campaign else NEVER_MS
         if state.fetching is not None and state.fetching.is_whole:
             return self._wait_for_check(now_ms, state, deadline_ms)
@@ -142,6 +142,11 @@ class Following:
             self._elections.campaign(now_ms)
             return now_ms
         return min(deadline_ms, self._fetch_from_leader(now_ms, state))
+
+    def _acknowledged_offset(self) -> int:
+        """What a fetch stands for: what is flushed. Who never votes is not counted, and fetches again what is lost."""
+        replica = self._replica
+        return replica.log.end_offset if replica.config.never_votes else replica.log.flushed_offset
 
     def _wait_for_check(self, now_ms: int, state: Follower, deadline_ms: int) -> int:
         """While the disk works no leader is asked; who lacks what is committed need not campaign, but others may."""
@@ -154,7 +159,7 @@ class Following:
         replica, leader_id = self._replica, self._replica.leader_id
         if leader_id is None:
             raise InvariantError(f"a follower without a leader in epoch {replica.epoch}")
-        if replica.log.flushed_offset < replica.log.end_offset:
+        if self._acknowledged_offset() < replica.log.end_offset:
             return NEVER_MS  # a fetch acknowledges what lies below it: the flush comes first
         silent_until_ms = replica.requests.silent_until_ms(now_ms, leader_id)
         if silent_until_ms > now_ms:  # another may know of a newer leader
@@ -174,7 +179,7 @@ class Following:
         replica = self._replica
         others = self._known_servers()
         busy_until_ms = replica.requests.busy_until_ms(now_ms)
-        if not others or busy_until_ms > now_ms or replica.log.flushed_offset < replica.log.end_offset:
+        if not others or busy_until_ms > now_ms or self._acknowledged_offset() < replica.log.end_offset:
             return busy_until_ms if busy_until_ms > now_ms else NEVER_MS
         ready = [node_id for node_id in others if replica.requests.is_ready(now_ms, node_id)]
         if ready:

@@ -73,10 +73,18 @@ class Leading:
 
     def on_append(self, now_ms: int) -> None:
         """Answer the fetches that waited for what was appended just now."""
-        state, end_offset = self._replica.state, self._replica.log.end_offset
+        state = self._replica.state
         if isinstance(state, Leader) and state.parked:
-            ready = [parked for parked in state.parked.values() if parked.request.fetch_offset < end_offset]
+            ready = [parked for parked in state.parked.values() if self._has_more(state, parked.request)]
             self._answer_parked(state, ready)
+
+    def _has_more(self, state: Leader, request: FetchRequest) -> bool:
+        """Whether there are records for who asks: for a voter, what is appended; for an observer, what is committed.
+
+        The rest is of no use to an observer, and reaches it with the high watermark that makes it so, in one answer.
+        """
+        end_offset = self._replica.log.end_offset if _counts(state, request) else state.high_watermark
+        return request.fetch_offset < end_offset
 
     def on_flushed(self, now_ms: int) -> None:
         """Count this replica itself up to what a power cut cannot take back (ARCHITECTURE: durable first)."""
@@ -96,8 +104,7 @@ class Leading:
             self._answer(state, request_id, request, position)
             return
         self._note_progress(now_ms, state, request)
-        has_more = request.fetch_offset < self._replica.log.end_offset
-        if has_more or request.max_wait_ms == 0 or request.high_watermark < state.high_watermark:
+        if self._has_more(state, request) or request.max_wait_ms == 0 or request.high_watermark < state.high_watermark:
             self._answer(state, request_id, request, position)
         else:
             state.parked[request_id] = ParkedFetch(request_id, request, now_ms + request.max_wait_ms)
@@ -126,7 +133,7 @@ class Leading:
         if request.replica.id < 0:
             return  # an observer without an id
         progress = state.voters.get(request.replica.id)
-        if progress is None or not progress.key.matches(request.replica):
+        if progress is None or not _counts(state, request):
             self._note_observer(now_ms, state, request)
             return
         progress.on_fetch(now_ms, request.fetch_offset, self._replica.log.end_offset)
@@ -160,10 +167,14 @@ class Leading:
             return
         first_of_epoch = state.high_watermark == UNKNOWN_OFFSET
         state.high_watermark = offset
+        # All that are parked know less (KIP-1166). Brokers are told before whoever waits for the commit, who may ask
+        # them for it next; voters behind, because nobody does.
+        observers = [parked for parked in state.parked.values() if not _counts(state, parked.request)]
+        self._answer_parked(state, observers)
         replica.advance_high_watermark(offset)
         if first_of_epoch:
             replica.announce_leadership()
-        self._answer_parked(state, list(state.parked.values()))  # they all know less (KIP-1166)
+        self._answer_parked(state, list(state.parked.values()))
 
     def _answer_parked(self, state: Leader, ready: list[ParkedFetch]) -> None:
         for parked in ready:
@@ -201,8 +212,7 @@ class Leading:
         if now_ms >= state.begin_epoch_due_ms:
             self._send_begin_epoch(now_ms, state)
         # What the leader itself appends, its epoch's first batch above all, is seen here.
-        end_offset = self._replica.log.end_offset
-        due = [p for p in state.parked.values() if p.deadline_ms <= now_ms or p.request.fetch_offset < end_offset]
+        due = [p for p in state.parked.values() if p.deadline_ms <= now_ms or self._has_more(state, p.request)]
         self._answer_parked(state, due)
         waits = (parked.deadline_ms for parked in state.parked.values())
         return min(state.check_quorum_deadline_ms, state.begin_epoch_due_ms, *waits)
@@ -244,3 +254,9 @@ class Leading:
         """A voter knows that this replica resigned."""
         if isinstance(self._replica.state, Resigned):
             self._replica.state.unacknowledged.discard(voter_id)
+
+
+def _counts(state: Leader, request: FetchRequest) -> bool:
+    """Whether a voter asks, and not a broker or a voter's former disk."""
+    progress = state.voters.get(request.replica.id)
+    return progress is not None and progress.key.matches(request.replica)

@@ -34,12 +34,13 @@ class CommitWaiters:
             insort(self._offsets, offset)
             self._waiters.insert(position, waiter)
 
-    def complete_below(self, high_watermark: int) -> None:
-        """Serve those whose record is committed."""
+    def complete_below(self, high_watermark: int) -> int:
+        """Serve those whose record is committed; how many there were."""
         count = bisect_left(self._offsets, high_watermark)
         for waiter in self._take(count):
             if not waiter.done():
                 waiter.set_result(None)
+        return count
 
     def fail_all(self, error: Exception) -> None:
         """Tell all of them that they wait in vain."""

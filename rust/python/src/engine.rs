@@ -139,11 +139,12 @@ impl Engine {
         self.engine.server().set_forwarded(ranges.into_iter().map(range).collect());
     }
 
-    fn answer(&self, answers: Vec<(u64, Option<Bound<'_, PyBytes>>)>) {
-        for (handle, body) in answers {
-            let reply = body.map_or(Reply::Close, |body| Reply::Body(Bytes::copy_from_slice(body.as_bytes())));
-            self.engine.server().answer(handle, reply);
-        }
+    fn answer(&self, py: Python<'_>, answers: Vec<(u64, Option<Bound<'_, PyBytes>>)>) {
+        let reply = |body: Option<Bound<'_, PyBytes>>| {
+            body.map_or(Reply::Close, |body| Reply::Body(Bytes::copy_from_slice(body.as_bytes())))
+        };
+        let answers: Vec<_> = answers.into_iter().map(|(handle, body)| (handle, reply(body))).collect();
+        py.detach(|| self.engine.server().answer_all(answers.into_iter()));
     }
 
     fn publish(&self, py: Python<'_>, image: &Image) -> Vec<(Id, Id, i32)> {

@@ -34,12 +34,14 @@ HERE, ELSEWHERE = b"h" * 16, b"e" * 16
 class Bench:
     """One core over a log, with time, its disk at once, and its messages in lists."""
 
-    def __init__(self, voters: VotersInLog | None = None, *, node_id: int = 1, endpoints=()):
+    def __init__(
+        self, voters: VotersInLog | None = None, *, node_id: int = 1, endpoints=(), config: RaftConfig | None = None
+    ):
         self.log = MemoryLog()
         self.now_ms = 1000
         identity = Identity(ReplicaKey(node_id, HERE), "cluster", endpoints)
         in_log = voters or VotersInLog(VoterSet.of_ids([1, 2, 3]))
-        self.node = RaftNode(identity, in_log, RaftConfig(), self.log, seed=1)
+        self.node = RaftNode(identity, in_log, config or RaftConfig(), self.log, seed=1)
         self.sent: list[fx.SendRequest] = []
         self.replies: dict[int, Response] = {}
         self.other: list[Effect] = []
@@ -65,6 +67,8 @@ class Bench:
             if isinstance(effect, fx.AppendControl):
                 self.log.append_control(effect.records, effect.epoch, 0)
                 self.log.flushed_offset = self.log.end_offset
+            if isinstance(effect, fx.AppendFetched):
+                self.log.append_fetched(effect.batches, effect.max_epoch)
             if isinstance(effect, fx.PersistElection):
                 self.feed(events.Persisted(effect.ticket))
 
@@ -255,6 +259,18 @@ class TestResponses:
         with pytest.raises(InvariantError, match="below the high watermark 2"):
             bench.answer(2, FetchResponse(Error.NONE, 5, 2, diverging=OffsetAndEpoch(0, 0)))
 
+    def test_who_never_votes_shows_what_is_committed_before_it_is_flushed(self):
+        leaders = MemoryLog()
+        leaders.append([b"x"], 1, 0)
+        for never_votes, expected in ((False, 0), (True, 1)):
+            bench = started(config=RaftConfig(never_votes=never_votes))
+            bench.follow(2, 1)
+            asked = len(bench.sent)
+            bench.answer(2, FetchResponse(Error.NONE, 1, 2, high_watermark=1, records=leaders.read(0, 1000)))
+            assert (bench.log.flushed_offset, bench.log.end_offset) == (0, 1)
+            assert max(bench.replica.high_watermark, 0) == expected
+            assert len(bench.sent) - asked == expected, "a fetch stands for what a voter has flushed"
+
 
 class TestLeader:
     def test_a_fetch_waits_for_an_append(self):
@@ -264,6 +280,40 @@ class TestLeader:
         bench.log.append([b"x"], 1, 0)
         bench.feed(events.Appended())
         assert bench.replies[bench.next_request_id].error is Error.NONE
+
+    def test_an_observer_waits_for_what_is_committed(self):
+        bench = started()
+        bench.lead()
+        bench.ask(fetch(fetch_offset=1, last_fetched_epoch=1, replica=ReplicaKey(3)))
+        assert bench.replica.high_watermark == 1
+        waits = {"fetch_offset": 1, "last_fetched_epoch": 1, "max_wait_ms": 500}
+        of_voter, of_observer = (
+            (bench.ask(fetch(replica=key, **waits)), bench.next_request_id) for key in (ReplicaKey(2), ReplicaKey(7))
+        )
+        assert (of_voter[0], of_observer[0]) == (None, None)
+        bench.log.append([b"x"], 1, 0)
+        bench.feed(events.Appended())
+        assert of_voter[1] in bench.replies
+        assert of_observer[1] not in bench.replies
+        assert bench.ask(fetch(replica=ReplicaKey(8), **waits)) is None, "nor at once"
+        bench.log.flushed_offset = 2
+        bench.ask(fetch(fetch_offset=2, last_fetched_epoch=1, replica=ReplicaKey(3)))
+        assert bench.replies[of_observer[1]].high_watermark == 2
+
+    def test_a_commit_is_told_to_brokers_then_here_then_to_voters(self):
+        bench = started()
+        bench.lead()
+        bench.ask(fetch(fetch_offset=1, last_fetched_epoch=1, replica=ReplicaKey(3)))
+        bench.log.append([b"x"], 1, 0)
+        waits = {"last_fetched_epoch": 1, "max_wait_ms": 500}
+        assert bench.ask(fetch(fetch_offset=2, **waits)) is None
+        assert bench.ask(fetch(fetch_offset=1, replica=ReplicaKey(7), **waits)) is None
+        voter, observer = bench.next_request_id - 1, bench.next_request_id
+        bench.log.flushed_offset = 2
+        first, second, third = events.happen(bench.node, bench.now_ms, events.Flushed())
+        assert isinstance(first, fx.Reply)
+        assert isinstance(third, fx.Reply)
+        assert (first.request_id, second, third.request_id) == (observer, fx.HighWatermarkAdvanced(2), voter)
 
     def test_a_fetch_waits_no_longer_than_it_said(self):
         bench = started()

@@ -146,3 +146,23 @@ async def test_a_leader_that_wakes_too_late_says_that_nothing_is_known_of_the_re
     for member in members:
         await member.driver.close(timeout_ms=200)
         assert member.faults == []
+
+
+async def test_who_waits_for_a_commit_goes_before_the_voters_are_told_of_it():
+    switch = Switch()
+    members = [Member(node_id, switch) for node_id in (1, 2, 3)]
+    for member in members:
+        member.driver.start()
+    leader = await leader_of(members)
+    told = []
+
+    async def wait():
+        offset = leader.driver.propose([b"x"], leader.driver.epoch)
+        await leader.driver.wait_committed(offset)
+        told.append([max(member.commits, default=0) > offset for member in members if member is not leader])
+
+    await asyncio.wait_for(wait(), 20)
+    assert told == [[False, False]]
+    for member in members:
+        await member.driver.close(hand_over=False)
+    assert not any(member.faults for member in members)

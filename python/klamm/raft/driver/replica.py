@@ -67,6 +67,7 @@ class RaftDriver:
         self._replies: dict[int, ReplyTo] = {}
         self._next_request_id = 0
         self._held: list[fx.SendRequest | fx.Reply] = []  # until quorum-state is durable
+        self._is_release_scheduled = False
         self._election_to_write: fx.PersistElection | None = None
         self._is_writing_election = False
         self._is_flushing = False
@@ -244,7 +245,8 @@ class RaftDriver:
             while self._events:
                 self._apply_all(self._events.popleft()(self._now_ms()))
                 self._tick()
-            if self._held:
+            self._schedule_flush()  # first of all: the answers wake those who want the processor too
+            if self._held and not self._is_release_scheduled:
                 self._release_held()
         except Exception as error:  # a replica in a state of which nobody knows must not go on
             self.fail(error)
@@ -252,7 +254,6 @@ class RaftDriver:
         finally:
             self._is_stepping = False
         self._write_election()
-        self._schedule_flush()
         self._arm_timer()
 
     def _tick(self) -> None:
@@ -312,7 +313,11 @@ class RaftDriver:
 
     def _on_high_watermark(self, offset: int) -> None:
         self._listener.on_commit(offset)
-        self._waiters.complete_below(offset)
+        if self._waiters.complete_below(offset) and not self._is_release_scheduled:
+            # Those who waited for the commit answer in the next turn; what the core says behind it goes behind them.
+            self._release_held()
+            self._is_release_scheduled = True
+            self._loop.call_soon(self._release_later)
         self._maybe_snapshot(offset)
 
     def _on_leadership(self, epoch: int) -> None:
@@ -328,6 +333,10 @@ class RaftDriver:
         self._waiters.fail_all(NotLeaderError(text))
 
     # Peers
+
+    def _release_later(self) -> None:
+        self._is_release_scheduled = False
+        self._step(lambda now_ms: [])
 
     def _release_held(self) -> None:
         """Let go what waits for no more than the election state that is durable."""
@@ -382,9 +391,12 @@ class RaftDriver:
             self._step(self._node.on_persisted, ticket)
 
     def _schedule_flush(self) -> None:
-        """Flush at the end of this turn of the loop, so that all of its proposals go together."""
+        """Flush; a leader at the end of this turn of the loop, so that all of its proposals go together."""
         is_clean = self._log.flushed_offset >= self._log.end_offset
         if is_clean or self._is_flushing or self._is_flush_scheduled:
+            return
+        if self._led_epoch is None:
+            self._start_flush()
             return
         self._is_flush_scheduled = True
         self._loop.call_soon(self._start_flush)

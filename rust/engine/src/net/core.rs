@@ -169,10 +169,12 @@ impl Core {
         self.handles.lock().remove(&handle);
     }
 
-    /// Hands an answer to the connection that waits for it; `false` when it is gone or was answered before.
-    pub fn reply(&self, handle: u64, reply: Reply) -> bool {
-        let link = self.handles.lock().remove(&handle);
-        link.map(|link| link.set_reply(handle, reply)).is_some()
+    /// Hands an answer to the connection that waits for it, which is then to be woken; `None` when it is gone or was
+    /// answered before.
+    pub fn reply(&self, handle: u64, reply: Reply) -> Option<Arc<Link>> {
+        let link = self.handles.lock().remove(&handle)?;
+        link.set_reply(handle, reply);
+        Some(link)
     }
 }
 

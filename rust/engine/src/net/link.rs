@@ -76,10 +76,9 @@ impl Link {
         }
     }
 
-    /// Hands over the answer to the request with this handle.
+    /// Hands over the answer to the request with this handle; to be followed by [`Link::wake`].
     pub fn set_reply(&self, handle: u64, reply: Reply) {
         *self.reply.lock() = Some((handle, reply));
-        self.wake();
     }
 
     /// The answer to the request with this handle, once it is there.

@@ -855,6 +855,14 @@ class Elections:
 
         A broker that registers again was "fenced" when it had shut down cleanly, else it had an "unclean_shutdown".
         """
+    def part_for_broker(
+        self, event: BrokerEvent, broker_id: int, place: tuple[int, int], *, records_max: int, partitions_max: int
+    ) -> tuple[list[bytes], tuple[int, int] | None]:
+        """A part of the same, from a place on, (0, 0) at first; and where the next part begins, None behind the last.
+
+        A part ends at `records_max` records, or behind the topic with which `partitions_max` were looked at. The image
+        of the next part may be a later one: a topic keeps its place.
+        """
     def for_offline_dirs(self, broker_id: int, directories: Sequence[bytes]) -> list[bytes]:
         """What follows from directories of a broker going offline."""
     def assign_directories(

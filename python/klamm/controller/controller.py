@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from klamm._engine import Image
 from klamm.controller.activation import activation_records
 from klamm.controller.brokers import BrokerManager
-from klamm.controller.elections import ElectionManager
+from klamm.controller.elections import BrokerEvent, ElectionManager
+from klamm.controller.moves import Moves, in_parts
 from klamm.controller.periodic import PeriodicSchedule, PeriodicTask
 from klamm.controller.result import Result
 from klamm.controller.settings import ControllerSettings
@@ -68,6 +69,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+NO_BROKER: Final = -1
+
 
 class Controller:
     """The managers, the state they share while this node is the active controller, and its clock.
@@ -118,7 +121,11 @@ class Controller:
         self._brokers.activate(self._state, now_ms)
         self._schedule.start(now_ms)
         log.info("Active controller from offset %d on; %d records to begin with", next_offset, len(result.records))
-        return result
+        if image.leaderless_partition_count == 0:
+            return result
+        # A controller before may have ended while it elected leaders for a broker that came back.
+        moves = Moves(self._elections, self._state, BrokerEvent.UNFENCED, NO_BROKER)
+        return result._replace(rest=lambda: in_parts(moves, (), None, lambda _: Result(None)))
 
     def deactivate(self) -> None:
         """Another leads: drop all that was not committed."""
@@ -297,7 +304,18 @@ class Controller:
         task = self._schedule.pop_due(now_ms)
         if task is None or self._state is None:
             return None
-        result = self._run(task, self._state, now_ms)
+        return self._done(task, self._run(task, self._state, now_ms), now_ms)
+
+    def _done(self, task: PeriodicTask, result: Result[bool], now_ms: int) -> Result[None]:
+        rest = result.rest
+        if rest is not None:
+            return Result(
+                None,
+                result.records,
+                result.is_atomic,
+                rest=lambda: self._done(task, rest(), now_ms),
+                broker_id=result.broker_id,
+            )
         if result.answer:
             self._schedule.again(task, now_ms)
         return Result(None, result.records, result.is_atomic)

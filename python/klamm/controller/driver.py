@@ -120,6 +120,8 @@ class ControllerDriver:
         # from must not be lost after it was told.
         self._appended = -1
         self._timer: asyncio.TimerHandle | None = None
+        self._under_way: dict[int | None, asyncio.Future[Any]] = {}
+        """By broker, the operation of which parts are still to be done."""
 
     @property
     def epoch(self) -> int | None:
@@ -134,7 +136,11 @@ class ControllerDriver:
         """This node leads `epoch`; `image` is the committed one, which ends before `next_offset`."""
         self._epoch, self._appended = epoch, next_offset - 1
         try:
-            self._append(self._controller.activate(self._now_ms(), image, next_offset, bootstrap, kraft_version))
+            result = self._controller.activate(self._now_ms(), image, next_offset, bootstrap, kraft_version)
+            self._append(result)
+            if result.rest is not None:
+                self._finish(result).add_done_callback(self._on_periodic_finished)
+                return
         except Exception:  # a controller that could not begin must not lead
             self._fail("activation")
         self._arm()
@@ -188,12 +194,18 @@ class ControllerDriver:
     async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
         """BrokerRegistration."""
         return await self._run(
-            request, lambda: self._controller.on_broker_registration(self._now_ms(), request, api_version)
+            request,
+            lambda: self._controller.on_broker_registration(self._now_ms(), request, api_version),
+            broker_id=request.broker_id,
         )
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         """BrokerHeartbeat."""
-        return await self._run(request, lambda: self._controller.on_broker_heartbeat(self._now_ms(), request))
+        return await self._run(
+            request,
+            lambda: self._controller.on_broker_heartbeat(self._now_ms(), request),
+            broker_id=request.broker_id,
+        )
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         """AssignReplicasToDirs."""
@@ -201,7 +213,9 @@ class ControllerDriver:
 
     async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         """UnregisterBroker."""
-        return await self._run(request, lambda: self._controller.on_unregister_broker(request))
+        return await self._run(
+            request, lambda: self._controller.on_unregister_broker(request), broker_id=request.broker_id
+        )
 
     async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
         """ControllerRegistration."""
@@ -220,12 +234,19 @@ class ControllerDriver:
 
         return await self._run(request, decide_by_quorum)
 
-    async def _run(self, request: Any, decide: Callable[[], Result[T]], timeout_ms: int = 1) -> T:
+    async def _run(
+        self, request: Any, decide: Callable[[], Result[T]], timeout_ms: int = 1, broker_id: int | None = None
+    ) -> T:
+        """`broker_id`: of the broker that changes, of which one operation at a time is under way."""
         try:
             if timeout_ms <= 0:
                 raise TurnMissedError("The request's time was over before its turn came.")
+            while broker_id in self._under_way:
+                await asyncio.wait({self._under_way[broker_id]})
             result = decide()
             self._append(result)
+            if result.rest is not None:
+                result = await asyncio.shield(self._finish(result))
             if self._epoch is not None:
                 await self._quorum.wait_committed(self._appended)
         except Exception as error:  # every request gets an answer; a fault of ours ends the epoch as well
@@ -234,6 +255,37 @@ class ControllerDriver:
             refusal: T = refuse(request, self._as_kafka_error(error, type(request).__name__))
             return refusal
         return result.answer
+
+    def _finish(self, result: Result[T]) -> asyncio.Future[Result[T]]:
+        """Do the rest of an operation, a part a turn of the loop; the last result.
+
+        It goes on when nobody waits for it any more. Fails with NotLeaderError or RaftStoppedError.
+        """
+        task = asyncio.ensure_future(self._do_parts(result, self._epoch))
+        if result.broker_id is not None:
+            self._under_way[result.broker_id] = task
+        task.add_done_callback(lambda done: self._on_finished(result.broker_id, done))
+        return task
+
+    def _on_finished(self, broker_id: int | None, done: asyncio.Future[Any]) -> None:
+        self._under_way.pop(broker_id, None)
+        if not done.cancelled():
+            done.exception()  # it was told, if anybody still waited
+
+    async def _do_parts(self, result: Result[T], epoch: int | None) -> Result[T]:
+        while result.rest is not None:
+            await asyncio.sleep(0)  # whoever is heard meanwhile is answered first
+            if self._epoch != epoch:
+                raise NotLeaderError(f"epoch {epoch} ended before all of it was done")
+            try:
+                result = result.rest()
+                self._append(result)
+            except (NotLeaderError, RaftStoppedError):
+                raise
+            except Exception as error:
+                self._fail("a part of an operation")
+                raise NotLeaderError(f"a part of it failed: {error}") from error
+        return result
 
     def _as_kafka_error(self, error: Exception, operation: str) -> KafkaError:
         if isinstance(error, NotLeaderError | RaftStoppedError):
@@ -277,12 +329,20 @@ class ControllerDriver:
             result = self._controller.on_deadline(self._now_ms())
             if result is not None:
                 self._append(result)
+                if result.rest is not None:
+                    self._finish(result).add_done_callback(self._on_periodic_finished)
+                    return
         except (NotLeaderError, RaftStoppedError):
             return  # on_not_leader follows, or the node stops
         except Exception:  # as for a request, without anybody to answer
             self._fail("a periodic task")
             return
         self._arm()
+
+    def _on_periodic_finished(self, done: asyncio.Future[Any]) -> None:
+        """The clock stands still until a task is done: the next one would begin with a state in between."""
+        if not done.cancelled() and done.exception() is None:
+            self._arm()
 
     def close(self) -> None:
         """Stop the clock."""

@@ -16,6 +16,9 @@ from klamm.protocol.named_tuple import NamedTuple
 
 MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
 """Elections that a periodic task does at once, before others get their turn."""
+PART_RECORDS_MAX: Final = 5_000
+PART_PARTITIONS_MAX: Final = 200_000
+"""How far an operation of many partitions goes, before others get their turn: some tens of milliseconds."""
 
 
 class BrokerEvent(enum.Enum):
@@ -51,9 +54,20 @@ class ElectionManager:
             unclean_leader_election_enable=self._settings.unclean_leader_election_enable,
         )
 
-    def for_broker(self, state: Speculation, event: BrokerEvent, broker_id: int) -> list[bytes]:
-        """The partitions' records that follow from what happens to a broker; its own record is the caller's."""
-        return self.at(state).for_broker(event.value, broker_id)
+    def part_for_broker(
+        self, state: Speculation, event: BrokerEvent, broker_id: int, place: tuple[int, int]
+    ) -> tuple[list[bytes], tuple[int, int] | None]:
+        """The partitions' records that follow from what happens to a broker; its own record is the caller's.
+
+        A part of them, from a place on, (0, 0) at first; and where the next part begins, None behind the last one.
+        """
+        return self.at(state).part_for_broker(
+            event.value,
+            broker_id,
+            place,
+            records_max=PART_RECORDS_MAX,
+            partitions_max=PART_PARTITIONS_MAX,
+        )
 
     def for_offline_dirs(self, state: Speculation, broker_id: int, dirs: Sequence[bytes]) -> list[bytes]:
         """The partitions' records that follow from directories going offline."""

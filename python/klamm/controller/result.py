@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -26,6 +26,10 @@ class Result(NamedTuple, Generic[T_co]):
     is_atomic: bool = True
     kraft_version: int | None = None
     """A level that the quorum writes itself, before the records."""
+    rest: Callable[[], Result[T_co]] | None = None
+    """What is left to do, once the records are replayed and others had their turn. Its answer counts, not this one."""
+    broker_id: int | None = None
+    """Whose coming or going it is that is not done yet: nothing else of that broker is begun before."""
 
 
 def check_record_count(records: Sequence[bytes]) -> None:

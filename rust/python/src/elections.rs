@@ -1,7 +1,7 @@
 //! Elections, placement and the records of new partitions, over an image.
 use klamm_engine::metadata::creation::{self, CreationError};
 use klamm_engine::metadata::election::Election;
-use klamm_engine::metadata::elections::{BrokerEvent, ElectionDefaults, Outcome, WantedChange};
+use klamm_engine::metadata::elections::{BrokerEvent, ElectionDefaults, Outcome, PartLimits, Place, WantedChange};
 use klamm_engine::metadata::partition::LeaderRecoveryState;
 use klamm_engine::metadata::placement;
 use parking_lot::Mutex;
@@ -79,6 +79,23 @@ impl Elections {
     fn for_broker<'py>(&self, py: Python<'py>, event: &str, broker_id: i32) -> PyResult<Records<'py>> {
         let event = parse_event(event)?;
         Ok(to_python(py, py.detach(|| self.engine().for_broker(event, broker_id))))
+    }
+
+    #[pyo3(signature = (event, broker_id, place, *, records_max, partitions_max))]
+    fn part_for_broker<'py>(
+        &self,
+        py: Python<'py>,
+        event: &str,
+        broker_id: i32,
+        place: (u32, i32),
+        records_max: usize,
+        partitions_max: usize,
+    ) -> PyResult<(Records<'py>, Option<(u32, i32)>)> {
+        let event = parse_event(event)?;
+        let (from, limits) =
+            (Place { slot: place.0, partition: place.1 }, PartLimits { records: records_max, partitions: partitions_max });
+        let (records, next) = py.detach(|| self.engine().part_for_broker(event, broker_id, from, limits));
+        Ok((to_python(py, records), next.map(|next| (next.slot, next.partition))))
     }
 
     fn for_offline_dirs<'py>(&self, py: Python<'py>, broker_id: i32, directories: Vec<Id>) -> Records<'py> {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
@@ -60,6 +60,7 @@ class Cluster:
         self.now_ms = 1_000_000
         self.incarnations: Iterator[int] = count(1)
         self.epochs: dict[int, int] = {}
+        self.between_parts: Callable[[], object] = lambda: None
         self.activate(LATEST if features is None else features)
 
     def activate(self, features: dict[str, int]) -> Result[None]:
@@ -73,11 +74,18 @@ class Cluster:
         self.activate({})
 
     def commit(self, result: Result[T]) -> T:
+        self.append(result)
+        while result.rest is not None:
+            self.between_parts()
+            result = result.rest()
+            self.append(result)
+        return result.answer
+
+    def append(self, result: Result[Any]) -> None:
         if result.records:
             self.controller.replay(result.records, len(self.log))
             self.log += result.records
             self.image = self.image.apply(result.records)
-        return result.answer
 
     def register(self, broker_id: int, **changed: Any) -> BrokerRegistrationResponse:
         api_version = changed.pop("api_version", 4)

@@ -36,6 +36,25 @@ pub enum BrokerEvent {
     UncleanShutdown,
 }
 
+/// Where a walk over the partitions goes on: the slot of a topic, and the partition in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub slot: u32,
+    pub partition: i32,
+}
+
+/// How far one part of a walk goes, so that others get their turn.
+#[derive(Clone, Copy, Debug)]
+pub struct PartLimits {
+    pub records: usize,
+    /// Partitions that are looked at.
+    pub partitions: usize,
+}
+
+impl PartLimits {
+    pub const NONE: Self = Self { records: usize::MAX, partitions: usize::MAX };
+}
+
 /// A change wanted for one partition; what is `None` stays as it is.
 #[derive(Clone, Debug, Default)]
 pub struct WantedChange {
@@ -93,12 +112,24 @@ impl<'a> Elections<'a> {
     }
 
     /// The records that follow for partitions from what happened to a broker; the registration's own is the caller's.
-    pub fn for_broker(mut self, event: BrokerEvent, broker_id: i32) -> Vec<Vec<u8>> {
+    pub fn for_broker(self, event: BrokerEvent, broker_id: i32) -> Vec<Vec<u8>> {
+        self.part_for_broker(event, broker_id, Place::default(), PartLimits::NONE).0
+    }
+
+    /// A part of the same, of the partitions from `from` on; and where the next part begins, `None` behind the last one.
+    pub fn part_for_broker(
+        mut self,
+        event: BrokerEvent,
+        broker_id: i32,
+        from: Place,
+        limits: PartLimits,
+    ) -> (Vec<Vec<u8>>, Option<Place>) {
         let counts = self.image.topics().counts();
         let of_broker = counts.of(broker_id);
         if event == BrokerEvent::Unfenced {
             self.coming = Some(broker_id);
-            return self.elect(counts.leaderless, |partition| partition.leader() == NO_LEADER, |builder| builder);
+            let has_no_leader = |partition: &Partition| partition.leader() == NO_LEADER;
+            return self.elect(counts.leaderless, from, limits, has_no_leader, |builder| builder);
         }
         self.leaving = Some(broker_id);
         let is_unclean = event == BrokerEvent::UncleanShutdown && self.elr_enabled;
@@ -106,11 +137,13 @@ impl<'a> Elections<'a> {
             true => builder.after_unclean_shutdown(broker_id),
             false => builder.without(broker_id),
         };
-        let mut records = self.elect(of_broker.in_sync, |partition| partition.isr().contains(&broker_id), leave);
         if is_unclean || event == BrokerEvent::Unregistered {
-            records.extend(self.elect(of_broker.eligible, |partition| partition.elr().contains(&broker_id), leave));
+            let count = of_broker.in_sync + of_broker.eligible;
+            let is_concerned =
+                |partition: &Partition| partition.isr().contains(&broker_id) || partition.elr().contains(&broker_id);
+            return self.elect(count, from, limits, is_concerned, leave);
         }
-        records
+        self.elect(of_broker.in_sync, from, limits, |partition| partition.isr().contains(&broker_id), leave)
     }
 
     /// The records that follow from directories of a broker going offline.
@@ -120,7 +153,8 @@ impl<'a> Elections<'a> {
         let numbers: Vec<u32> = directories.iter().filter_map(|&id| topics.directory_table().find(id)).collect();
         let is_in =
             |partition: &Partition| partition.directory_of(broker_id).is_some_and(|number| numbers.contains(&number));
-        self.elect(topics.counts().of(broker_id).replicas, is_in, |builder| builder.without(broker_id))
+        let count = topics.counts().of(broker_id).replicas;
+        self.elect(count, Place::default(), PartLimits::NONE, is_in, |builder| builder.without(broker_id)).0
     }
 
     /// A broker tells in which directories its replicas lie (KIP-858): what each assignment comes to, and the records.
@@ -170,16 +204,20 @@ impl<'a> Elections<'a> {
     pub fn preferred_leaders(&self, limit: usize) -> Vec<Vec<u8>> {
         let imbalanced = self.image.topics().counts().imbalanced;
         let is_imbalanced = |partition: &Partition| partition.leader() != partition.preferred_leader();
-        self.walk(imbalanced, limit, is_imbalanced, |_, builder| Some(builder.election(Election::Preferred)))
+        let limits = PartLimits { records: limit, ..PartLimits::NONE };
+        let elect = |_, builder: ChangeBuilder<'a>| Some(builder.election(Election::Preferred));
+        self.walk(imbalanced, Place::default(), limits, is_imbalanced, elect).0
     }
 
     /// Up to `limit` records that give leaderless partitions a leader where the topic allows an unclean one.
     pub fn unclean_leaders(&self, limit: usize) -> Vec<Vec<u8>> {
         let leaderless = self.image.topics().counts().leaderless;
         let has_no_leader = |partition: &Partition| partition.leader() == NO_LEADER;
-        self.walk(leaderless, limit, has_no_leader, |rules, builder| {
+        let limits = PartLimits { records: limit, ..PartLimits::NONE };
+        let elect = |rules: TopicRules, builder: ChangeBuilder<'a>| {
             rules.allows_unclean.then(|| builder.election(Election::Unclean))
-        })
+        };
+        self.walk(leaderless, Place::default(), limits, has_no_leader, elect).0
     }
 
     /// The record that changes one partition as wanted; `None` when nothing changes, or there is no such partition.
@@ -226,34 +264,44 @@ impl<'a> Elections<'a> {
     fn elect(
         &self,
         count: u32,
+        from: Place,
+        limits: PartLimits,
         is_concerned: impl Fn(&Partition) -> bool,
         change: impl Fn(ChangeBuilder<'a>) -> ChangeBuilder<'a>,
-    ) -> Vec<Vec<u8>> {
-        self.walk(count, usize::MAX, is_concerned, |rules, builder| {
+    ) -> (Vec<Vec<u8>>, Option<Place>) {
+        self.walk(count, from, limits, is_concerned, |rules, builder| {
             Some(change(builder).election(rules.default_election()))
         })
     }
 
-    /// At most `limit` records of the partitions concerned, of which there are at most `count`.
+    /// The records of the partitions concerned, of which there are at most `count` in all, from a place on; and the place
+    /// where a limit was reached.
     fn walk(
         &self,
         count: u32,
-        limit: usize,
+        from: Place,
+        limits: PartLimits,
         is_concerned: impl Fn(&Partition) -> bool,
         change: impl Fn(TopicRules, ChangeBuilder<'a>) -> Option<ChangeBuilder<'a>>,
-    ) -> Vec<Vec<u8>> {
-        let mut records = Vec::with_capacity(limit.min(count as usize));
-        let mut left = count;
-        for topic in self.image.topics().iter() {
+    ) -> (Vec<Vec<u8>>, Option<Place>) {
+        let mut records = Vec::with_capacity(limits.records.min(count as usize));
+        let (mut left, mut looked_at) = (count, 0);
+        for (slot, topic) in self.image.topics().iter_from(from.slot) {
             if left == 0 {
                 break;
             }
+            if looked_at >= limits.partitions {
+                return (records, Some(Place { slot, partition: 0 }));
+            }
+            looked_at += topic.partition_count();
+            let first = if slot == from.slot { from.partition } else { 0 };
             let mut topic_rules = None;
-            for (partition_id, partition) in topic.partitions().filter(|(_, partition)| is_concerned(partition)) {
-                if records.len() == limit {
-                    return records;
+            let concerned = topic.partitions().filter(|(id, partition)| *id >= first && is_concerned(partition));
+            for (partition_id, partition) in concerned {
+                if records.len() == limits.records {
+                    return (records, Some(Place { slot, partition: partition_id }));
                 }
-                left -= 1;
+                left = left.saturating_sub(1);
                 let topic_rules = *topic_rules.get_or_insert_with(|| self.topic_rules(topic));
                 let builder = change(topic_rules, ChangeBuilder::new(partition, topic_rules.rules));
                 if let Some(change) = builder.and_then(|builder| builder.build(&self.brokers_of(partition))) {
@@ -261,7 +309,7 @@ impl<'a> Elections<'a> {
                 }
             }
         }
-        records
+        (records, None)
     }
 
     fn topic_rules(&self, topic: &Topic) -> TopicRules {

@@ -87,6 +87,11 @@ impl TopicsImage {
         self.slots.iter().map(|(_, topic)| topic)
     }
 
+    /// The topics from a slot on, by ascending slot: a topic keeps its slot for as long as it is there.
+    pub fn iter_from(&self, slot: u32) -> impl Iterator<Item = (u32, &Arc<Topic>)> {
+        self.slots.iter().skip_while(move |(index, _)| *index < slot)
+    }
+
     /// The names in ascending order; sorted when first asked for after a topic came or went.
     pub fn sorted_names(&self) -> &[Arc<str>] {
         self.sorted.get_or_init(|| {

@@ -32,6 +32,11 @@ def create(address: str, names: Sequence[str], partitions: int = 1, configs: Map
         topic_admin.create(client, names, partitions=partitions, replication_factor=1, configs=configs)
 
 
+def create_when_ready(address: str, name: str) -> None:
+    """A topic, as soon as there is an active controller and a broker for it. Raises ClientError after two minutes."""
+    _until(lambda: create(address, [name]))
+
+
 def delete(address: str, name: str) -> None:
     """Remove a topic. Raises ClientError."""
     with Client(address, PATIENCE_S) as client:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
-from benches.cells import Cell, CellError, Figures, run_lines
+from benches.cells import Cell, CellError, Figures, run_json, run_lines
 from benches.servers import Bench, program
 
 
-def of_row(number: int, wanted: Iterable[str]) -> Cell:
+def of_row(number: int, wanted: Iterable[str], partitions: int = 1_000_000) -> Cell:
     """What the program measures for a goal. Raises CellError when it does not give all that is `wanted`."""
 
     def cell(bench: Bench, kind: str) -> Figures:
         found = {
             f"{line['name']}, {line['unit']}": float(line["value"])
-            for line in _measured(3 if bench.quick else 7)
+            for line in _measured(3 if bench.quick else 7, partitions)
             if line["row"] == number
         }
         missing = set(wanted) - found.keys()
@@ -28,8 +29,28 @@ def of_row(number: int, wanted: Iterable[str]) -> Cell:
     return cell
 
 
+def pause(*sizes: int) -> Cell:
+    """How long an event loop stands still while snapshots of so many partitions are written."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        found = {}
+        for partitions in sizes:
+            words = [
+                "-m",
+                "benches.snapshot_pause",
+                f"--partitions={partitions}",
+                f"--rounds={1 if bench.quick else 5}",
+            ]
+            line = run_json([sys.executable, *words], "benches.snapshot_pause")
+            found[f"longest pause, {partitions:,} partitions, ms"] = line["value"]
+            found[f"longest pause of as long a time without, {partitions:,} partitions, ms"] = line["baseline"]
+        return found
+
+    return cell
+
+
 @functools.cache
-def _measured(rounds: int) -> list[dict[str, Any]]:
-    """Every line; the program builds an image of a million partitions, so it runs once for all rows."""
-    lines = run_lines([program("klamm-metadata"), f"rounds={rounds}"], "klamm-metadata")
-    return [json.loads(line) for line in lines]
+def _measured(rounds: int, partitions: int) -> list[dict[str, Any]]:
+    """Every line; the program builds an image of so many partitions, so it runs once for all rows."""
+    command = [program("klamm-metadata"), f"rounds={rounds}", f"partitions={partitions}"]
+    return [json.loads(line) for line in run_lines(command, "klamm-metadata")]

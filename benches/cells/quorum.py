@@ -7,9 +7,30 @@ import time
 
 from tests.support.mixed_quorum import MixedQuorum
 
-from benches import raft_library
-from benches.cells import Cell, Figures
+from benches import client, quorums, raft_library
+from benches.cells import Cell, Figures, load, settle, topics
 from benches.servers import KAFKA, Bench
+
+
+def create_one(count: int, others: int) -> Cell:
+    """One topic after the other by way of a broker, with three controllers behind it; and when there are more."""
+    return topics.create_one(count, others, quorums.fresh)
+
+
+def creates(seconds: int) -> Cell:
+    """50 clients of that broker make topics, one a request and one request in the air each."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        with quorums.fresh(bench, kind) as server:
+            settle(bench)
+            before = server.cpu_seconds()
+            found = load(server, "create", topic=client.fresh_name("many"), connections=50, seconds=seconds)
+            return {
+                "topics/s": found["topics"] / found["seconds"],
+                "CPU us a topic, all four": (server.cpu_seconds() - before) / found["topics"] * 1e6,
+            }
+
+    return cell
 
 
 def killed_controller(kills: int) -> Cell:

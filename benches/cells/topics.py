@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from benches import client
 from benches.cells import Cell, Figures, load, settle
@@ -11,12 +13,15 @@ from benches.servers import Bench, Server
 from klamm.cli import topic_admin
 from klamm.cli.client import Client
 
+Fresh = Callable[[Bench, str], AbstractContextManager[Server]]
+"""Starts a server, or several, and gives the one that clients are to ask."""
 
-def create_one(count: int, others: int) -> Cell:
+
+def create_one(count: int, others: int, fresh: Fresh = Bench.fresh) -> Cell:
     """One topic after the other, at first and when there are `others` more."""
 
     def cell(bench: Bench, kind: str) -> Figures:
-        with bench.fresh(kind) as server:
+        with fresh(bench, kind) as server:
             settle(bench)
             first = _one_by_one(server, count)
             for _ in range(0, others, 1000):

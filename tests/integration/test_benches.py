@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from benches import raft_library
-from benches.cells import Cell, codec, data, lives, quorum, topics
-from benches.rows import METADATA, rows
+from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, topics
+from benches.rows import METADATA, METADATA_OF_TWO_MILLION, rows
 from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, ROOT, Bench
 
 MB = 1_000_000
@@ -28,6 +28,16 @@ FIGURES_OF_START = {
     "resident MB, idle",
     "CPython alone ms",
     "CPython importing asyncio ms",
+}
+OF_DEPARTURES = {
+    "controlled shutdown, s",
+    "controlled shutdown, CPU s",
+    "recovery from an unclean stop, s",
+    "recovery from an unclean stop, CPU s",
+    "longest answer to another's heartbeat meanwhile, ms",
+    "controller's start from a snapshot, s",
+    "controller's start after kill -9, s",
+    "resident MB",
 }
 CELLS: list[tuple[Cell, str, set[str]]] = [
     (data.produce(1024, MB), KLAMM, {"GB/s", "M records/s", "CPU-s/GB"}),
@@ -50,6 +60,14 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     (lives.killed(3 * MB), KLAMM_DURABLE, {"first answer ms", "first acknowledged record ms"}),
     (quorum.library(0.1), KLAMM_DURABLE, {"commands/s", "CPU us a command"}),
     (quorum.killed_controller(1), KLAMM_DURABLE, {"shortest ms", "median ms", "longest ms"}),
+    (quorum.create_one(2, 10), KLAMM_DURABLE, {"p50 ms", "p50 at 10 topics ms"}),
+    (quorum.creates(1), KLAMM_DURABLE, {"topics/s", "CPU us a topic, all four"}),
+    (departures.departures(1000), KLAMM, {f"0.001 M: {figure}" for figure in OF_DEPARTURES}),
+    (
+        metadata.pause(1000),
+        KLAMM,
+        {"longest pause, 1,000 partitions, ms", "longest pause of as long a time without, 1,000 partitions, ms"},
+    ),
 ]
 FIGURES_OF_LIVES = {
     "resident MB",
@@ -116,7 +134,9 @@ def test_every_goal_is_one_of_a_figure_that_a_cell_gives() -> None:
     given |= {"p50 at 4,000 topics ms", "1,000 topics, topics/s", "5 topics of 1,000, partitions/s"}
     given |= {"of the disk's rate", "GB read a GB behind the recovery point", "KiB each", "wake-ups/s"}
     given |= {f"{what}, times aiokafka's rate" for what in ("encode", "decode to objects", "decode to columns")}
-    given |= {figure for goals in METADATA.values() for figure in goals}
+    given |= {figure for goals in (METADATA, METADATA_OF_TWO_MILLION) for row in goals.values() for figure in row}
+    given |= {f"{size} M: {figure}" for figure in OF_DEPARTURES for size in (1, 2)}
+    given |= {f"longest pause, {size} partitions, ms" for size in ("1,000,000", "2,000,000")}
     wanted = {goal.figure for row in rows(quick=False) for goal in row.goals}
     assert wanted <= given, json.dumps(sorted(wanted - given))
 

@@ -48,6 +48,11 @@ class NodeProcess:
         assert self._process is not None, "not started"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
     def command(self) -> Sequence[str]:
         """The command line."""
         overrides = [word for key, value in self.overrides.items() for word in ("--override", f"{key}={value}")]

@@ -92,8 +92,8 @@ impl Elections {
         partitions_max: usize,
     ) -> PyResult<(Records<'py>, Option<(u32, i32)>)> {
         let event = parse_event(event)?;
-        let (from, limits) =
-            (Place { slot: place.0, partition: place.1 }, PartLimits { records: records_max, partitions: partitions_max });
+        let from = Place { slot: place.0, partition: place.1 };
+        let limits = PartLimits { records: records_max, partitions: partitions_max };
         let (records, next) = py.detach(|| self.engine().part_for_broker(event, broker_id, from, limits));
         Ok((to_python(py, records), next.map(|next| (next.slot, next.partition))))
     }

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CONNECTIONS_MAX: Final = 16
+"""To the active controller, which takes one request at a time of each, and commits together what it has taken."""
+
 QUORUM_APIS: Final = (55, 80, 81)
 """Those that raft answers, with its own code for not being the leader."""
 
@@ -39,7 +42,9 @@ class Forwarder:
         async def elsewhere(address: Address, timeout_ms: int) -> bytes | None:
             from klamm.node.forwarding_elsewhere import forward_to
 
-            return await forward_to(self._active.client.peer(address), context, version, body, timeout_ms)
+            return await forward_to(
+                self._active.client.idlest_peer(address, CONNECTIONS_MAX), context, version, body, timeout_ms
+            )
 
         answer = await self._active.until_answered(here, elsewhere, FORWARD_TIMEOUT_MS)
         if answer is not None:

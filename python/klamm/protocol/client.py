@@ -172,6 +172,11 @@ class Peer:
         """What the other side speaks: the lowest and highest version of each API; None without a connection."""
         return self._versions
 
+    @property
+    def unanswered(self) -> int:
+        """How many requests have no outcome yet."""
+        return len(self._waiting) + (0 if self._connection is None else self._connection.unanswered)
+
     # Requests
 
     def _send(self, connection: Connection, versions: Versions, request: _Waiting) -> None:
@@ -307,6 +312,7 @@ class Client:
         """`on_versions`: what some peer speaks is known, or not known any more."""
         self._config, self._on_versions = config, on_versions
         self._peers: dict[Address, Peer] = {}
+        self._many: dict[Address, list[Peer]] = {}  # the first of each is that of `_peers`
 
     def peer(self, address: Address) -> Peer:
         """The peer at that address."""
@@ -330,10 +336,24 @@ class Client:
         """The answer to one of our request values; see `Peer.ask`. Raises PeerError."""
         return await self.peer(address).ask(request, answer, versions, timeout_ms)
 
+    def idlest_peer(self, address: Address, connections_max: int) -> Peer:
+        """Of several connections to that address, made as they are needed, the one with the fewest unanswered requests.
+
+        For requests that need not be carried out in their order: who is asked takes one at a time of a connection.
+        """
+        peers = self._many.setdefault(address, [self.peer(address)])
+        idlest = min(peers, key=lambda peer: peer.unanswered)
+        if idlest.unanswered > 0 and len(peers) < connections_max:
+            idlest = Peer(address, self._config)
+            peers.append(idlest)
+        return idlest
+
     def keep_only(self, addresses: set[Address]) -> None:
         """Close the connections to all others."""
         for address in self._peers.keys() - addresses:
-            self._peers.pop(address).close()
+            peer = self._peers.pop(address)
+            for one in self._many.pop(address, [peer]):
+                one.close()
 
     def close(self) -> None:
         """Close all of them; what is under way fails."""

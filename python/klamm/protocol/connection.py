@@ -71,6 +71,11 @@ class Connection(asyncio.Protocol):
         self._transport.write(b"".join((struct.pack(">i", len(head) + len(body)), head, body)))
         return self._correlation_id
 
+    @property
+    def unanswered(self) -> int:
+        """How many requests have no outcome yet."""
+        return len(self._asked)
+
     def end(self, why: str) -> None:
         """Close from this side; what was asked fails with that reason. Nothing happens when it is over already."""
         if self._transport is not None:

@@ -109,6 +109,27 @@ async def test_answers_may_come_in_any_order_and_in_any_pieces() -> None:
         assert found == [b"answer to 2", b"answer to 3", b"answer to 4"]
 
 
+async def test_several_connections_where_one_would_keep_others_waiting() -> None:
+    asked = asyncio.Queue[tuple[int, asyncio.StreamWriter]]()
+
+    async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
+        await asked.put((correlation_id, writer))
+
+    async with serving(respond) as (server, client, address):
+        asks = []
+        for connections in (1, 2, 2):  # two at most
+            peer = client.idlest_peer(address, 2)
+            asks.append(asyncio.ensure_future(peer.ask(NO_TOPICS, DescribeQuorumResponse, (0, 1))))
+            correlation_id, writer = await asked.get()
+            assert server.connections == connections
+        answer(writer, correlation_id, b"\0" + write(DescribeQuorumResponse(), 1))
+        assert (await asks.pop()).error_code is ErrorCode.NONE
+        client.close()
+        for ask in asks:
+            with pytest.raises(PeerError, match="closed"):
+                await ask
+
+
 async def test_tagged_fields_of_an_answers_header_are_passed_over() -> None:
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         answer(writer, correlation_id, b"\x01\x05\x03abc" + b"body")

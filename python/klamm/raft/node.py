@@ -273,7 +273,7 @@ class RaftNode:
         is_stale = response.error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
         if response.epoch > self.replica.epoch or is_stale:
             return self._learn_from(now_ms, response)
-        if self.replica.leader_id is None and response.leader_id is not None:
+        if response.leader_id is not None:  # known before, it may have told now where it listens
             self._following.learn(now_ms, response.epoch, response.leader_id, response.leader_endpoints)
         if type(response) is not RESPONSE_OF.get(type(asked.request)):
             return False

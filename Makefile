@@ -68,9 +68,7 @@ verify-macos: .toolchain
 .PHONY: test-rust test-python slow
 test-rust: .toolchain
 	$(SAY) "running the Rust tests (the first time compiles them: some minutes)"
-	@PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) cargo test --locked --quiet --workspace
-	$(SAY) "running every fuzz target on mutated golden files"
-	@cargo run --locked --quiet --manifest-path rust/fuzz/Cargo.toml --bin smoke -- all $(SMOKE_CASES)
+	@PROPTEST_RNG_SEED=$(PROPTEST_RNG_SEED) SMOKE_CASES=$(SMOKE_CASES) cargo test --locked --quiet --workspace
 
 # pytest's 5: arguments of yours chose no test of this half.
 NONE_IS_FINE = $(if $(strip $(PYTEST_ARGS)),|| [ $$? = 5 ])
@@ -126,7 +124,7 @@ fuzz: .toolchain
 		done; \
 	else \
 		printf '\033[1mklamm:\033[0m no cargo-fuzz for the nightly toolchain: mutating the seeds without it\n'; \
-		cd rust/fuzz && cargo run --release --locked --quiet --bin smoke; \
+		cargo run --profile fuzz --locked --quiet -p klamm-fuzz --bin smoke; \
 	fi
 
 ## make lock     write the lock files of the Python dependencies anew (needs uv)

@@ -8,5 +8,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| klamm_fuzz::batch(data));
 
 #[cfg(not(fuzzing))]
 fn main() {
-    eprintln!("run with: cargo +nightly fuzz run batch; without nightly: cargo run --release --bin smoke -- batch");
+    eprintln!("run with: cargo +nightly fuzz run batch; without nightly: see rust/fuzz/README.md");
 }

@@ -8,5 +8,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| klamm_fuzz::frame(data));
 
 #[cfg(not(fuzzing))]
 fn main() {
-    eprintln!("run with: cargo +nightly fuzz run frame; without nightly: cargo run --release --bin smoke -- frame");
+    eprintln!("run with: cargo +nightly fuzz run frame; without nightly: see rust/fuzz/README.md");
 }

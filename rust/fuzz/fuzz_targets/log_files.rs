@@ -8,7 +8,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| klamm_fuzz::log_files(data));
 
 #[cfg(not(fuzzing))]
 fn main() {
-    eprintln!(
-        "run with: cargo +nightly fuzz run log_files; without nightly: cargo run --release --bin smoke -- log_files"
-    );
+    eprintln!("run with: cargo +nightly fuzz run log_files; without nightly: see rust/fuzz/README.md");
 }

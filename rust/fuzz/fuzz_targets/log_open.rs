@@ -8,7 +8,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| klamm_fuzz::log_open(data));
 
 #[cfg(not(fuzzing))]
 fn main() {
-    eprintln!(
-        "run with: cargo +nightly fuzz run log_open; without nightly: cargo run --release --bin smoke -- log_open"
-    );
+    eprintln!("run with: cargo +nightly fuzz run log_open; without nightly: see rust/fuzz/README.md");
 }

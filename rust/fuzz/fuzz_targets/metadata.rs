@@ -8,7 +8,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| klamm_fuzz::metadata(data));
 
 #[cfg(not(fuzzing))]
 fn main() {
-    eprintln!(
-        "run with: cargo +nightly fuzz run metadata; without nightly: cargo run --release --bin smoke -- metadata"
-    );
+    eprintln!("run with: cargo +nightly fuzz run metadata; without nightly: see rust/fuzz/README.md");
 }

@@ -1,6 +1,7 @@
 //! Runs the targets on mutated seeds for a number of cases: the share of fuzzing that any toolchain can run.
 //!
-//! `smoke [TARGET|all] [CASES] [SEED]`; a case is wholly given by its seed, and a failure prints it.
+//! `smoke [TARGET|all] [CASES] [SEED]`; a case is wholly given by its seed, and a failure prints it. `cargo test` runs
+//! each target for fewer.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -33,14 +34,20 @@ fn main() -> ExitCode {
     }
     report_the_case_of_a_panic();
     for target in targets {
-        let seeds = seeds_of(target);
-        for case in seed..seed.saturating_add(cases) {
-            RUNNING.set((target.name, case));
-            (target.run)(&input_of(case, &seeds));
-        }
-        println!("{}: {cases} cases from {} seeds", target.name, seeds.len());
+        let seeds = run(target, seed, cases);
+        println!("{}: {cases} cases from {seeds} seeds", target.name);
     }
     ExitCode::SUCCESS
+}
+
+/// Panics at the first case that the target's invariant does not hold for. The number of seeds.
+fn run(target: &Target, first: u64, cases: u64) -> usize {
+    let seeds = seeds_of(target);
+    for case in first..first.saturating_add(cases) {
+        RUNNING.set((target.name, case));
+        (target.run)(&input_of(case, &seeds));
+    }
+    seeds.len()
 }
 
 fn report_the_case_of_a_panic() {
@@ -48,7 +55,7 @@ fn report_the_case_of_a_panic() {
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
         let (target, case) = RUNNING.get();
-        eprintln!("again: cargo run --release --bin smoke -- {target} 1 {case}");
+        eprintln!("again: cargo run --profile fuzz -p klamm-fuzz --bin smoke -- {target} 1 {case}");
     }));
 }
 
@@ -116,5 +123,23 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random, seeds: &[Vec<u8>]) {
             bytes.truncate(at);
             bytes.extend_from_slice(&other[random.below(other.len()).min(other.len())..]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TARGETS, report_the_case_of_a_panic, run};
+
+    const CASES: u64 = 2_000;
+
+    #[test]
+    fn every_target_holds() {
+        report_the_case_of_a_panic();
+        let cases = std::env::var("SMOKE_CASES").map_or(CASES, |text| text.parse().expect("SMOKE_CASES is a number"));
+        std::thread::scope(|scope| {
+            for target in TARGETS {
+                scope.spawn(move || assert!(run(target, 1, cases) > 0, "{} has no seeds", target.name));
+            }
+        });
     }
 }

@@ -31,6 +31,7 @@ def dies_at(step: int, changes: Collection[str], function: Callable[..., object]
 
 def _run(step: int, changes: Collection[str], function: Callable[..., object], arguments: Sequence[object]) -> None:
     left = step
+    sys.dont_write_bytecode = True  # what an import keeps is no change of the function's
 
     def hook(event: str, details: tuple[Any, ...]) -> None:
         nonlocal left

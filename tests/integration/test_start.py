@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,9 @@ def test_stdout_that_takes_nothing_ends_no_node(tmp_path: Path, number: signal.S
     """Nor does the end of a terminal lose anything: it is a controlled shutdown."""
     command = [sys.executable, "-m", "klamm", "start", "--data", str(tmp_path / "data"), "--port", "0"]
     with Path("/dev/full").open("wb") as full, (tmp_path / "log").open("wb") as log:
-        node = subprocess.Popen(command, stdout=full, stderr=log, stdin=subprocess.DEVNULL)
+        # Under `nohup` the tests ignore SIGHUP, and so would the node.
+        default = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)
+        node = subprocess.Popen(command, stdout=full, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=default)  # noqa: PLW1509
     text = (tmp_path / "log").read_text
     deadline = time.monotonic() + 30
     while "cannot say on stdout" not in text():

@@ -23,6 +23,7 @@ from klamm.protocol.errors import ErrorCode
 from tests.interop.apache_kafka import running
 from tests.support.foreign import require
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 ALIVE = struct.pack(">ihhih", 10, 18, 0, 77_777, -1)
 RSS_GROWTH_MAX_BYTES = 64 << 20
@@ -144,7 +145,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
             for made in admin.create_topics(new).values():
                 made.result()
         both = Both(node, kafka.port)
-        both.ask(produce(batch()))
+        # The leader is known a little after the topic.
+        wait_until(lambda: all(produced(answers) == (ErrorCode.NONE, []) for answers in both.ask(produce(batch()))))
         before = both.rss()
         yield both
         assert both.rss() <= before + RSS_GROWTH_MAX_BYTES, f"{before} grew to {both.rss()}"

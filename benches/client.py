@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from klamm import records
-from klamm.cli import group_admin, topic_admin
-from klamm.cli.client import Client, check
-from klamm.cli.connection import ClientError, Connection
+from klamm.admin import groups as group_admin
+from klamm.admin import topics as topic_admin
+from klamm.admin.client import Client, check
+from klamm.admin.connection import ClientError, Connection
 
 PRODUCE: Final = 0
 PATIENCE_S: Final = 120.0

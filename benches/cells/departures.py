@@ -21,7 +21,7 @@ from benches.cells import Cell, Figures, settle
 from benches.quorums import KlammNode, cpu_seconds
 from benches.servers import KAFKA_CLUSTER_ID, Bench, Server
 from klamm import _engine
-from klamm.cli.connection import Connection
+from klamm.admin.connection import Connection
 from klamm.node.directories import METADATA_FOLDER
 from klamm.protocol import registration as messages
 from klamm.protocol.errors import ErrorCode

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from benches import client
 from benches.cells import Cell, Figures, load, settle
 from benches.servers import Bench, Server
-from klamm.cli import topic_admin
-from klamm.cli.client import Client
+from klamm.admin import topics as topic_admin
+from klamm.admin.client import Client
 
 Fresh = Callable[[Bench, str], AbstractContextManager[Server]]
 """Starts a server, or several, and gives the one that clients are to ask."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from klamm.cli.connection import ClientError, Connection
+from klamm.admin.connection import ClientError, Connection
 from klamm.protocol import registration as messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES

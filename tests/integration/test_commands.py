@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli.client import Client
-from klamm.cli.group_admin import LATEST, committed_offsets, list_offsets
+from klamm.admin.client import Client
+from klamm.admin.groups import LATEST, committed_offsets, list_offsets
+from klamm.admin.topics import create
 from klamm.cli.produce import Producer
-from klamm.cli.topic_admin import create
 from tests.support.node_process import NodeProcess
 
 Name = Callable[[str], str]

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from klamm.cli import group_admin, topic_admin
-from klamm.cli.client import Client
+from klamm.admin import groups as group_admin
+from klamm.admin import topics as topic_admin
+from klamm.admin.client import Client
 from klamm.cli.produce import Producer
 
 Name = Callable[[str], str]

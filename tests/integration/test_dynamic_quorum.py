@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
+from klamm.admin.connection import ClientError
+from klamm.admin.quorum import QuorumClient
 from klamm.cli.app import run_app
-from klamm.cli.connection import ClientError
-from klamm.cli.quorum_admin import QuorumClient
 from tests.support.dynamic_quorum import DynamicQuorum
 from tests.support.waiting import wait_until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from klamm import records
-from klamm.cli.client import Client
-from klamm.cli.topic_admin import create, delete
+from klamm.admin.client import Client
+from klamm.admin.topics import create, delete
 from klamm.protocol.errors import ErrorCode
 from klamm.records import NewRecord
 from tests.support.node_process import NodeProcess

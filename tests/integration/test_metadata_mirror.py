@@ -7,8 +7,8 @@ import json
 import pytest
 
 import klamm
+from klamm.admin.metadata_mirror import Mirror
 from klamm.cli.main import run
-from klamm.cli.metadata_mirror import Mirror
 from klamm.metadata import History
 from tests.support.waiting import wait_until
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from klamm.cli.connection import ClientError, Connection
+from klamm.admin.connection import ClientError, Connection
 from klamm.node import sources, storage
 from klamm.protocol.cluster import (
     DescribeQuorumRequest,

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from klamm.cli.connection import ClientError
-from klamm.cli.quorum_admin import Quorum, QuorumClient
+from klamm.admin.connection import ClientError
+from klamm.admin.quorum import Quorum, QuorumClient
 from klamm.node.rules import checked
 from klamm.node.sources import read_file
 from klamm.node.storage import FormatRequest, format_storage, random_cluster_id

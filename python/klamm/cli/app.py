@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 
 from klamm import _engine
+from klamm.admin.connection import ClientError
 from klamm.cli import (
     config_commands,
     consume,
@@ -24,7 +25,6 @@ from klamm.cli import (
     storage_commands,
     topic_commands,
 )
-from klamm.cli.connection import ClientError
 from klamm.cli.output import errors
 
 app = typer.Typer(

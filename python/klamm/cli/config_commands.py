@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli import config_admin
-from klamm.cli.client import Client
-from klamm.cli.config_admin import Entry
+from klamm.admin import configs as config_admin
+from klamm.admin.client import Client
+from klamm.admin.configs import Entry
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, print_json, print_table, say
 
 app = typer.Typer(

@@ -16,14 +16,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.client import Client
-from klamm.cli.connection import ClientError, UnreachableError
-from klamm.cli.group_admin import TopicPartition
+from klamm.admin.client import Client
+from klamm.admin.connection import ClientError, UnreachableError
+from klamm.admin.groups import TopicPartition
+from klamm.admin.topics import Topic, topics
 from klamm.cli.group_session import GroupSession
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
 from klamm.cli.positions import Position, parse_position
 from klamm.cli.reader import Reader
-from klamm.cli.topic_admin import Topic, topics
 from klamm.records import Record
 
 OUTAGE_PAUSE_S: Final = 0.5

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from klamm.cli import feature_admin
+from klamm.admin import features as feature_admin
 from klamm.cli.output import AsJson, examples, print_json, print_table, say
 from klamm.cli.quorum_commands import BootstrapController, BootstrapServer, DryRun, connect
 from klamm.node.config import NodeConfigError

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from klamm.cli import group_admin
-from klamm.cli.client import Client
-from klamm.cli.connection import ClientError
-from klamm.cli.group_admin import Group, TopicPartition
+from klamm.admin import groups as group_admin
+from klamm.admin.client import Client
+from klamm.admin.connection import ClientError
+from klamm.admin.groups import Group, TopicPartition
+from klamm.admin.topics import topics
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -22,7 +23,6 @@ from klamm.cli.output import (
     tell_deleted,
 )
 from klamm.cli.positions import parse_position
-from klamm.cli.topic_admin import topics
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self, assert_never
 
-from klamm.cli import group_admin
-from klamm.cli.client import Client, RefusedError, check
-from klamm.cli.connection import ClientError, Connection, UnreachableError
-from klamm.cli.group_admin import TopicPartition
+from klamm.admin import groups as group_admin
+from klamm.admin.client import Client, RefusedError, check
+from klamm.admin.connection import ClientError, Connection, UnreachableError
+from klamm.admin.groups import TopicPartition
+from klamm.admin.topics import topics
 from klamm.cli.membership.effects import (
     Assign,
     Beat,
@@ -27,7 +28,6 @@ from klamm.cli.membership.effects import (
 from klamm.cli.membership.member import Member, Phase
 from klamm.cli.output import errors, say
 from klamm.cli.reader import Reader
-from klamm.cli.topic_admin import topics
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.group_messages import (
     HeartbeatResponse,

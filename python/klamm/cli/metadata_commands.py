@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from klamm.cli.connection import ClientError
-from klamm.cli.metadata_mirror import Mirror
+from klamm.admin.connection import ClientError
+from klamm.admin.metadata_mirror import Mirror
 from klamm.cli.metadata_tail import Followed, Tail
 from klamm.cli.output import AsJson, examples, print_json, print_table, say
 from klamm.metadata.diff import changes_between

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from klamm.cli.connection import ClientError
+from klamm.admin.connection import ClientError
 
 Bootstrap = Annotated[
     str,

@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from klamm.cli.client import Client
-from klamm.cli.connection import ClientError
-from klamm.cli.group_admin import EARLIEST, LATEST, TopicPartition, list_offsets
+from klamm.admin.client import Client
+from klamm.admin.connection import ClientError
+from klamm.admin.groups import EARLIEST, LATEST, TopicPartition, list_offsets
 
 
 @dataclass(frozen=True, slots=True)

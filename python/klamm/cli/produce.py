@@ -12,11 +12,11 @@ from typing import Annotated, Final
 import typer
 
 from klamm import records
-from klamm.cli.client import LEADER_MOVED, Client, check, retried
-from klamm.cli.connection import ClientError
+from klamm.admin.client import LEADER_MOVED, Client, check, retried
+from klamm.admin.connection import ClientError
+from klamm.admin.topics import Topic, topics
 from klamm.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
 from klamm.cli.record_input import RecordInput, Row
-from klamm.cli.topic_admin import Topic, topics
 from klamm.protocol.errors import ErrorCode
 
 PRODUCE: Final = 0

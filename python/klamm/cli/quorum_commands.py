@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from klamm.admin.connection import ClientError
+from klamm.admin.quorum import Member, Quorum, QuorumClient, observer_directory, voter_of
 from klamm.cli import quorum_doctor, quorum_recover
-from klamm.cli.connection import ClientError
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, confirm, examples, print_json, print_table, say
-from klamm.cli.quorum_admin import Member, Quorum, QuorumClient, observer_directory, voter_of
 from klamm.node.meta_properties import FILE_NAME, parse, parse_uuid, uuid_text
 from klamm.protocol.voter_messages import VoterListener
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from klamm.cli.connection import ClientError, parse_bootstrap
+from klamm.admin.connection import ClientError, parse_bootstrap
 from klamm.cli.doctor.collection import collect
 from klamm.cli.doctor.diagnosis import diagnose
 from klamm.cli.doctor.facts import Facts

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from klamm import records
-from klamm.cli.client import LEADER_MOVED, Client, check
-from klamm.cli.connection import ClientError
-from klamm.cli.group_admin import LATEST, TopicPartition, list_offsets
+from klamm.admin.client import LEADER_MOVED, Client, check
+from klamm.admin.connection import ClientError
+from klamm.admin.groups import LATEST, TopicPartition, list_offsets
+from klamm.admin.topics import Topic, topics
 from klamm.cli.positions import Position
-from klamm.cli.topic_admin import Topic, topics
 from klamm.protocol.errors import ErrorCode
 from klamm.records import Record
 

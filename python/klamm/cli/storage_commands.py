@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from klamm._engine import StorageError
-from klamm.cli.connection import ClientError
+from klamm.admin.connection import ClientError
 from klamm.cli.output import AsJson, examples, print_json
 from klamm.node import meta_properties, release_features, sources, storage
 from klamm.node.config import NodeConfig, NodeConfigError

@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from klamm.cli import config_admin, topic_admin
-from klamm.cli.client import Client
-from klamm.cli.connection import ClientError
+from klamm.admin import configs as config_admin
+from klamm.admin import topics as topic_admin
+from klamm.admin.client import Client
+from klamm.admin.connection import ClientError
+from klamm.admin.topics import Topic
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -20,7 +22,6 @@ from klamm.cli.output import (
     say,
     tell_deleted,
 )
-from klamm.cli.topic_admin import Topic
 
 app = typer.Typer(
     no_args_is_help=True,

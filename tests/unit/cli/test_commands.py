@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli.connection import ClientError
+from klamm.admin.connection import ClientError
 from klamm.cli.consume import _json_value, _text
 from klamm.cli.main import run
 from klamm.cli.output import print_table

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from klamm.admin.quorum import Member, Quorum
 from klamm.cli.doctor.diagnosis import CHECKS, diagnose
 from klamm.cli.doctor.facts import Contact, Directory, Facts, NodeConfigFacts, Refusal
 from klamm.cli.doctor.findings import Finding, Severity
 from klamm.cli.doctor.looking import look
 from klamm.cli.main import run
-from klamm.cli.quorum_admin import Member, Quorum
 from klamm.node.meta_properties import MetaProperties
 from klamm.protocol.voter_messages import VoterListener
 from klamm.raft.election_state import ElectionState

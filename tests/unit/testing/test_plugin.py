@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.cli.client import Client
+from klamm.admin.client import Client
 from klamm.cli.produce import Producer
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Asking the controller at an address, without a trace: a fetch that nobody counts tells leader and epoch."""
+"""Asking the controller at an address."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ import socket
 import time
 from typing import Final
 
-from klamm.cli.client import RefusedError
-from klamm.cli.connection import ClientError, Connection
+from klamm.admin.client import RefusedError
+from klamm.admin.connection import ClientError, Connection
+from klamm.admin.leadership import leader_and_epoch
+from klamm.admin.quorum import CONTROLLERS, Quorum, ask_quorum, quorum_of
 from klamm.cli.doctor.facts import Contact, Refusal
-from klamm.cli.quorum_admin import CONTROLLERS, Quorum, ask_quorum, quorum_of
 from klamm.node.config import Address
 from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.quorum_messages import (
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
 
 TIMEOUT_S: Final = 3
-FETCH_VERSION_MAX: Final = 17
 
 
 def ask(address: Address) -> tuple[Contact, dict[int, Address]]:
@@ -72,21 +64,6 @@ def _refusal(address: Address) -> tuple[Refusal, str] | None:
     except OSError as error:
         return Refusal.UNREACHABLE, error.strerror or str(error)
     return None
-
-
-def leader_and_epoch(connection: Connection) -> tuple[int | None, int | None]:
-    """As the controller knows them. Epoch 0 is fenced by all that had a leader, and the refusal names both."""
-    partition = FetchPartition(0, 0, current_leader_epoch=0, last_fetched_epoch=0)
-    topic = FetchTopic((partition,), METADATA_TOPIC_ID, METADATA_TOPIC)
-    try:
-        answer = connection.ask(FetchRequest(0, (topic,), max_bytes=1), FetchResponse, FETCH_VERSION_MAX)
-    except ClientError:
-        return None, None
-    for found in (one for topic_data in answer.responses for one in topic_data.partitions):
-        leader = found.current_leader
-        if leader.leader_epoch >= 0:
-            return None if leader.leader_id < 0 else leader.leader_id, leader.leader_epoch
-    return None, None
 
 
 def _quorum(connection: Connection, cluster_id: str) -> Quorum | None:

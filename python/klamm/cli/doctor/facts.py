@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from klamm.cli.quorum_admin import Member, Quorum
+from klamm.admin.quorum import Member, Quorum
 from klamm.node.config import Address
 from klamm.node.meta_properties import MetaProperties
 from klamm.raft.election_state import ElectionState

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from klamm._engine import StorageError
-from klamm.cli.connection import ClientError
+from klamm.admin.connection import ClientError
 from klamm.cli.doctor.facts import Directory, NodeConfigFacts
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
 from klamm.metadata.errors import HistoryError

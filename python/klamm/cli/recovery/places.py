@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from klamm.cli.connection import ClientError
+from klamm.admin.connection import ClientError
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
 from klamm.node.directories import (
     METADATA_FOLDER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from klamm.cli.connection import ClientError
+from klamm.admin.connection import ClientError
 from klamm.cli.recovery.survivors import Survivor
 from klamm.node.config import Address
 from klamm.node.meta_properties import uuid_text

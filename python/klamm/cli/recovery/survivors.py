@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm._engine import StorageError
-from klamm.cli.connection import ClientError
+from klamm.admin.connection import ClientError
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.history import History
 from klamm.metadata.places import metadata_directory

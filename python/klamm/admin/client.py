@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from klamm.cli.connection import ClientError, Connection, Entity, UnreachableError, parse_bootstrap
+from klamm.admin.connection import ClientError, Connection, Entity, UnreachableError, parse_bootstrap
 from klamm.protocol.errors import ErrorCode
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, Self, TypeVar
 
-from klamm.cli.client import RefusedError, check
-from klamm.cli.connection import ClientError, Connection, parse_bootstrap
+from klamm.admin.client import RefusedError, check
+from klamm.admin.connection import ClientError, Connection, parse_bootstrap
 from klamm.protocol.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -6,8 +6,8 @@ import threading
 import pytest
 from tests.unit.cli.fake_broker import FakeBroker
 
-from klamm.cli.client import Client, RefusedError, retried
-from klamm.cli.connection import ClientError, Connection, parse_bootstrap
+from klamm.admin.client import Client, RefusedError, retried
+from klamm.admin.connection import ClientError, Connection, parse_bootstrap
 from klamm.cli.produce import Producer
 from klamm.protocol.errors import ErrorCode
 

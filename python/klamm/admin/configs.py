@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.cli.client import Client, check
-from klamm.cli.connection import ClientError, Connection
+from klamm.admin.client import Client, check
+from klamm.admin.connection import ClientError, Connection
 
 DESCRIBE_CONFIGS: Final = 32
 INCREMENTAL_ALTER_CONFIGS: Final = 44

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.cli.client import LEADER_MOVED, Client, check, retried
-from klamm.cli.connection import ClientError, Connection, Entity
+from klamm.admin.client import LEADER_MOVED, Client, check, retried
+from klamm.admin.connection import ClientError, Connection, Entity
 from klamm.protocol.errors import ErrorCode
 
 LIST_OFFSETS: Final = 2

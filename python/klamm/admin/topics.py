@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from klamm.cli.client import Client, check
+from klamm.admin.client import Client, check
 from klamm.protocol.errors import ErrorCode
 
 CREATE_TOPICS: Final = 19

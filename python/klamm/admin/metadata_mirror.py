@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
-from klamm.cli.client import RefusedError, check
-from klamm.cli.connection import ClientError, Connection, UnreachableError, parse_bootstrap
-from klamm.cli.doctor.asking import FETCH_VERSION_MAX, leader_and_epoch
-from klamm.cli.quorum_admin import CONTROLLERS
+from klamm.admin.client import RefusedError, check
+from klamm.admin.connection import ClientError, Connection, UnreachableError, parse_bootstrap
+from klamm.admin.leadership import FETCH_VERSION_MAX, leader_and_epoch
+from klamm.admin.quorum import CONTROLLERS
 from klamm.metadata.errors import HistoryError
 from klamm.node.config import Address
 from klamm.node.directories import METADATA_FOLDER

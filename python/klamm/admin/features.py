@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from klamm.cli.client import check
-from klamm.cli.connection import Connection
-from klamm.cli.quorum_admin import QuorumClient
+from klamm.admin.client import check
+from klamm.admin.connection import Connection
+from klamm.admin.quorum import QuorumClient
 from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse, UpgradeType
 from klamm.protocol.features import VersionRange
 from klamm.protocol.voter_messages import ApiVersionsRequest, ApiVersionsResponse

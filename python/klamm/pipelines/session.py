@@ -1,0 +1,150 @@
+"""A SparkSession for a pipeline: the one that there is, or a quiet one of this process's own.
+
+    with session("klamm mirror", quiet=True) as spark:
+        spark.read.format("klamm")...
+
+It knows `format("klamm")`. A session that was active, or that is given, is used as it is and left running; one that was
+made here is stopped. Where a job fails, `klamm.pipelines.errors.reason` says why in a line.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import klamm
+from klamm.pipelines.errors import PipelineError, reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL: Final = "local[*]"
+_SHOWN_OF_LOG: Final = 5
+_QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+_ON_THIS_MACHINE: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+@contextmanager
+def session(
+    name: str,
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    quiet: bool = False,
+) -> Iterator[SparkSession]:
+    """A session that knows our data source, for as long as the block lasts.
+
+    `master` and `conf` are for a session that is made here: without a master it is `local[*]`, or what `spark-submit`
+    says. `quiet`: what Spark's JVM would write to the terminal goes to a file that is gone with it; for commands, since
+    it changes the process's stderr while the JVM starts. Raises PipelineError where pyspark or Java are missing.
+    """
+    given = spark or _active()
+    if given is not None:
+        _register(given)
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="klamm-spark-", ignore_cleanup_errors=True) as folder:
+        made = _make(name, master, dict(conf or {}), Path(folder), quiet)
+        try:
+            _register(made)
+            yield made
+        finally:
+            made.stop()
+
+
+def _active() -> SparkSession | None:
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as missing:
+        raise PipelineError(f"this needs {missing.name}: pip install 'klamm[spark]'") from None
+    return SparkSession.getActiveSession()
+
+
+def _register(spark: SparkSession) -> None:
+    from klamm.spark import KlammDataSource
+
+    spark.dataSource.register(KlammDataSource)
+
+
+def _make(name: str, master: str | None, conf: dict[str, str], folder: Path, quiet: bool) -> SparkSession:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is not None or not submitted:
+        builder = builder.master(master or LOCAL)
+    is_local = not submitted and (master or LOCAL).startswith("local")
+    for key, value in (_QUIET | (_ON_THIS_MACHINE if is_local else {}) | conf).items():
+        builder = builder.config(key, value)
+    log = folder / "spark.log"
+    try:
+        with _environment(_of_workers(folder) if is_local else {}), _stderr_into(log if quiet else None):
+            made = builder.getOrCreate()
+    except (PySparkException, OSError) as error:
+        last = log.read_text(errors="replace").splitlines()[-_SHOWN_OF_LOG:] if log.exists() else []
+        raise PipelineError(
+            f"Spark does not start: {'; '.join(last) or reason(error)}. It needs a JDK 17 or newer, in PATH or where "
+            f"JAVA_HOME ('{os.environ.get('JAVA_HOME', '')}') says"
+        ) from None
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def _of_workers(folder: Path) -> dict[str, str]:
+    """Variables by which the workers on this machine are this Python with this process's klamm.
+
+    The command does without the zip that Spark puts in front of the path: each worker would compile pyspark out of it,
+    a second of CPU.
+    """
+    if "PYSPARK_PYTHON" in os.environ:
+        return {}
+    paths = [str(Path(klamm.__path__[0]).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = folder / "python"
+    path, python = shlex.quote(os.pathsep.join(paths)), shlex.quote(sys.executable)
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {python} "$@"\n')
+    command.chmod(0o755)
+    return {"PYSPARK_PYTHON": str(command), "PYSPARK_DRIVER_PYTHON": sys.executable}
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set while the JVM starts, which inherits them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _stderr_into(file: Path | None) -> Iterator[None]:
+    """What is started inside keeps the file as its stderr."""
+    if file is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with file.open("wb") as target:
+            os.dup2(target.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from klamm.pipelines.bench import connector
 from tests.spark import jobs, own_connector
 from tests.spark.producing import Sent, numbered, send
 
@@ -27,7 +28,7 @@ TIME_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[own_connector.OwnConnector]:
-    if missing := own_connector.why_not():
+    if missing := connector.why_not():
         pytest.skip(missing)
     with own_connector.OwnConnector(tmp_path_factory.mktemp("own") / "stderr") as running:
         yield running

@@ -15,6 +15,7 @@ from rich.text import Text
 from klamm import _engine
 from klamm.admin.connection import ClientError
 from klamm.cli import (
+    bench_commands,
     config_commands,
     consume,
     feature_commands,
@@ -136,3 +137,4 @@ app.add_typer(feature_commands.app, name="features")
 app.add_typer(metadata_commands.app, name="metadata")
 app.add_typer(quorum_commands.app, name="quorum")
 app.add_typer(storage_commands.app, name="storage")
+app.add_typer(bench_commands.app, name="bench")

@@ -1,0 +1,1 @@
+"""Comparisons of klamm's Spark source and sink with others."""

@@ -1,0 +1,135 @@
+"""What a process and all that it started take: CPU and memory, from Linux's /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_EVERY_S: Final = 0.5
+"""A peak is remembered by the system for as long as its process is there."""
+
+
+class Process(NamedTuple):
+    """A line of the process table. CPU in seconds, with that of its children that have ended."""
+
+    pid: int
+    parent: int
+    name: str
+    cpu: float
+
+
+class Used(NamedTuple):
+    """What a job took. Memory in bytes."""
+
+    cpu: float
+    jvm_rss: int
+    """The largest of the JVM."""
+    worker_rss: int
+    """The largest of any one Python worker; 0 without any."""
+    watching: float
+    """CPU that the watching took, in the process that watches."""
+
+
+def processes() -> dict[int, Process]:
+    """All that run."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (process := _read(int(entry.name))) is not None:
+            found[process.pid] = process
+    return found
+
+
+def tree(root: int) -> list[Process]:
+    """A process and all below it."""
+    known = processes()
+    return [process for process in known.values() if _is_below(process, root, known)]
+
+
+def _is_below(process: Process | None, root: int, known: dict[int, Process]) -> bool:
+    while process is not None and process.pid != root:
+        process = known.get(process.parent)
+    return process is not None
+
+
+def _read(pid: int) -> Process | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name is in parentheses, and may have some itself.
+    name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+    return Process(pid, int(rest[1]), name, sum(map(int, rest[11:15])) / _TICKS)
+
+
+def peak_rss(pid: int) -> int:
+    """The most bytes that a process had resident since `forget_peak`; 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def forget_peak(pid: int) -> None:
+    """Begin the peak anew."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+class Watch:
+    """What the processes below one take, from entering to leaving; `used` is there after that.
+
+    Of a process that comes and goes within, and whose parent does not wait for it, nothing is known.
+    """
+
+    used: Used
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._peaks: dict[tuple[int, str], int] = {}
+        self._watching = 0.0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look_again, name="klamm-bench-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        found = tree(self._root)
+        self._cpu = sum(process.cpu for process in found)
+        for process in found:
+            forget_peak(process.pid)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        found = self._look()
+        cpu = sum(process.cpu for process in found) - self._cpu
+        self.used = Used(cpu, self._largest("java"), self._largest("worker"), self._watching)
+
+    def _look_again(self) -> None:
+        while not self._done.wait(_EVERY_S):
+            self._look()
+        self._watching = time.thread_time()
+
+    def _look(self) -> list[Process]:
+        found = tree(self._root)
+        jvms = {process.pid for process in found if process.name == "java"}
+        known = {process.pid: process for process in found}
+        for process in found:
+            kind = "java" if process.pid in jvms else _kind(process, jvms, known)
+            key = process.pid, kind
+            self._peaks[key] = max(self._peaks.get(key, 0), peak_rss(process.pid))
+        return found
+
+    def _largest(self, kind: str) -> int:
+        return max((peak for (_, of), peak in self._peaks.items() if of == kind), default=0)
+
+
+def _kind(process: Process, jvms: set[int], known: dict[int, Process]) -> str:
+    below = any(_is_below(process, jvm, known) for jvm in jvms)
+    return "worker" if below else "driver"

@@ -1,0 +1,130 @@
+"""One side of the comparison: a process with a Spark of its own that runs jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import klamm
+from klamm.pipelines.bench import spark_program
+from klamm.pipelines.bench.connector import ConnectorEnvironment
+from klamm.pipelines.bench.process_tree import Used, Watch
+from klamm.pipelines.errors import PipelineError
+
+_STOP_S: Final = 60
+
+
+class SideFailedError(PipelineError):
+    """A side's process ended before its job did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """How a side is started."""
+
+    name: str
+    """As the report has it: ours, connector or engine."""
+    format: str
+    """What its jobs read and write with."""
+    python: Path
+    config: Mapping[str, str]
+    paths: tuple[Path, ...] = ()
+    """Where its Python finds modules, beside its own."""
+
+
+def ours(config: Mapping[str, str]) -> Started:
+    """klamm's source and sink, in this Python's environment."""
+    return Started("klamm", "klamm", Path(sys.executable), config, (_of_klamm(),))
+
+
+def engine(config: Mapping[str, str]) -> Started:
+    """Spark's engine alone, in the same environment."""
+    return Started("engine", "engine", Path(sys.executable), config, (_of_klamm(),))
+
+
+def connector(config: Mapping[str, str], environment: ConnectorEnvironment) -> Started:
+    """Spark's own Kafka connector."""
+    jars = ",".join(map(str, environment.jars()))
+    return Started("connector", "kafka", environment.python, {**config, "spark.jars": jars})
+
+
+def _of_klamm() -> Path:
+    return Path(klamm.__path__[0]).parent
+
+
+class Side:
+    """The running process. `versions` has those of Spark and Java."""
+
+    def __init__(self, started: Started, log: Path) -> None:
+        """`log`: where its stderr goes. Raises SideFailedError."""
+        self.name, self.format = started.name, started.format
+        self._log = log
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PY", "SPARK"))}
+        environment |= {"PYSPARK_PYTHON": str(started.python), "SPARK_LOCAL_IP": "127.0.0.1"}
+        if started.paths:
+            environment["PYTHONPATH"] = os.pathsep.join(map(str, started.paths))
+        told = json.dumps({"format": started.format, "config": dict(started.config)})
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                # -P: the program's own folder has modules that only look like those of others.
+                [started.python, "-P", spark_program.__file__, told],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        try:
+            self.versions: dict[str, str] = self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], Used]:
+        """What a job gives, and what it took. Raises SideFailedError."""
+        assert self._process.stdin is not None
+        with Watch(self._process.pid) as watch:
+            self._process.stdin.write(json.dumps({**job, "format": self.format}) + "\n")
+            self._process.stdin.flush()
+            answer = self._answer()
+        return answer, watch.used
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            with self._log.open(errors="replace") as errors:
+                last = [text for line in deque(errors, 200) if (text := line.strip()) and not text.startswith("at ")]
+            why = " / ".join(last[-3:]) or f"exit code {self._process.returncode}"
+            raise SideFailedError(f"Spark of side {self.name} ended: {why} (all of it: {self._log})")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """Let it end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -88,6 +88,21 @@ def test_ranges_are_cut_into_tasks_and_lose_nothing(
     assert read(subscribe=name, maxRecordsPerPartition="30").rdd.getNumPartitions() == 5
 
 
+def test_partitions_are_cut_by_bytes(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
+    """A skewed topic: a partition of many small records, one of few large ones, one that is empty."""
+    name = topic(3)
+    large = [Sent(b"%04d" % number * 5000, partition=1) for number in range(100)]
+    send(bootstrap, name, numbered(100) + large)
+    frame = read(subscribe=name, maxBytesPerPartition="500k")
+    tasks: dict[int, list[bytes]] = {}
+    for row in frame.selectExpr("spark_partition_id() as task", "value").collect():
+        tasks.setdefault(row.task, []).append(bytes(row.value))
+    small, *rest = sorted(tasks.values(), key=lambda task: sum(map(len, task)))
+    assert sorted(small) == sorted(b"%d" % number for number in range(100))
+    assert sorted(value for task in rest for value in task) == sorted(one.value or b"" for one in large)
+    assert [len(task) for task in rest] == [25] * 4, "2 MB in pieces of 500 KiB"
+
+
 def test_offsets_say_where_to_start_and_end(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
     name = topic(2)
     send(bootstrap, name, numbered(10) + numbered(10, 1, 10))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from klamm.spark.offsets import TopicPartition
+from klamm.spark.progress import offsets_behind_latest
 from tests.spark.patience import patiently
 from tests.spark.producing import numbered, send
 from tests.support.waiting import wait_until
@@ -107,6 +109,8 @@ def test_progress_says_where_the_stream_and_its_topic_are(sink: Sink, topic: Mak
     source = query.recentProgress[0]["sources"][0]
     assert json.loads(source["endOffset"])[name] == {"0": 6}
     assert json.loads(source["latestOffset"]) == {name: {"0": 10}}
+    behind = [offsets_behind_latest(progress)[0].partitions for progress in query.recentProgress[:2]]
+    assert behind == [{TopicPartition(name, 0): 4}, {TopicPartition(name, 0): 0}]
 
 
 def test_a_stream_begins_with_what_comes(sink: Sink, topic: MakeTopic) -> None:

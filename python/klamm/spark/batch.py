@@ -13,6 +13,7 @@ from klamm.spark.filters import push
 from klamm.spark.narrowing import Narrowing
 from klamm.spark.offsets import OffsetRange, plan_batch, split
 from klamm.spark.reader import RangePartition, read_range
+from klamm.spark.sampling import cut_large
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -29,13 +30,15 @@ class KlammBatchReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """A task for each partition, or more of them by minPartitions and maxRecordsPerPartition."""
+        """A task for each partition, or more by minPartitions, maxRecordsPerPartition and maxBytesPerPartition."""
         view = ClusterView(self.options)
         try:
             ranges = self._narrowed(view, self._planned(view))
         finally:
             view.close()
-        pieces = split(ranges, tasks_min=self.options.tasks_min, rows_max=self.options.task_rows_max)
+        pieces = split(
+            cut_large(self.options, ranges), tasks_min=self.options.tasks_min, rows_max=self.options.task_rows_max
+        )
         return [RangePartition(piece) for piece in pieces]
 
     def _planned(self, view: ClusterView) -> list[OffsetRange]:

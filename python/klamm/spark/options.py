@@ -102,6 +102,7 @@ class SourceOptions:
     """Keys of the Kafka client, without `kafka.`."""
     tasks_min: int | None
     task_rows_max: int | None
+    task_bytes_max: int | None
     trigger_rows_max: int | None
     trigger_rows_min: int | None
     trigger_delay_max_ms: int
@@ -142,6 +143,7 @@ _COMMON: Final = (
     "startingOffsetsByTimestampStrategy",
     "minPartitions",
     "maxRecordsPerPartition",
+    "maxBytesPerPartition",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -242,6 +244,7 @@ def _parse(options: _Options, default_start: int) -> SourceOptions:
         client=_client(options),
         tasks_min=options.get("minPartitions", _positive, None),
         task_rows_max=options.get("maxRecordsPerPartition", _positive, None),
+        task_bytes_max=options.get("maxBytesPerPartition", _bytes, None),
         trigger_rows_max=rows_max,
         trigger_rows_min=rows_min,
         trigger_delay_max_ms=options.get("maxTriggerDelay", _duration_ms, 15 * 60 * 1000),
@@ -428,6 +431,16 @@ _UNITS_MS: Final = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
+
+
+_BYTES: Final = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
+
+
+def _bytes(value: str) -> int | None:
+    found = re.fullmatch(r"([0-9]{1,18})\s*([a-z]*)", value.lower())
+    if found is None or found[2] not in _BYTES or not int(found[1]):
+        raise ValueError("say a number above 0, of bytes or with a unit of k, m, g or t, such as 128m")
+    return int(found[1]) << _BYTES[found[2]]
 
 
 def _duration_ms(value: str) -> int:

@@ -25,6 +25,7 @@ from klamm.spark.cluster_view import ClusterView
 from klamm.spark.data_loss import report_loss
 from klamm.spark.offsets import Offsets, count_rows, flat, limit_rows, nested, plan_stream, resolve, split
 from klamm.spark.reader import RangePartition, read_range
+from klamm.spark.sampling import cut_large
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -91,11 +92,13 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else nested(self._latest)
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
-        """The ranges between, a task each, or more of them by minPartitions and maxRecordsPerPartition."""
+        """The ranges between, a task each, or more by minPartitions, maxRecordsPerPartition, maxBytesPerPartition."""
         begin, until = _offsets(end.get(INITIAL, start)), _offsets(end)
         plan = plan_stream(begin, until, self._begin_of_new(until, begin))
         report_loss(plan.lost, self.options.fail_on_data_loss)
-        pieces = split(plan.ranges, tasks_min=self.options.tasks_min, rows_max=self.options.task_rows_max)
+        pieces = split(
+            cut_large(self.options, plan.ranges), tasks_min=self.options.tasks_min, rows_max=self.options.task_rows_max
+        )
         return [RangePartition(piece) for piece in pieces]
 
     def stop(self) -> None:

@@ -131,6 +131,13 @@ def test_a_delay_has_spark_s_units(value: str, expected_ms: int) -> None:
     assert parse_stream(given(maxTriggerDelay=value)).trigger_delay_max_ms == expected_ms
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1000", 1000), ("128m", 128 << 20), ("1 GB", 1 << 30), ("64k", 64 << 10), ("7b", 7)]
+)
+def test_bytes_have_spark_s_units(value: str, expected: int) -> None:
+    assert parse_batch(given(maxBytesPerPartition=value)).task_bytes_max == expected
+
+
 BOTH: list[tuple[dict[str, str], str]] = [
     (given(startingOffset="earliest"), "'startingoffset' ('earliest') is not known; did you mean 'startingOffsets'?"),
     (given(path="/x"), "option 'path' ('/x') is not known; known are kafka.*"),
@@ -152,6 +159,7 @@ BOTH: list[tuple[dict[str, str], str]] = [
     (given(startingOffsetsByTimestampStrategy="skip"), "is 'skip': say error or latest"),
     (given(minPartitions="0"), "option 'minPartitions' is '0': say a whole number above 0"),
     (given(maxRecordsPerPartition="many"), "option 'maxRecordsPerPartition' is 'many'"),
+    (given(maxBytesPerPartition="0m"), "option 'maxBytesPerPartition' is '0m': say a number above 0, of bytes or with"),
     (given(maxOffsetsPerTrigger="5", minOffsetsPerTrigger="6"), "option 'minOffsetsPerTrigger' is '6': it is above"),
     (given(maxTriggerDelay="15 years"), "option 'maxTriggerDelay' is '15 years'"),
     (given(failOnDataLoss="no"), "option 'failOnDataLoss' is 'no': say true or false"),

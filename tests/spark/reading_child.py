@@ -1,0 +1,49 @@
+"""What a task's worker does, as a program without Spark: reads all of a partition, and says what memory that took.
+
+python -m tests.spark.reading_child BOOTSTRAP TOPIC END
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from klamm.pipelines.bench.process_tree import forget_peak, peak_rss
+from klamm.spark.columns import _TYPES
+from klamm.spark.offsets import OffsetRange, TopicPartition
+from klamm.spark.options import parse_batch
+from klamm.spark.reader import read_range
+
+
+def main() -> None:
+    bootstrap, topic, end = sys.argv[1:]
+    options = parse_batch({"kafka.bootstrap.servers": bootstrap, "subscribe": topic})
+    schema = StructType()
+    for name in ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType"):
+        schema.add(name, _TYPES[name])
+    # A small read first: connections, threads and modules are there after it.
+    read(OffsetRange(TopicPartition(topic, 0), 0, 10), options, schema)
+    forget_peak(os.getpid())
+    before = peak_rss(os.getpid())
+    rows = read(OffsetRange(TopicPartition(topic, 0), 0, int(end)), options, schema)
+    print(json.dumps({"rows": rows, "peak": peak_rss(os.getpid()), "more": peak_rss(os.getpid()) - before}))
+
+
+def read(wanted: OffsetRange, options: object, schema: StructType) -> int:
+    """Rows, written as Arrow's stream as Spark's worker writes them."""
+    rows = 0
+    writer = None
+    with open(os.devnull, "wb") as nowhere:
+        for batch in read_range(options, schema, wanted):  # type: ignore[arg-type]
+            writer = writer or pa.RecordBatchStreamWriter(nowhere, batch.schema)
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,13 @@ def test_every_invariant_holds_while_the_voters_change(first):
     assert sum(outcome.rejoined_count for outcome in outcomes)
 
 
+def test_some_begin_with_configured_voters_and_are_upgraded():
+    outcomes = [play_dynamic(seed) for seed in range(1, 41)]
+    upgraded = [outcome for outcome in outcomes if outcome.is_upgraded]
+    assert upgraded
+    assert sum(outcome.voter_changes for outcome in upgraded) > len(upgraded)  # and go on changing
+
+
 def test_a_seed_decides_everything():
     traces = [[], []]
     for trace in traces:

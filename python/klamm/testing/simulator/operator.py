@@ -38,8 +38,11 @@ class Operator:
         return Envelope(CLIENT, leader.id, -1, 0, dice.choice(candidates)())
 
     def may_lose_disk(self, replica: SimulatedReplica) -> bool:
-        """Whether every voter set in any log keeps a majority of disks without this one, and nothing is under way."""
-        if self._is_joining(replica):
+        """Whether every voter set in any log keeps a majority of disks without this one, and nothing is under way.
+
+        While a log has no directories yet, a leader may be about to write those that it was told of before.
+        """
+        if self._is_joining(replica) or not all(self._names_directories(other) for other in self._replicas.values()):
             return False
         lost = {*self._lost_keys(), replica.key}
         return all(self._survives(voters, lost) for voters in self._known_sets())
@@ -59,6 +62,11 @@ class Operator:
         states = [other.core.replica.state for other in self._replicas.values() if other.core is not None]
         changes = [state.change for state in states if isinstance(state, Leader) and state.change is not None]
         return any(change.request.voter.id == replica.id for change in changes)
+
+    @staticmethod
+    def _names_directories(replica: SimulatedReplica) -> bool:
+        known = replica.known_voters()
+        return known.kraft_version > 0 or not known.voters.voters
 
     def _lost_keys(self) -> set[ReplicaKey]:
         return {disk.key for replica in self._replicas.values() for disk in replica.lost}

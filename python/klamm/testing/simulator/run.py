@@ -19,6 +19,7 @@ SAFETY_US = 15_000_000
 HASTE = 2.5  # of a run with a tenth of the time-outs: as many faults, in less time
 LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
 TRACE_LINES_SHOWN = 60
+UPGRADED_SHARE = 0.25  # of the runs whose voters change
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Outcome:
     voter_changes: int = 0  # that were committed
     wipe_count: int = 0
     rejoined_count: int = 0  # replicas that vote with another disk than their first (dynamic quorums)
+    is_upgraded: bool = False  # its voters were configured, and are in the log (kraft.version 0 to 1)
     is_lost: bool = False  # too many disks of one voter set are gone: nothing could be served any more
 
 
@@ -70,8 +72,10 @@ def play_dynamic(
 ) -> Outcome:
     """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError.
 
-    With the faults that it draws, snapshots are written, logs cleaned behind them, and disks lost as well.
+    With the faults that it draws, snapshots are written, logs cleaned behind them, and disks lost as well. One in four
+    begins with configured voters, and is upgraded to kraft.version 1 in the middle of it.
     """
+    upgraded = random.Random(f"upgrade {seed}").random() < UPGRADED_SHARE
     dice = random.Random(f"dynamic {seed}")
     voter_count, spare_count = dice.choice([1, 2, 3, 3, 3, 4]), dice.choice([0, 1, 2])
     count = voter_count + spare_count
@@ -85,12 +89,13 @@ def play_dynamic(
     if directed is not None:
         drawn, haste = replace(directed), 1.0
     drawn.hasten(haste)
-    world = World(dice, voter_count, spare_count, drawn, config, dynamic=True, haste=haste)
+    world = World(dice, voter_count, spare_count, drawn, config, dynamic=True, upgraded=upgraded, haste=haste)
     world.trace = trace
     if in_full:
         world.in_full = InFull()
     if trace is not None:
-        trace.append(f"dynamic seed {seed}: {voter_count} voters and {spare_count} to add, {config}, {drawn}")
+        begin = "configured voters" if upgraded else "voters"
+        trace.append(f"dynamic seed {seed}: {voter_count} {begin} and {spare_count} to add, {config}, {drawn}")
     return _play(seed, world, haste, "--dynamic ")
 
 
@@ -116,6 +121,7 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
         voter_changes=sum(kind == KRAFT_VOTERS for kind in world.history.kinds),
         wipe_count=sum(replica.wipes for replica in world.replicas.values()),
         rejoined_count=sum(replica.wipes > 0 and world.is_voter(replica) for replica in world.replicas.values()),
+        is_upgraded=world.has_configured_voters and world.is_upgraded(),
         is_lost=is_lost,
     )
 
@@ -169,7 +175,7 @@ def _all_agree(world: World) -> bool:
         replica.is_up
         and replica.high_watermark > newest
         and replica.epoch == epoch
-        and (not replica.config.auto_join or voters.is_voter(replica.key))
+        and (not replica.config.auto_join or not world.is_upgraded() or voters.is_voter(replica.key))
         for replica in world.replicas.values()
     )
 

@@ -9,8 +9,9 @@ from functools import partial
 from heapq import heappop, heappush
 
 from klamm.raft.config import RaftConfig
+from klamm.raft.control_records import KRAFT_VERSION
 from klamm.raft.effects import PersistElection
-from klamm.raft.events import PeerGone, ResignRequested
+from klamm.raft.events import KraftUpgradeRequested, PeerGone, ResignRequested
 from klamm.raft.role_states import NEVER_MS
 from klamm.raft.roles import Role
 from klamm.raft.voters import VoterSet
@@ -38,9 +39,12 @@ class World:
         config: RaftConfig,
         *,
         dynamic: bool = False,
+        upgraded: bool = False,
         haste: float = 1.0,
     ) -> None:
         """`dynamic`: the voters are in the log (kraft.version 1), and those that begin were formatted with them.
+
+        `upgraded`: a dynamic quorum that begins with configured voters, and is upgraded on the way (kraft.version 0).
 
         With more `haste` a wiped replica is away for a shorter time.
         """
@@ -61,7 +65,8 @@ class World:
         self._clock_offsets_ms: dict[int, int] = {}
         self._tick_at_us: dict[int, int] = {}
         self.replicas: dict[int, SimulatedReplica] = {}
-        voters = VoterSet(()) if dynamic else VoterSet.of_ids(range(1, voter_count + 1))
+        self.has_configured_voters = upgraded or not dynamic
+        voters = VoterSet.of_ids(range(1, voter_count + 1)) if self.has_configured_voters else VoterSet(())
         for node_id in range(1, voter_count + observer_count + 1):
             self._clock_offsets_ms[node_id] = dice.randrange(1_000_000)
             directory = "A" if dynamic else None
@@ -69,7 +74,7 @@ class World:
             replica.damage = self._damage
             self.replicas[node_id] = replica
         self.operator = Operator(dice, self.replicas)
-        if dynamic:
+        if not self.has_configured_voters:
             format_first_voters([self.replicas[node_id] for node_id in range(1, voter_count + 1)])
         self.invariants = EveryInvariant(self.history)
         self.in_full: InFull | None = None  # to check all of it after every event
@@ -122,6 +127,10 @@ class World:
         """Whether it is one of the voters that the newest leader counts."""
         leader = max(self.leaders(), key=lambda leader: leader.epoch, default=None)
         return leader is not None and leader.running.replica.voters.is_voter(replica.key)
+
+    def is_upgraded(self) -> bool:
+        """Whether a leader has the voters in its log (kraft.version 1)."""
+        return any(leader.running.replica.voters_in_log.kraft_version for leader in self.leaders())
 
     # Time
 
@@ -321,6 +330,8 @@ class World:
         replica.crash(0, write_survives=False)
         self._tick_at_us.pop(replica.id, None)
         replica.wipe()
+        if self._is_dynamic:
+            replica.voters = VoterSet(())  # who begins with an empty disk believes its configuration
         comes_as = f", and comes back with directory {replica.directory}" if self._is_dynamic else ""
         self._say(f"{replica.id} loses its disk{comes_as}")
         self._check(replica)
@@ -329,15 +340,20 @@ class World:
 
     def _may_be_wiped(self, replica: SimulatedReplica) -> bool:
         if self._is_dynamic:
-            return self.operator.may_lose_disk(replica)
+            is_begun = not self.has_configured_voters or KRAFT_VERSION in self.history.kinds
+            return is_begun and self.operator.may_lose_disk(replica)
         return may_be_wiped(self.replicas, replica, self.history)
 
     def _reconfigure(self) -> None:
         """Ask who believes to lead for a change of voters, or move a replica to another port."""
         if self.dice.randrange(5) == 0:
             self.dice.choice(list(self.replicas.values())).port += 1  # with its next start
-        else:
-            for leader in self.leaders():
+            return
+        for leader in self.leaders():
+            if not leader.running.replica.voters_in_log.kraft_version:
+                self._say(f"{leader.id} is asked for kraft.version 1")
+                self._step(leader, lambda leader=leader: leader.step(KraftUpgradeRequested()))  # type: ignore[misc]
+            else:
                 request = self.operator.change(leader)
                 if request is not None:
                     self._say(f"asked for: {words.of_envelope(request)}")

@@ -44,7 +44,7 @@ class Elections:
             request.candidate,
             log_is_up_to_date=request.log_end.is_up_to_date_with(replica.log_end),
             pre_vote=request.pre_vote,
-            leader_is_gone=self._crashes.has_seen(now_ms),
+            leader_is_gone=self._crashes.has_seen(now_ms) or self._is_leader_silent(now_ms),
         )
         if granted and not request.pre_vote and replica.election.voted is None:
             replica.add_vote(now_ms, request.candidate)
@@ -53,6 +53,11 @@ class Elections:
         if granted and request.pre_vote and is_rival and request.candidate.id < replica.id:
             self._give_up_pre_vote(now_ms)  # two that saw the same death at once: one lets the other go first
         return None
+
+    def _is_leader_silent(self, now_ms: int) -> bool:
+        """Whether a fetch time-out has passed. Who is no voter by its own log does not campaign, but may be asked."""
+        state = self._replica.state
+        return isinstance(state, Follower) and now_ms >= state.deadline_ms
 
     def on_vote_response(self, now_ms: int, voter_id: int, response: VoteResponse) -> None:
         """Count an answer of this epoch."""
@@ -97,13 +102,18 @@ class Elections:
 
     def _ask(self, now_ms: int, state: Prospective | Candidate, next_ms: int) -> int:
         replica = self._replica
-        if state.tally.is_lost:
+        if state.tally.is_lost or (isinstance(state, Candidate) and not self._is_log_durable()):
             return next_ms
         for voter_id in sorted(state.tally.unanswered):
             if replica.requests.is_ready(now_ms, voter_id):
                 replica.send(now_ms, voter_id, self._vote_request(voter_id, isinstance(state, Prospective)))
             next_ms = min(next_ms, replica.requests.ready_at_ms(voter_id))
         return next_ms
+
+    def _is_log_durable(self) -> bool:
+        """A vote is given for this log, and stays given: the candidate must not come back with less and ask again."""
+        log = self._replica.log
+        return log.flushed_offset >= log.end_offset
 
     def _vote_request(self, voter_id: int, pre_vote: bool) -> VoteRequest:
         replica, voter = self._replica, self._replica.voters.get(voter_id)

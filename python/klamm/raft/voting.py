@@ -34,5 +34,6 @@ def can_grant_vote(
 
 def _is_free_or_given(election: ElectionState, candidate: ReplicaKey, log_is_up_to_date: bool) -> bool:
     if election.voted is not None:
-        return election.voted.matches(candidate)  # the same answer as before: the log is not asked again
+        # The same answer as before, unless the candidate came back with less (Kafka does not look).
+        return election.voted.matches(candidate) and log_is_up_to_date
     return election.leader_id is None and log_is_up_to_date

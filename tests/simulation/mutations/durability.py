@@ -1,6 +1,6 @@
 """What must be on disk before anything is said of it."""
 
-from klamm.raft import following, leading, node, replica, role_states
+from klamm.raft import elections, following, leading, node, replica, role_states
 from klamm.raft.effects import PersistElection, Reply, SendRequest
 from klamm.raft.quorum import replicated_offset
 
@@ -23,6 +23,11 @@ def ask_for_votes_before_the_own_vote_is_durable(patch):
         self.effects.append(SendRequest(to, where, correlation_id, request, after=0))
 
     patch.setattr(replica.Replica, "send", hasty_send)
+
+
+def ask_for_votes_before_the_own_log_is_durable(patch):
+    """A vote is given for the log that the candidate will still have when it asks again."""
+    patch.setattr(elections.Elections, "_is_log_durable", lambda self: True)
 
 
 def a_vote_is_not_written(patch):

@@ -20,11 +20,27 @@ def vote_where_the_leader_is_known(patch):
     """In an epoch whose leader is known, nobody else can have it: no vote (facts 2.5)."""
 
     def careless(election, candidate, log_is_up_to_date):
-        if election.voted is not None:
-            return election.voted.matches(candidate)
+        if election.voted is not None and not election.voted.matches(candidate):
+            return False
         return log_is_up_to_date
 
     patch.setattr(voting, "_is_free_or_given", careless)
+
+
+def a_vote_stays_given_whatever_is_left_of_the_log(patch):
+    """A candidate that comes back with less than it was voted for is another one (unlike facts 2.5)."""
+
+    def careless(election, candidate, log_is_up_to_date):
+        if election.voted is not None:
+            return election.voted.matches(candidate)
+        return election.leader_id is None and log_is_up_to_date
+
+    patch.setattr(voting, "_is_free_or_given", careless)
+
+
+def an_observer_believes_a_silent_leader(patch):
+    """Who is no voter by its own log may be one by the log of others, who need its vote (KIP-853)."""
+    patch.setattr(elections.Elections, "_is_leader_silent", lambda self, now_ms: False)
 
 
 def half_is_a_majority(patch):

@@ -61,11 +61,14 @@ BREAKS: dict[Mutation, str] = {
 # With these, the quorum does something else than the protocol says, and loses nothing by it.
 DIFFERS: dict[Mutation, str] = {
     elections.vote_where_the_leader_is_known: "vote_granting",
+    elections.a_vote_stays_given_whatever_is_left_of_the_log: "vote_granting",
+    elections.an_observer_believes_a_silent_leader: "needed_observer",
     elections.campaign_without_a_pre_vote: "pre_vote",
     elections.a_pre_vote_is_granted_while_the_leader_is_heard: "pre_vote",
     elections.a_leader_grants_a_pre_vote: "pre_vote",
     elections.a_pre_vote_takes_the_vote: "vote_granting",
     elections.a_second_leader_of_an_epoch_is_believed: "wrong_answers",
+    durability.ask_for_votes_before_the_own_log_is_durable: "a_candidates_log_is_durable",
     replication.a_leader_without_a_majority_leads_on: "check_quorum",
     replication.any_fetch_keeps_a_leader: "check_quorum",
     replication.a_removed_leader_keeps_itself: "check_quorum",

@@ -99,7 +99,7 @@ def damaged(dice: random.Random, body: bytes) -> bytes:
 @pytest.mark.parametrize("is_leading", [False, True], ids=["follows nobody", "leads"])
 async def test_no_bytes_stop_a_replica(tmp_path: Path, is_leading: bool) -> None:
     dice, malformed, answered = random.Random(4), 0, 0
-    config = RaftConfig(election_timeout_ms=1 if is_leading else 3_600_000, fetch_timeout_ms=3_600_000)
+    config = RaftConfig(election_timeout_ms=25 if is_leading else 3_600_000, fetch_timeout_ms=3_600_000)
     for life in range(12):
         log, listener = QuickLog(), Recorder()
         node = RaftNode(Identity(OWN, "c"), VotersInLog(VoterSet.of_ids([1, 2, 3])), config, log, life)

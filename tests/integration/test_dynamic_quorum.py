@@ -8,7 +8,10 @@ import pytest
 from klamm.admin.connection import ClientError
 from klamm.admin.quorum import QuorumClient
 from klamm.cli.app import run_app
+from klamm.node.meta_properties import uuid_text
+from klamm.node.storage import random_cluster_id
 from tests.support.dynamic_quorum import DynamicQuorum
+from tests.support.quorum_processes import HOST
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)
@@ -75,3 +78,22 @@ def test_controllers_join_by_themselves_and_again_with_a_new_disk(tmp_path):
             return found is not None and [v.node_id for v in found.voters if v.directory_id != before] == [1, 2, 3]
 
         wait_until(has_replaced_it, 60)
+
+
+def test_three_begin_with_the_voters_of_one_line(tmp_path):
+    quorum = DynamicQuorum(tmp_path / "quorum", 3)
+    directories = {node_id: random_cluster_id() for node_id in quorum.controllers}
+    voters = ",".join(
+        f"{node_id}@{HOST}:{node.port}:{directories[node_id]}" for node_id, node in quorum.controllers.items()
+    )
+    for node in quorum.controllers.values():
+        command = ["storage", "format", "-c", str(node.file), "-t", quorum.cluster_id, "--initial-controllers", voters]
+        assert run_app(command) == 0
+    with quorum:
+        quorum.start(2)
+        first = quorum.wait_for([1, 2, 3])
+        quorum.start(3)
+        assert [uuid_text(voter.directory_id) for voter in first.voters] == list(directories.values())
+        quorum.controllers[first.leader_id].kill()
+        wait_until(lambda: (found := quorum.describe()) is not None and found.leader_id != first.leader_id, 60)
+        assert [voter.node_id for voter in quorum.wait_for([1, 2, 3]).voters] == [1, 2, 3]

@@ -1,6 +1,7 @@
 """Row for row and batch for batch what Spark's own Kafka connector gives, of the same topics with the same options.
 
-That connector is whole at 4.0.0 only, so that its Spark is a release behind.
+That connector is whole at 4.0.0 only, so that its Spark is a release behind. Everything is held against klamm as the
+broker, and against Apache Kafka.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from klamm.client import KafkaClient
 from klamm.pipelines.bench import connector
+from tests.interop import apache_kafka
 from tests.spark import jobs, own_connector
 from tests.spark.producing import Sent, numbered, send
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +28,27 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 MakeTopic = Callable[..., str]
 TIME_MS = 1_700_000_000_000
+CLUSTER_ID = "FmLEJzC1oDM5WR89ieSnJg"
 
 
-@pytest.fixture(scope="module")
+KAFKA = "Apache Kafka"
+CLEANER = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100"}
+
+
+@pytest.fixture(scope="module", params=["klamm", KAFKA])
+def bootstrap(
+    request: pytest.FixtureRequest, bootstrap: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    if request.param != KAFKA:
+        yield bootstrap
+        return
+    if missing := apache_kafka.why_not():
+        pytest.skip(missing)
+    with apache_kafka.running(tmp_path_factory.mktemp("kafka") / "data", CLUSTER_ID, CLEANER) as node:
+        yield node.bootstrap
+
+
+@pytest.fixture(scope="session")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[own_connector.OwnConnector]:
     if missing := connector.why_not():
         pytest.skip(missing)
@@ -97,6 +119,51 @@ def test_offsets_out_of_range(compare: Compare, bootstrap: str, topic: MakeTopic
     assert len(compare(subscribe=name)) == 12
     assert compare(subscribe=name, startingOffsets=start) == "refused"
     assert len(compare(subscribe=name, startingOffsets=start, failOnDataLoss="false")) == 12
+
+
+def test_a_compacted_topic(compare: Compare, bootstrap: str) -> None:
+    """Offsets without records, at the beginning of ranges, in their middle and at their end."""
+    name = "compacted"
+    config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100"}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(60)
+    for number in range(60):
+        # A segment ends by the time of its records.
+        send(bootstrap, name, [Sent(b"%d" % number, b"%d" % (number % 7), timestamp_ms=(number + 1) * 1000)])
+    wait_until(lambda: count(bootstrap, name) < 30, 120)
+    compare(subscribe=name, maxRecordsPerPartition="7")
+    compare(subscribe=name, startingOffsets=json.dumps({name: {"0": 10}}), endingOffsets=json.dumps({name: {"0": 50}}))
+    compare("stream", subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="20")
+
+
+def count(bootstrap: str, topic: str) -> int:
+    """Records that partition 0 has."""
+    found = 0
+    with KafkaClient(bootstrap) as client:
+        at, end = 0, client.offsets(topic, {0: -1})[0]
+        while at < end:
+            fetched = client.fetch(topic, 0, at, end, columns=["offset"])
+            found, at = found + len(fetched), fetched.next_offset
+    return found
+
+
+def test_transactions(compare: Compare, bootstrap: str, topic: MakeTopic, request: pytest.FixtureRequest) -> None:
+    if KAFKA not in request.node.name:
+        pytest.skip("klamm as a broker has no transactions")
+    name = topic()
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+    for number in range(12):
+        producer.begin_transaction()
+        producer.produce(name, b"%d" % number, partition=0)
+        producer.flush(60)
+        (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(60)
+    assert len(compare(subscribe=name)) == 12
+    committed = {"kafka.isolation.level": "read_committed"}
+    assert len(compare(subscribe=name, **committed)) == 8
+    assert len(compare(subscribe=name, maxRecordsPerPartition="5", **committed)) == 8
+    batches = compare("stream", subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="5", **committed)
+    assert sum(map(len, batches)) == 8
 
 
 def test_streams(compare: Compare, mixed: str, bootstrap: str) -> None:

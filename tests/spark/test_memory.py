@@ -17,7 +17,7 @@ from tests.spark.conftest import REPOSITORY
 
 MIB = 1 << 20
 BOUND = 64 * MIB
-"""Of a batch of 8 MiB and an answer of a broker, 1 MiB or a single batch of it, each twice for a moment, and room."""
+"""Of a batch and an answer of a broker, 8 MiB at most and each twice for a moment, and room."""
 
 
 def fill(bootstrap: str, topic: str, size: int, record_bytes: int) -> int:

@@ -90,7 +90,7 @@ def _make(name: str, master: str | None, conf: dict[str, str], folder: Path, qui
         builder = builder.config(key, value)
     log = folder / "spark.log"
     try:
-        with _environment(_of_workers(folder) if is_local else {}), _stderr_into(log if quiet else None):
+        with _environment(workers_environment(folder) if is_local else {}), _stderr_into(log if quiet else None):
             made = builder.getOrCreate()
     except (PySparkException, OSError) as error:
         last = log.read_text(errors="replace").splitlines()[-_SHOWN_OF_LOG:] if log.exists() else []
@@ -102,7 +102,7 @@ def _make(name: str, master: str | None, conf: dict[str, str], folder: Path, qui
     return made
 
 
-def _of_workers(folder: Path) -> dict[str, str]:
+def workers_environment(folder: Path) -> dict[str, str]:
     """Variables by which the workers on this machine are this Python with this process's klamm.
 
     The command does without the zip that Spark puts in front of the path: each worker would compile pyspark out of it,

@@ -25,6 +25,9 @@ BATCH_ROWS_MAX = 65_536
 BATCH_BYTES_MAX = 8 << 20
 """What one Arrow batch has at most. It and one answer of a broker are what a task holds."""
 
+_CLIENT = {"max.partition.fetch.bytes": str(4 << 20)}
+"""An answer makes one batch where it is not compressed. Spark's engine takes a tenth less CPU for large batches."""
+
 
 class RangePartition(InputPartition):
     """What one task reads."""
@@ -37,7 +40,7 @@ class RangePartition(InputPartition):
 def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of the range. Offsets that hold none, of compacted or transactional topics, are passed over."""
     rows = Rows(options, to_arrow_schema(schema, timezone="UTC"))
-    with connect(options.client) as client:
+    with connect({**_CLIENT, **options.client}) as client:
         at = wanted.start
         moved = time.monotonic()
         while at < wanted.end:

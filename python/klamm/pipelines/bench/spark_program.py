@@ -30,7 +30,10 @@ def main() -> None:
         engine_floor.register(session)
     _say({"spark": session.version, "java": _java_version(session)})
     for line in sys.stdin:
-        _say(run(session, json.loads(line)))
+        try:
+            _say(run(session, json.loads(line)))
+        except Exception as error:  # of many kinds, Java's among them
+            _say({"error": str(error)})
     session.stop()
 
 

@@ -47,6 +47,9 @@ def spark(
     connector: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where Spark's own connector is kept, in the user's cache.")
     ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of every Spark. May be repeated.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """The same jobs over Spark's own Kafka connector and over klamm's.
@@ -71,13 +74,30 @@ def spark(
         raise ClientError(f"--job {min(unknown)}: say {', '.join(known)}")
     kinds = tuple(known[name] for name in job) if job else tuple(Kind)
     folder = connector or default_folder()
-    wanted = Wanted(rounds, quick, bootstrap, kinds, partitions, cores, with_engine=engine, connector_folder=folder)
+    wanted = Wanted(
+        rounds,
+        quick,
+        bootstrap,
+        kinds,
+        partitions,
+        cores,
+        with_engine=engine,
+        connector_folder=folder,
+        conf=_pairs(conf or []),
+    )
     with _told() as tell:
         found = bench_spark(wanted, tell)
     if as_json:
         print_json(found.as_json())
     else:
         _show(found)
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    for one in given:
+        if not one.partition("=")[0] or "=" not in one:
+            raise ClientError(f"--conf {one}: say KEY=VALUE")
+    return {key: value for key, _, value in (one.partition("=") for one in given)}
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import itertools
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +47,9 @@ class Wanted:
     """Whether Spark's engine alone is measured, too: the ceiling of a data source in Python."""
     connector_folder: Path = field(default_factory=default_folder)
     sizes: tuple[Size, ...] | None = None
+    """None: those of `quick`, or all."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Spark's configuration on every side, beside ours."""
 
     def workloads(self) -> list[Workload]:
         """In the order in which they run."""
@@ -106,6 +109,7 @@ def _config(wanted: Wanted) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": wanted.memory,
+        **wanted.conf,
     }
 
 

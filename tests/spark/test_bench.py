@@ -1,0 +1,32 @@
+"""`klamm bench spark` to its end, with few records: every job of every side gives all of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from klamm.pipelines.bench import connector
+from klamm.pipelines.bench.comparison import Wanted, bench_spark
+from klamm.pipelines.bench.workload import Size
+from tests.spark.own_connector import FOLDER
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+def test_all_jobs_of_all_sides(java: None) -> None:
+    if missing := connector.why_not():
+        pytest.skip(missing)
+    wanted = Wanted(rounds=1, with_engine=True, connector_folder=FOLDER, sizes=(Size(5000, 100),))
+    found = json.loads(json.dumps(bench_spark(wanted).as_json()))
+    assert found["versions"]["connector"]["spark"] == connector.VERSION
+    assert found["versions"]["klamm"]["spark"] == found["versions"]["engine"]["spark"]
+    results = {(one["job"], one["side"]): one for one in found["results"]}
+    assert results.keys() == {
+        (job, side) for job in ("read", "write", "stream") for side in ("klamm", "connector", "engine")
+    }
+    for (_, side), one in results.items():
+        assert one["records_per_second"] > 0
+        assert one["jvm_peak_rss_bytes"] > 1 << 20
+        assert (one["worker_peak_rss_bytes"] > 0) == (side != "connector")
+        assert (one["ratio"] is None) == (side == "connector")

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klamm.cli.main import run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--job", "delete"], "--job delete: say read, write, stream"),
+        (["--conf", "spark.executor.memory"], "--conf spark.executor.memory: say KEY=VALUE"),
+        (["--conf", "=1"], "--conf =1: say KEY=VALUE"),
+    ],
+)
+def test_what_is_refused_is_named(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "spark", *arguments]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    assert run(["bench", "spark", "--connector", str(tmp_path / "made")]) == 1
+    assert "java and mvn not found in PATH" in " ".join(capsys.readouterr().err.split())

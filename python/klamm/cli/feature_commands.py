@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from klamm.admin import features as feature_admin
-from klamm.cli.output import AsJson, examples, print_json, print_table, say
-from klamm.cli.quorum_commands import BootstrapController, BootstrapServer, DryRun, connect
+from klamm.admin.quorum import QuorumClient
+from klamm.cli.output import AsJson, examples, print_json, print_table
+from klamm.cli.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
 from klamm.node.config import NodeConfigError
 from klamm.node.storage import level_of_release
 from klamm.protocol.feature_updates import UpgradeType
@@ -29,6 +30,7 @@ app = typer.Typer(
 Levels = Annotated[
     list[str], typer.Argument(metavar="NAME=LEVEL...", help="Levels; metadata.version's also as a release's name.")
 ]
+Unsafe = Annotated[bool, typer.Option("--unsafe", help="Also where metadata would be lost.")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Features.")]
 
 
@@ -72,15 +74,14 @@ def upgrade(
     """
     wanted = _parsed(levels)
     with connect(bootstrap_server, bootstrap_controller) as client:
-        feature_admin.update(client, wanted, UpgradeType.UPGRADE, dry_run=dry_run)
-    _tell("upgrade", wanted, dry_run=dry_run, as_json=as_json)
+        _update(client, "upgrade", wanted, UpgradeType.UPGRADE, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
 def downgrade(
     levels: Levels,
     *,
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Also where metadata would be lost.")] = False,
+    unsafe: Unsafe = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
     bootstrap_controller: BootstrapController = None,
@@ -92,18 +93,16 @@ def downgrade(
     [bold]Examples[/bold]
       klamm features downgrade group.version=0
     """
-    how = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
     wanted = _parsed(levels)
     with connect(bootstrap_server, bootstrap_controller) as client:
-        feature_admin.update(client, wanted, how, dry_run=dry_run)
-    _tell("downgrade", wanted, dry_run=dry_run, as_json=as_json)
+        _update(client, "downgrade", wanted, _DOWNGRADE[unsafe], dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
 def disable(
     names: Names,
     *,
-    unsafe: Annotated[bool, typer.Option("--unsafe", help="Also where metadata would be lost.")] = False,
+    unsafe: Unsafe = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
     bootstrap_controller: BootstrapController = None,
@@ -115,11 +114,20 @@ def disable(
     [bold]Examples[/bold]
       klamm features disable group.version
     """
-    how = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
     wanted = dict.fromkeys(names, 0)
     with connect(bootstrap_server, bootstrap_controller) as client:
-        feature_admin.update(client, wanted, how, dry_run=dry_run)
-    _tell("disable", wanted, dry_run=dry_run, as_json=as_json)
+        _update(client, "disable", wanted, _DOWNGRADE[unsafe], dry_run=dry_run, as_json=as_json)
+
+
+_DOWNGRADE: Final = {False: UpgradeType.SAFE_DOWNGRADE, True: UpgradeType.UNSAFE_DOWNGRADE}
+
+
+def _update(
+    client: QuorumClient, verb: str, levels: dict[str, int], how: UpgradeType, *, dry_run: bool, as_json: bool
+) -> None:
+    feature_admin.update(client, levels, how, dry_run=dry_run)
+    named = ", ".join(f"{name} {_shown(name, level)}" for name, level in levels.items())
+    tell_change(verb, f"{verb}d", named, levels, dry_run=dry_run, as_json=as_json)
 
 
 def _parsed(levels: list[str]) -> dict[str, int]:
@@ -146,12 +154,3 @@ def _level(name: str, text: str) -> int:
 def _shown(name: str, level: int) -> str:
     known = [one.name for one in METADATA_LEVELS if name == METADATA_VERSION and one.level == level]
     return f"{level} ({known[0]})" if known else str(level)
-
-
-def _tell(what: str, levels: dict[str, int], *, dry_run: bool, as_json: bool) -> None:
-    done = f"{what}d"
-    if as_json:
-        print_json({"dryRun" if dry_run else done: levels})
-    else:
-        named = ", ".join(f"{name} {_shown(name, level)}" for name, level in levels.items())
-        say(f"would {what}: {named}" if dry_run else f"{done}: {named}")

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from klamm.admin.connection import ClientError
-from klamm.admin.quorum import Member, Quorum, QuorumClient, observer_directory, voter_of
+from klamm.admin.quorum import Member, Quorum, observer_directory, voter_of
 from klamm.cli import quorum_doctor, quorum_recover
-from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, confirm, examples, print_json, print_table, say
+from klamm.cli.output import AsJson, confirm, examples, print_json, print_table
+from klamm.cli.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
 from klamm.node.meta_properties import FILE_NAME, parse, parse_uuid, uuid_text
 from klamm.protocol.voter_messages import VoterListener
 
@@ -30,33 +31,9 @@ app = typer.Typer(
 app.command("doctor")(quorum_doctor.doctor)
 app.command("recover")(quorum_recover.recover)
 
-_PANEL = "Where and how"
-BootstrapServer = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        "--bootstrap",
-        "-b",
-        envvar="KLAMM_BOOTSTRAP",
-        metavar="HOST:PORT,...",
-        help=f"Any broker of the cluster, {DEFAULT_BOOTSTRAP}.",
-        rich_help_panel=_PANEL,
-    ),
-]
-BootstrapController = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-controller",
-        "-C",
-        metavar="HOST:PORT,...",
-        help="Any controller of the cluster, asked instead of a broker.",
-        rich_help_panel=_PANEL,
-    ),
-]
 DirectoryId = Annotated[
     str | None, typer.Option("--directory-id", "-D", metavar="ID", help="The directory.id of its meta.properties.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be asked.")]
 
 
 @app.command()
@@ -128,7 +105,8 @@ def add(
         directory = directory or observer_directory(client.describe(), controller_id)
         if not dry_run:
             client.add(controller_id, directory, listeners)
-    _tell("add", controller_id, directory, dry_run=dry_run, as_json=as_json, listeners=list(map(_url, listeners)))
+    urls = list(map(_url, listeners))
+    _tell("add", "added", controller_id, directory, dry_run=dry_run, as_json=as_json, listeners=urls)
 
 
 @app.command()
@@ -158,14 +136,7 @@ def remove(
                 rest = ", ".join(str(one.node_id) for one in quorum.voters if one is not voter)
                 confirm(f"Remove controller {controller_id}? Voters {rest or 'none'} stay.")
             client.remove(controller_id, voter.directory_id)
-    _tell("remove", controller_id, voter.directory_id, dry_run=dry_run, as_json=as_json)
-
-
-def connect(server: str | None, controller: str | None) -> QuorumClient:
-    """To the controller that is given, else to the broker. Raises ClientError."""
-    if controller is not None:
-        return QuorumClient(controller, is_controller=True)
-    return QuorumClient(server or DEFAULT_BOOTSTRAP, is_controller=False)
+    _tell("remove", "removed", controller_id, voter.directory_id, dry_run=dry_run, as_json=as_json)
 
 
 # What is read
@@ -214,17 +185,19 @@ def _from_config(
 
 
 def _tell(
-    what: str, node_id: int, directory_id: bytes, *, dry_run: bool, as_json: bool, listeners: list[str] | None = None
+    verb: str,
+    done: str,
+    node_id: int,
+    directory_id: bytes,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    listeners: list[str] | None = None,
 ) -> None:
-    done = {"add": "added", "remove": "removed"}[what]
-    if as_json:
-        told: dict[str, Any] = {"controllerId": node_id, "directoryId": uuid_text(directory_id)}
-        told |= {"endpoints": listeners} if listeners else {}
-        print_json({"dryRun" if dry_run else done: told})
-    elif dry_run:
-        say(f"would {what} controller {node_id} with directory id {uuid_text(directory_id)}")
-    else:
-        say(f"{done}: controller {node_id} with directory id {uuid_text(directory_id)}")
+    value: dict[str, Any] = {"controllerId": node_id, "directoryId": uuid_text(directory_id)}
+    value |= {"endpoints": listeners} if listeners else {}
+    controller = f"controller {node_id} with directory id {uuid_text(directory_id)}"
+    tell_change(verb, done, controller, value, dry_run=dry_run, as_json=as_json)
 
 
 def _status_lines(quorum: Quorum) -> list[tuple[str, object]]:

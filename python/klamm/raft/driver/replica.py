@@ -12,18 +12,19 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
 from klamm.raft import effects as fx
 from klamm.raft.driver.quorum_state import read_election
+from klamm.raft.driver.snapshots import SnapshotDriver
 from klamm.raft.election_state import encode
-from klamm.raft.log import MetadataLog, MetadataLogError, OffsetAndEpoch
+from klamm.raft.log import MetadataLog, MetadataLogError
 from klamm.raft.messages import Request, Response
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import ElectionStore, Listener, NotLeaderError, RaftStoppedError, ReplyTo, Transport
 from klamm.raft.role_states import NEVER_MS
-from klamm.raft.snapshots import SnapshotConfig, is_snapshot_due, next_log_start
+from klamm.raft.snapshots import SnapshotConfig
 from klamm.raft.voters import Endpoint, VotersInLog
 from klamm.raft.waiters import CommitWaiters
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("klamm.raft")
 P = ParamSpec("P")
 
-CLEAN_INTERVAL_S: Final = 60.0
 # A core that is due again and again at one instant will never be done: better stop than spin.
 TICKS_AT_ONCE_MAX: Final = 1000
 
@@ -56,7 +56,6 @@ class RaftDriver:
         """`on_leader_change` is told of another's leadership and its epoch, None while nobody's is known."""
         self._node, self._log, self._store, self._listener = node, log, store, listener
         self._transport = transport
-        self._snapshot_config = snapshot_config or SnapshotConfig()
         self._wall_clock_ms = wall_clock_ms
         self._on_leader_change = on_leader_change
         self._loop = asyncio.get_running_loop()
@@ -75,12 +74,13 @@ class RaftDriver:
         self._disk_is_done = asyncio.Event()  # set whenever a piece of disk work has ended
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
-        self._clean_timer: asyncio.TimerHandle | None = None
-        self._snapshot_task: asyncio.Task[None] | None = None
-        self._check_task: asyncio.Task[None] | None = None
-        latest = log.latest_snapshot_id
-        self._last_snapshot_offset = latest.offset if latest is not None else 0
-        self._last_snapshot_ms = self._now_ms()
+        self._snapshots = SnapshotDriver(
+            log,
+            listener,
+            snapshot_config or SnapshotConfig(),
+            wall_clock_ms,
+            lambda effect, is_valid: self._step(self._node.on_snapshot_checked, effect.attempt, is_valid),
+        )
         self._fault: Exception | None = None
         self._is_stopped = False
         self._handed_over = asyncio.Event()
@@ -112,7 +112,7 @@ class RaftDriver:
         self._step(self._node.on_start, read_election(self._store))
         if self._fault is not None:
             raise self._fault
-        self._schedule_clean()
+        self._snapshots.schedule_clean()
 
     def propose(self, records: Sequence[bytes], epoch: int) -> int:
         """Append the records as one batch of the epoch that this replica leads; returns their last offset.
@@ -284,11 +284,11 @@ class RaftDriver:
             case fx.AppendSnapshotSlice(snapshot_id, position, data):
                 self._log.append_snapshot_slice(snapshot_id, position, data)
             case fx.CheckSnapshot():
-                self._check_snapshot(effect)
+                self._snapshots.check(effect, self.leader_id)
             case fx.InstallSnapshot(snapshot_id):
-                self._install_snapshot(snapshot_id)
+                self._snapshots.install(snapshot_id)
             case fx.DropSnapshot():
-                self._drop_snapshot()
+                self._snapshots.drop()
             case fx.SendRequest() | fx.Reply():
                 self._held.append(effect)
             case fx.VotersChanged(voters):
@@ -318,7 +318,7 @@ class RaftDriver:
             self._release_held()
             self._is_release_scheduled = True
             self._loop.call_soon(self._release_later)
-        self._maybe_snapshot(offset)
+        self._snapshots.on_high_watermark(offset)
 
     def _on_leadership(self, epoch: int) -> None:
         logger.info("leading epoch %d", epoch)
@@ -332,11 +332,11 @@ class RaftDriver:
         text = f"leadership of epoch {epoch} ended before the record was seen committed"
         self._waiters.fail_all(NotLeaderError(text))
 
-    # Peers
-
     def _release_later(self) -> None:
         self._is_release_scheduled = False
         self._step(lambda now_ms: [])
+
+    # Peers
 
     def _release_held(self) -> None:
         """Let go what waits for no more than the election state that is durable."""
@@ -422,97 +422,6 @@ class RaftDriver:
             self._disk_is_done.clear()
             await self._disk_is_done.wait()
 
-    # Snapshots
-
-    def _maybe_snapshot(self, high_watermark: int) -> None:
-        if self._snapshot_task is not None:
-            return
-        # An attempt counts from here too: one that fails is made again when as much is new, not at every commit.
-        since = max(self._last_snapshot_offset, self._log.start_offset)
-        if high_watermark <= since:
-            return  # what is new in the log is not committed yet
-        bytes_since, ms_since = self._log.bytes_from(since), self._now_ms() - self._last_snapshot_ms
-        if is_snapshot_due(self._snapshot_config, bytes_since, ms_since):
-            snapshot_id = OffsetAndEpoch(high_watermark, self._log.epoch_at(high_watermark - 1))
-            writing = self._listener.write_snapshot(snapshot_id)
-            if writing is None:
-                return
-            self._last_snapshot_offset, self._last_snapshot_ms = high_watermark, self._now_ms()
-            self._snapshot_task = self._loop.create_task(self._finish_snapshot(snapshot_id, writing))
-
-    async def _finish_snapshot(self, snapshot_id: OffsetAndEpoch, writing: Awaitable[None]) -> None:
-        name = _name_of(snapshot_id)
-        try:
-            logger.info("writing snapshot %s", name)
-            await writing
-            self._clean()
-        except Exception:  # without a snapshot the log only grows, and the next is due soon
-            logger.exception("snapshot %s failed; the log keeps all that it has", name)
-        finally:
-            self._snapshot_task = None
-
-    def _check_snapshot(self, effect: fx.CheckSnapshot) -> None:
-        logger.info("snapshot %s was fetched from leader %s", _name_of(effect.snapshot_id), self.leader_id)
-        self._check_task = self._loop.create_task(self._finish_check(effect))
-
-    async def _finish_check(self, effect: fx.CheckSnapshot) -> None:
-        """Check it and load the state from it, both in threads; the core hears of both at once."""
-        checked: asyncio.Future[str | None] = self._loop.create_future()
-
-        def tell(error: str | None) -> None:
-            if not checked.done():
-                checked.set_result(error)
-
-        def tell_from_any_thread(error: str | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
-                self._loop.call_soon_threadsafe(tell, error)
-
-        is_valid = False
-        try:
-            self._log.check_received_snapshot(tell_from_any_thread)
-            error = await checked
-            if error is None:
-                await self._listener.load_snapshot(effect.snapshot_id)
-                is_valid = True
-            else:
-                logger.error("a snapshot from leader %s is refused, and asked for again: %s", self.leader_id, error)
-        except Exception:  # what is wrong with it, the state is as it was
-            logger.exception("snapshot %s cannot be loaded", _name_of(effect.snapshot_id))
-        self._step(self._node.on_snapshot_checked, effect.attempt, is_valid)
-
-    def _drop_snapshot(self) -> None:
-        if self._check_task is not None:
-            self._check_task.cancel()
-        self._log.drop_received_snapshot()
-
-    def _install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        self._log.install_received_snapshot(snapshot_id)
-        self._last_snapshot_offset, self._last_snapshot_ms = snapshot_id.offset, self._now_ms()
-        logger.info("the metadata log begins with snapshot %s", _name_of(snapshot_id))
-        self._listener.on_snapshot_installed(snapshot_id)
-
-    def _clean(self) -> None:
-        try:
-            self._delete_what_is_over()
-        except Exception:  # what stays is too much and does no harm
-            logger.exception("the metadata log could not be cleaned; it is tried again in %d s", CLEAN_INTERVAL_S)
-        self._schedule_clean()
-
-    def _delete_what_is_over(self) -> None:
-        while not self._is_stopped:
-            snapshots = self._log.snapshots()
-            start = next_log_start(self._snapshot_config, self._wall_clock_ms(), snapshots, self._log.size_bytes)
-            if start is None or not self._log.delete_before(start):
-                break
-            logger.info("the metadata log begins at %d now", self._log.start_offset)
-
-    def _schedule_clean(self) -> None:
-        if self._clean_timer is not None:
-            self._clean_timer.cancel()
-            self._clean_timer = None
-        if not self._is_stopped and len(self._log.snapshots()) > 1:
-            self._clean_timer = self._loop.call_later(CLEAN_INTERVAL_S, self._clean)
-
     # Time and end
 
     def _arm_timer(self) -> None:
@@ -543,12 +452,9 @@ class RaftDriver:
     def _stop(self) -> None:
         self._is_stopped = True
         self._led_epoch = None
-        for timer in (self._timer, self._clean_timer):
-            if timer is not None:
-                timer.cancel()
-        for task in (self._snapshot_task, self._check_task):
-            if task is not None:
-                task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._snapshots.stop()
         self._handed_over.set()
         self._disk_is_done.set()
         self._waiters.fail_all(self._stopped_error())
@@ -559,7 +465,3 @@ class RaftDriver:
     def _check_running(self) -> None:
         if self._is_stopped:
             raise self._stopped_error()
-
-
-def _name_of(snapshot_id: OffsetAndEpoch) -> str:
-    return f"{snapshot_id.offset:020}-{snapshot_id.epoch:010}"

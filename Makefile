@@ -12,7 +12,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
 	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
-PYTEST_WORKERS ?= auto
+CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+# Half of the time tests wait: for a node, a JVM, a disk. So there are more of them at once than cores.
+PYTEST_WORKERS ?= $(shell echo $$(( 2 * $(CORES) )))
+export RUST_TEST_THREADS ?= $(shell echo $$(( 2 * $(CORES) )))
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
 SMOKE_CASES ?= 2000
@@ -42,18 +45,23 @@ run: $(VENV)/native
 
 ## make test     set everything up, then `make verify` and every test
 .PHONY: test
-test: verify test-rust test-python
+test: .set-up verify test-rust test-python
 
 ## make verify   format, lints, types, import contracts, generated code: reads only, changes no file
-.PHONY: verify
-verify: $(VENV)/dev $(VENV)/native
+.PHONY: verify .verify-python .verify-rust
+verify: .set-up
 	$(SAY) "checking format, lints, types and import contracts"
+	@$(TOGETHER) .verify-python .verify-rust
+
+.verify-python:
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m mypy.stubtest klamm._engine --concise --allowlist tools/stubtest-allowlist.txt
 	@$(BIN)/python tools/generate_metadata_records.py --check
 	@$(BIN)/lint-imports --no-logo
+
+.verify-rust:
 	@cargo fmt --check
 	@cargo clippy --locked --quiet --workspace --all-targets -- -D warnings
 
@@ -73,12 +81,18 @@ test-rust: .toolchain
 # pytest's 5: arguments of yours chose no test of this half.
 NONE_IS_FINE = $(if $(strip $(PYTEST_ARGS)),|| [ $$? = 5 ])
 
-test-python: $(VENV)/dev $(VENV)/native
-	$(SAY) "running the Python tests"
+.PHONY: .test-python-alone .test-python-with-spark
+test-python: .set-up
+	$(SAY) "running the Python tests; those with Spark beside them in a process of their own, which is told of at the end"
+	@status=0; $(TOGETHER) .test-python-alone .test-python-with-spark || status=$$?; cat target/spark-tests.log; exit $$status
+
+.test-python-alone:
 	@KLAMM_SIMULATION_SEEDS=$(SIMULATION_SEEDS) KLAMM_SIMULATION_DYNAMIC_SEEDS=$(SIMULATION_DYNAMIC_SEEDS) $(BIN)/python -m pytest -m "not slow and not spark" \
 		-n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(NONE_IS_FINE)
-	$(SAY) "running the tests with Spark, in one process (the JVM takes a minute)"
-	@$(BIN)/python -m pytest -m "spark and not slow" $(PYTEST_ARGS) $(NONE_IS_FINE)
+
+.test-python-with-spark:
+	@mkdir -p target
+	@$(BIN)/python -m pytest -m "spark and not slow" $(PYTEST_ARGS) >target/spark-tests.log 2>&1 $(NONE_IS_FINE)
 
 ## make slow     the long proofs that `make test` leaves out
 slow: $(VENV)/dev $(VENV)/native
@@ -144,6 +158,14 @@ clean:
 
 # ---- how it is set up ----
 
+# Two at a time: the one computes while the other downloads or has work for one core only.
+TOGETHER := $(MAKE) -j2
+
+# What tests need: the development tools are fetched while the engine is compiled.
+.PHONY: .set-up
+.set-up: $(VENV)/runtime
+	@$(TOGETHER) $(VENV)/dev $(VENV)/native
+
 .PHONY: .toolchain
 .toolchain:
 	@command -v cargo >/dev/null || { echo "klamm: no cargo in PATH: install Rust 1.95 or newer (https://rustup.rs)"; exit 1; }
@@ -160,7 +182,7 @@ $(VENV)/runtime: requirements.lock $(VENV)/made
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock
 	@touch $@
 
-$(VENV)/dev: requirements-dev.lock $(VENV)/made
+$(VENV)/dev: requirements-dev.lock $(VENV)/made | $(VENV)/runtime
 	$(SAY) "installing the Python dependencies that the tests need"
 	@$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@

@@ -224,7 +224,7 @@ def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None
             shutil.rmtree(kept)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_power_cut_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     hold_to_promises(tmp_path, 0.5, CUTS, SEED)
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +11,9 @@ import pytest
 from benches import raft_library
 from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, topics
 from benches.rows import METADATA, METADATA_OF_TWO_MILLION, rows
-from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, ROOT, Bench
+from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, Bench
+
+from tests.support.workspace import programs
 
 MB = 1_000_000
 
@@ -77,28 +75,10 @@ FIGURES_OF_LIVES = {
 }
 
 
-@pytest.fixture(scope="session")
-def programs() -> str:
-    """The folder of the load generator's debug build."""
-    if shutil.which("cargo") is None:
-        if os.environ.get("CI"):
-            pytest.fail("cargo is needed to build the load generator")
-        pytest.skip("needs cargo")
-    (ROOT / "target").mkdir(exist_ok=True)
-    with (ROOT / "target" / ".bench-programs.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # As `make test` builds it for the generator's own tests: of this package alone, which needs fewer features of
-        # other crates, cargo would compile the engine once more.
-        what = ["--workspace", "--no-run", "--locked", "--quiet", "--target-dir", str(ROOT / "target")]
-        command = ["cargo", "test", *what]
-        subprocess.run(command, check=True, cwd=ROOT)
-    return str(ROOT / "target" / "debug")
-
-
 @pytest.fixture(scope="module")
-def bench(programs: str) -> Iterator[Bench]:
+def bench() -> Iterator[Bench]:
     with pytest.MonkeyPatch.context() as patch, Bench(quick=True, settle_bytes=0) as running:
-        patch.setenv("KLAMM_BENCH_PROGRAMS", programs)
+        patch.setenv("KLAMM_BENCH_PROGRAMS", str(programs()))
         yield running
 
 

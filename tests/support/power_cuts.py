@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.foreign import BUILD, require, run
 from tests.support.node_process import NodeProcess
+from tests.support.workspace import programs
 
 ROOT = Path(__file__).resolve().parents[2]
 SYNC_US = 2000
@@ -68,11 +69,8 @@ class PowerCuts:
     """Makes folders that a power cut left. The cuts have to come in the order of time."""
 
     def __init__(self, node: RecordedNode) -> None:
-        require("cargo")
-        command = ["cargo", "run", "--locked", "--quiet", "--package", "klamm-engine", "--example", "power_cut", "--"]
         self._process = subprocess.Popen(
-            [*command, str(node.data), str(node.changes)],
-            cwd=ROOT,
+            [str(programs() / "examples" / "power_cut"), str(node.data), str(node.changes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

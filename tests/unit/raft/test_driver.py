@@ -88,7 +88,7 @@ class Rig:
 
     async def start(self):
         self.driver.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await self.listener.leading.wait()
         return self
 
@@ -128,7 +128,7 @@ async def test_nothing_is_appended_before_the_election_is_durable(tmp_path):
         await asyncio.sleep(0)
     assert rig.log.end_offset == 0
     Gated.gate.set()
-    await asyncio.wait_for(rig.listener.leading.wait(), 10)
+    await asyncio.wait_for(rig.listener.leading.wait(), 30)
     assert rig.log.end_offset == 1
     await rig.driver.close()
 
@@ -221,7 +221,7 @@ async def test_resigning_fails_the_waiters_and_leads_again_in_a_later_epoch(tmp_
         await asyncio.wait_for(waiting, 10)
     rig.listener.leading.clear()
     rig.log.gate.set()
-    await asyncio.wait_for(rig.listener.leading.wait(), 10)
+    await asyncio.wait_for(rig.listener.leading.wait(), 30)
     assert rig.driver.epoch == 3  # resigned in 1, unattached in 2
     assert ("not leader", 1) in rig.listener.heard
     await rig.driver.close()

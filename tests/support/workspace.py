@@ -1,0 +1,32 @@
+"""What `cargo test` builds beside the Rust tests: programs that Python tests run."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "target"
+
+
+@functools.cache
+def programs() -> Path:
+    """The folder of the workspace's debug build, made when it is not there or old; `examples` is inside."""
+    if shutil.which("cargo") is None:
+        if os.environ.get("CI"):
+            pytest.fail("cargo is needed to build the workspace's programs")
+        pytest.skip("needs cargo")
+    TARGET.mkdir(exist_ok=True)
+    with (TARGET / ".programs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # The whole workspace, as `make test` has built it: for a package alone, which needs fewer features of other
+        # crates, cargo would compile most of them once more.
+        what = ["--workspace", "--no-run", "--locked", "--quiet", "--target-dir", str(TARGET)]
+        subprocess.run(["cargo", "test", *what], check=True, cwd=ROOT)
+    return TARGET / "debug"

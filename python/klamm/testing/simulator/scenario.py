@@ -1,13 +1,13 @@
 """Scenario files: a paragraph, commands, and all that they print. The rules of raft, readable as documentation.
 
 A file is blocks divided by blank lines: `#` lines say what is shown, then commands, one a line, `----`, and the output.
-`stage.Stage` carries the commands out, and checks every invariant on the way.
+`commands.Commands` carries them out, and checks every invariant on the way.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from klamm.testing.simulator.stage import Stage
+from klamm.testing.simulator.commands import Commands
 
 
 @dataclass(slots=True)
@@ -44,9 +44,9 @@ def render(blocks: list[Block]) -> str:
 
 def play(text: str) -> str:
     """The file with the output that its commands print now."""
-    stage, blocks = Stage(), parse(text)
+    commands, blocks = Commands(), parse(text)
     for block in blocks:
-        block.output = stage.run(block.commands)
+        block.output = commands.run(block.commands)
     return render(blocks)
 
 

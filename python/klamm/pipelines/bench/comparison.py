@@ -101,6 +101,8 @@ def _check_own_environment() -> None:
     for package in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             raise EnvironmentMissingError(f"{package} is not installed: pip install 'klamm[spark]'")
+    if not Path("/proc/self/stat").exists():
+        raise EnvironmentMissingError("this needs Linux, whose /proc tells what CPU and memory a side takes")
 
 
 def _config(wanted: Wanted) -> dict[str, str]:

@@ -15,6 +15,7 @@ from rich.text import Text
 from klamm import _engine
 from klamm.admin.connection import ClientError
 from klamm.cli import (
+    archive,
     bench_commands,
     config_commands,
     consume,
@@ -23,6 +24,7 @@ from klamm.cli import (
     metadata_commands,
     produce,
     quorum_commands,
+    restore,
     storage_commands,
     topic_commands,
 )
@@ -138,3 +140,5 @@ app.add_typer(metadata_commands.app, name="metadata")
 app.add_typer(quorum_commands.app, name="quorum")
 app.add_typer(storage_commands.app, name="storage")
 app.add_typer(bench_commands.app, name="bench")
+app.command("archive")(archive.archive)
+app.command("restore")(restore.restore)

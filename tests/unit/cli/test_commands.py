@@ -45,6 +45,8 @@ def properties(folder: Path, **changes: str) -> str:
         "metadata",
         "quorum",
         "storage",
+        "archive",
+        "restore",
     ],
 )
 def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:

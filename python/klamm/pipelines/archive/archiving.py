@@ -1,0 +1,185 @@
+"""`archive`: the driver's part. Spark reads and writes; here it is decided what, and committed what is done."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from klamm.admin.client import Client
+from klamm.client import ClientError, KafkaClient
+from klamm.pipelines.archive.cluster import choose_topics, cluster_id, committed
+from klamm.pipelines.archive.manifest import Commit, Range, Topic
+from klamm.pipelines.archive.planning import check_same, plan
+from klamm.pipelines.archive.running import NO_PROGRESS, Progress, rounds, run_tasks
+from klamm.pipelines.archive.store import Store, writing
+from klamm.pipelines.archive.writing import WriteTask
+from klamm.pipelines.errors import PipelineError
+from klamm.pipelines.session import session
+from klamm.spark.cluster_view import connect
+from klamm.spark.offsets import EARLIEST, LATEST, OffsetRange, nested, split
+from klamm.spark.options import OptionError, SourceOptions, parse_batch
+from klamm.spark.sampling import cut_large
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS_PER_TASK: Final = 1_000_000
+BYTES_PER_TASK: Final = 512 << 20
+TASKS_PER_COMMIT: Final = 4
+"""For each task that runs at once: a killed run loses what it wrote since the last commit, and no more."""
+COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What a run added to an archive."""
+
+    topics: tuple[str, ...]
+    ranges: tuple[Range, ...]
+
+    @property
+    def records(self) -> int:
+        """Records that were added."""
+        return sum(one.records for one in self.ranges)
+
+    @property
+    def files(self) -> int:
+        """Files that were added."""
+        return sum(len(one.files) for one in self.ranges)
+
+    @property
+    def bytes(self) -> int:
+        """Of the files that were added."""
+        return sum(file.bytes for one in self.ranges for file in one.files)
+
+
+def archive(
+    topics: Sequence[str],
+    to: str | Path,
+    *,
+    bootstrap: str,
+    pattern: str | None = None,
+    allow_loss: bool = False,
+    groups: bool = False,
+    records_per_task: int = RECORDS_PER_TASK,
+    compression: str = "zstd",
+    client: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    progress: Progress = NO_PROGRESS,
+) -> Archived:
+    """Add to the archive in folder `to` whatever `topics`, and those that match `pattern`, have got since it ended.
+
+    Reads what is committed up to the end that each partition has now. A run that was killed or failed is gone on with
+    by calling it again. `allow_loss`: go on where retention deleted records before they were archived. `groups`: keep
+    committed offsets, too. `client`: keys of Kafka's clients. Without `spark` a session is made, of `master`. Raises
+    PipelineError, ClientError.
+    """
+    if compression not in COMPRESSIONS:
+        raise PipelineError(f"compression '{compression}' is not known: use one of {', '.join(COMPRESSIONS)}")
+    if records_per_task < 1:
+        raise PipelineError(f"{records_per_task} records a task are none: say 1 or more")
+    keys = {"isolation.level": "read_committed", **(client or {}), "bootstrap.servers": bootstrap}
+    with Client(bootstrap) as admin:
+        chosen = choose_topics(admin, topics, pattern)
+        with writing(Path(to).absolute()) as store:
+            run = _Run(store, keys, allow_loss, admin)
+            if ranges := run.plan(chosen, groups):
+                options = run.options(ranges)
+                with session("klamm archive", spark=spark, master=master, quiet=spark is None) as running:
+                    pieces = split(cut_large(options, ranges), rows_max=records_per_task)
+                    run.read(running, pieces, WriteTask(str(run.root), options, compression), progress)
+    return Archived(tuple(topic.name for topic in chosen), tuple(run.added))
+
+
+class _Run:
+    """One call of `archive`, with the archive locked."""
+
+    def __init__(self, store: Store, keys: Mapping[str, str], allow_loss: bool, admin: Client) -> None:
+        self._store = store
+        self._keys = keys
+        self._allow_loss = allow_loss
+        self._admin = admin
+        self._cluster_id = cluster_id(admin)
+        self.added: list[Range] = []
+
+    def plan(self, topics: Sequence[Topic], groups: bool) -> list[OffsetRange]:
+        """What is to be read. Commits what else there is to note."""
+        for topic in topics:
+            check_same(self._store.manifest.topics.get(topic.name), topic)
+        # Before the ends are asked for, so that no group is behind the archive's end.
+        offsets = committed(self._admin, [topic.name for topic in topics]) if groups else None
+        ranges: list[OffsetRange] = []
+        lost: list[Range] = []
+        try:
+            with connect(self._keys) as client:
+                for topic in topics:
+                    earliest, latest = ends(client, topic)
+                    found = plan(self._store.manifest, topic.name, earliest, latest, allow_loss=self._allow_loss)
+                    ranges += found.ranges
+                    lost += found.lost
+        except (ClientError, OptionError) as error:
+            raise PipelineError(str(error)) from None
+        changed = [topic for topic in topics if self._store.manifest.topics.get(topic.name) != topic]
+        if changed or lost or offsets:
+            self._commit(lost, changed, offsets)
+        return ranges
+
+    @property
+    def root(self) -> Path:
+        """The archive."""
+        return self._store.root
+
+    def read(self, spark: SparkSession, pieces: list[OffsetRange], task: WriteTask, progress: Progress) -> None:
+        """Let Spark write the pieces, and commit round by round."""
+        total = sum(piece.size for piece in pieces)
+        done = 0
+        progress(done, total)
+        at_once = max(1, spark.sparkContext.defaultParallelism) * TASKS_PER_COMMIT
+        for some in rounds(pieces, at_once):
+            try:
+                ranges = run_tasks(spark, task, some)
+            except BaseException:
+                self._store.tidy()
+                raise
+            self._commit(ranges)
+            done += sum(piece.size for piece in some)
+            progress(done, total)
+
+    def options(self, ranges: Sequence[OffsetRange]) -> SourceOptions:
+        """The source's, to read these."""
+        names = {one.partition: 0 for one in ranges}
+        wanted = {topic: list(map(int, numbers)) for topic, numbers in nested(names).items()}
+        options = {f"kafka.{key}": value for key, value in self._keys.items()}
+        return parse_batch(
+            options
+            | {
+                "assign": json.dumps(wanted),
+                "includeHeaders": "true",
+                "maxBytesPerPartition": str(BYTES_PER_TASK),
+                "failOnDataLoss": str(not self._allow_loss).lower(),
+            }
+        )
+
+    def _commit(
+        self,
+        ranges: Sequence[Range],
+        topics: Sequence[Topic] = (),
+        groups: Mapping[str, Mapping[str, Mapping[str, int]]] | None = None,
+    ) -> None:
+        time_ms = int(time.time() * 1000)
+        self._store.commit(Commit(time_ms, self._cluster_id, tuple(topics), tuple(ranges), groups))
+        self.added += ranges
+
+
+def ends(client: KafkaClient, topic: Topic) -> tuple[dict[int, int], dict[int, int]]:
+    """The first and the next offset of each partition."""
+    numbers = range(topic.partitions)
+    return (
+        client.offsets(topic.name, dict.fromkeys(numbers, EARLIEST)),
+        client.offsets(topic.name, dict.fromkeys(numbers, LATEST)),
+    )

@@ -1,0 +1,61 @@
+"""Which ranges a run archives, of what the archive holds and what the cluster says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from klamm.pipelines.archive.manifest import Manifest, Range, Topic
+from klamm.pipelines.errors import PipelineError
+from klamm.spark.offsets import OffsetRange, TopicPartition
+
+
+@dataclass(slots=True)
+class Plan:
+    """Ranges to read, and those that nobody can read any more."""
+
+    ranges: list[OffsetRange] = field(default_factory=list)
+    lost: list[Range] = field(default_factory=list)
+
+
+def check_same(known: Topic | None, found: Topic) -> None:
+    """PipelineError where the topic is another than the one that is archived under its name."""
+    if known is not None and known.topic_id != found.topic_id:
+        raise PipelineError(
+            f"topic '{found.name}' was deleted and made again: the archive holds the one with id {known.topic_id}, the "
+            f"cluster has {found.topic_id}; archive it into another folder"
+        )
+
+
+def plan(
+    manifest: Manifest, topic: str, earliest: Mapping[int, int], latest: Mapping[int, int], *, allow_loss: bool
+) -> Plan:
+    """What is new of each partition, of which both mappings have the offsets.
+
+    A partition that was never archived begins where its log does: what retention took before that is nobody's loss.
+    PipelineError for what it took since the last run, unless `allow_loss`, and for a log that ends before the archive
+    does: it holds other records under offsets that are archived.
+    """
+    found = Plan()
+    for number in sorted(latest.keys() & earliest.keys()):
+        partition = TopicPartition(topic, number)
+        low, high = earliest[number], latest[number]
+        known = manifest.end((topic, number))
+        start = low if known is None else known
+        if high < start:
+            raise PipelineError(
+                f"partition {partition} ends with offset {high}, and the archive has it up to {start}: the cluster "
+                "lost records that are archived, and gives their offsets to others; archive it into another folder"
+            )
+        if low > start:
+            if not allow_loss:
+                raise PipelineError(
+                    f"partition {partition} begins with offset {low}, and the archive ends with {start}: {low - start} "
+                    "offsets were deleted, by retention or by request, before they were archived; --allow-loss notes "
+                    "that in the manifest and goes on"
+                )
+            found.lost.append(Range(topic, number, start, low, 0, lost=True))
+            start = low
+        if start < high:
+            found.ranges.append(OffsetRange(partition, start, high))
+    return found

@@ -1,0 +1,190 @@
+"""A task of a restore: writes the archived records of one partition in their order, each once.
+
+Only the task writes to the partition, which a lock sees to, so its end says how many records are there: record number n
+of the archive has offset base + n. Whoever begins, or begins again after a kill, looks there, compares what it finds
+with the archive, and goes on behind it. The engine's producer is idempotent: within a task nothing is doubled either.
+Whatever else shows up in the partition is found at the end of each range, and ends the restore.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from klamm.client import KafkaClient
+from klamm.pipelines.archive.checksum import Digest
+from klamm.pipelines.archive.manifest import Range
+from klamm.pipelines.archive.mapping import Run, file_of, joined, runs_of, write_runs
+from klamm.pipelines.archive.reading import records_of
+from klamm.pipelines.archive.schema import read
+from klamm.pipelines.archive.store import locked
+from klamm.pipelines.errors import PipelineError
+from klamm.spark.cluster_view import connect
+from klamm.spark.offsets import OffsetRange, TopicPartition
+from klamm.spark.options import SourceOptions
+
+SETTLED_S: Final = 0.5
+"""What a killed task had sent may still arrive: the end must be the same for this long."""
+LOCK_WAITED_S: Final = 60.0
+COMPARED: Final = ("key", "value", "headers", "timestamp")
+LATEST: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A partition to restore."""
+
+    topic: str
+    target: str
+    partition: int
+    base: int
+    ranges: tuple[Range, ...]
+    begun: bool
+    """Whether an earlier run may have written some of it."""
+
+    @property
+    def records(self) -> int:
+        """How many it has in the archive."""
+        return sum(one.records for one in self.ranges)
+
+    @property
+    def place(self) -> TopicPartition:
+        """Where it is written."""
+        return TopicPartition(self.target, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTask:
+    """What all tasks of a restore have in common."""
+
+    root: str
+    state: str
+    options: SourceOptions
+    """Of the target's cluster."""
+
+    def __call__(self, part: Part) -> int:
+        """Write what is missing of the partition; how many records that were."""
+        # A task outlives its driver, or its executor's word to the driver, by a moment.
+        with (
+            locked(Path(self.state) / "locks", f"partition {part.place}", name=str(part.place), wait_s=LOCK_WAITED_S),
+            connect(self.options.client) as client,
+        ):
+            return _Restore(self, part, client).run()
+
+
+class _Restore:
+    """One partition that is being restored."""
+
+    def __init__(self, task: RestoreTask, part: Part, client: KafkaClient) -> None:
+        self._task = task
+        self._part = part
+        self._client = client
+        self._next = part.base
+        """The new offset of the next record of the archive."""
+        self._found = self._settled_end() if part.begun or _is_another_attempt() else self._end()
+        check_end(part, self._found)
+
+    def run(self) -> int:
+        for one in self._part.ranges:
+            file = file_of(Path(self._task.state), self._part.topic, self._part.target, self._part.partition, one.start)
+            if self._next + one.records <= self._found and file.exists():
+                self._next += one.records
+                continue
+            write_runs(file, self._part.partition, self._write(one))
+        return self._part.base + self._part.records - self._found
+
+    def _write(self, one: Range) -> list[Run]:
+        """Write what the partition does not have of a range; the mapping of all of it."""
+        runs: list[Run] = []
+        first = self._next
+        for batch in records_of(Path(self._task.root), one):
+            joined(runs, runs_of(batch.column("offset"), self._next))
+            there = min(max(self._found - self._next, 0), batch.num_rows)
+            if there:
+                self._compare(batch.slice(0, there))
+            if there < batch.num_rows:
+                self._produce(batch.slice(there))
+            self._next += batch.num_rows
+        if self._next - first != one.records:
+            raise PipelineError(
+                f"the archive has {self._next - first} records of {one.topic}-{one.partition} in offsets [{one.start}, "
+                f"{one.end}), and its manifest says {one.records}: `klamm archive --verify` names the file"
+            )
+        if self._next > self._found:
+            self._client.flush()
+            end = self._end()
+            if end != self._next:
+                raise PipelineError(_not_alone(self._part, end, self._next))
+        return runs
+
+    def _produce(self, rows: pa.RecordBatch) -> None:
+        part = self._part
+        key, value, headers, timestamp = (rows.column(name) for name in COMPARED)
+        self._client.produce(part.target, part.partition, key, value, headers, timestamp)
+
+    def _compare(self, rows: pa.RecordBatch) -> None:
+        """PipelineError unless the partition has these records next; what compaction took out is not missed."""
+        wanted = OffsetRange(self._part.place, self._next, self._next + rows.num_rows)
+        options = replace(self._task.options, fail_on_data_loss=False)
+        for found in read(options, wanted):
+            same = rows.take(pc.subtract(found.column("offset"), self._next))
+            if not all(found.column(name).equals(same.column(name)) for name in COMPARED):
+                raise PipelineError(_not_alone(self._part, self._found, self._next))
+
+    def _end(self) -> int:
+        return self._client.offsets(self._part.target, {self._part.partition: LATEST})[self._part.partition]
+
+    def _settled_end(self) -> int:
+        """The end, when it moves no more."""
+        end = self._end()
+        while True:
+            time.sleep(SETTLED_S)
+            before, end = end, self._end()
+            if end == before:
+                return end
+
+
+def check_end(part: Part, end: int) -> None:
+    """PipelineError where the partition ends before it was begun, or has more than is restored into it."""
+    if not part.base <= end <= part.base + part.records:
+        raise PipelineError(_not_alone(part, end, part.base + part.records))
+
+
+def _not_alone(part: Part, end: int, expected: int) -> str:
+    return (
+        f"partition {part.place} has other records than were restored into it (it ends with offset {end}, at most "
+        f"{expected} was expected): somebody else writes to it, or it was truncated; delete the topic, or name another "
+        f"by --rename {part.topic}=NAME, and restore again"
+    )
+
+
+def _is_another_attempt() -> bool:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompareTask:
+    """Reads a restored partition back."""
+
+    root: str
+    options: SourceOptions
+
+    def __call__(self, part: Part) -> str | None:
+        """What is wrong with it: every record must be as the archive has it, in the same order."""
+        archived, restored = Digest(COMPARED), Digest(COMPARED)
+        for one in part.ranges:
+            for batch in records_of(Path(self.root), one):
+                archived.update(batch)
+        for batch in read(self.options, OffsetRange(part.place, part.base, part.base + part.records)):
+            restored.update(batch)
+        if archived.text() == restored.text():
+            return None
+        return f"partition {part.place} has {restored.records} records, the archive {archived.records}, and they differ"

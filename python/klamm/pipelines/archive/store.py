@@ -1,0 +1,144 @@
+"""The folder of an archive: how a commit becomes part of it, whatever is killed when.
+
+1. Tasks write files whose names begin with a dot, which no reader of tables looks at, and sync them.
+2. A commit that lists them is written beside, synced and renamed: from there on they are archived.
+3. They get their names without the dot.
+
+What was killed before 2 left files that nothing lists: the next run removes them. After 2, it ends the renaming; until
+then whoever goes by the manifest finds a file under either name. One run at a time: it locks `_klamm/lock`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from klamm.pipelines.archive.manifest import Commit, DataFile, Manifest, decode, encode
+from klamm.pipelines.errors import PipelineError
+
+OWN: Final = "_klamm"
+"""What is in here is no data."""
+COMMITS: Final = f"{OWN}/commits"
+SUFFIX: Final = ".json"
+LOCK_TRIED_EVERY_S: Final = 0.1
+
+
+def read_manifest(root: Path) -> Manifest:
+    """All commits. PipelineError for a folder that is no archive, and names a commit that is damaged or missing."""
+    folder = root / COMMITS
+    if not folder.is_dir():
+        raise PipelineError(f"'{root}' is no archive: there is no folder {COMMITS} in it")
+    manifest = Manifest()
+    for number, file in enumerate(sorted(folder.glob(f"*{SUFFIX}")), 1):
+        if file.name != _name(number):
+            raise PipelineError(f"'{root}' is damaged: commit {_name(number)} is missing; take it from a copy")
+        manifest.add(decode(file.read_bytes(), str(file)))
+    return manifest
+
+
+def locate(root: Path, path: str) -> Path:
+    """Where a file of the manifest is. PipelineError names one that is missing."""
+    for place in (root / path, hidden(root, path)):
+        if place.exists():
+            return place
+    raise PipelineError(f"'{root / path}' is missing, and the manifest has it; take it from a copy")
+
+
+def hidden(root: Path, path: str) -> Path:
+    """Where a file is until it is committed."""
+    shown = root / path
+    return shown.with_name(f".{shown.name}")
+
+
+@contextlib.contextmanager
+def locked(folder: Path, what: str, *, name: str = "lock", wait_s: float = 0) -> Iterator[None]:
+    """A lock in a folder, which is made; it ends with the process. PipelineError where another has it for `wait_s`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline_s = time.monotonic() + wait_s
+    with (folder / name).open("ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline_s:
+                    text = f"{what}: another run is at it ('{folder / name}' is locked); wait for it"
+                    raise PipelineError(text) from None
+                time.sleep(LOCK_TRIED_EVERY_S)
+        yield
+
+
+class Store:
+    """An archive that is written to: keep it in a `with` of `writing`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.manifest = read_manifest(root)
+
+    def commit(self, commit: Commit) -> None:
+        """Make it part of the archive, durably, and give its files their names."""
+        self.manifest.add(commit)
+        write_durably(self.root / COMMITS / _name(self.manifest.commits), encode(commit))
+        self._show(file for one in commit.ranges for file in one.files)
+
+    def _show(self, files: Iterator[DataFile]) -> None:
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):  # it has its name
+                hidden(self.root, file.path).rename(self.root / file.path)
+
+    def tidy(self) -> None:
+        """End what a killed run began: show what is committed, remove what is not."""
+        known = self.manifest.files()
+        self._show(iter(known))
+        for folder in {(self.root / file.path).parent for file in known} | set(self.root.glob("topic=*/date=*")):
+            for file in folder.glob(".*.parquet"):
+                file.unlink()
+        for file in (self.root / COMMITS).glob(f"*{SUFFIX}.*"):
+            file.unlink()
+
+
+@contextlib.contextmanager
+def writing(root: Path) -> Iterator[Store]:
+    """An archive to write to, made where there is none, and locked. PipelineError for a folder with something else."""
+    if root.exists() and not root.is_dir():
+        raise PipelineError(f"'{root}' is no folder")
+    if root.is_dir() and not (root / OWN).exists() and any(root.iterdir()):
+        raise PipelineError(f"'{root}' is no archive and not empty: name another folder, which is then made")
+    with locked(root / OWN, f"archive '{root}'"):
+        (root / COMMITS).mkdir(exist_ok=True)
+        store = Store(root)
+        store.tidy()
+        yield store
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """The whole file or none, and on the disk."""
+    made = path.with_name(f"{path.name}.new")
+    with made.open("wb") as file:
+        file.write(data)
+        sync_file(file.fileno())
+    made.rename(path)
+    sync_folder(path.parent)
+
+
+def sync_file(descriptor: int) -> None:
+    """Onto the disk."""
+    os.fsync(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in a folder, onto the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _name(number: int) -> str:
+    return f"{number:020}{SUFFIX}"

@@ -1,0 +1,282 @@
+"""`klamm archive` and `klamm restore`: whole whatever is killed, and clear about what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+import klamm
+from klamm.admin import configs, groups, topics
+from klamm.admin.client import Client
+from klamm.cli.main import run
+from klamm.client import KafkaClient
+from klamm.pipelines.archive import archive, read_mapping, restore, verify
+from klamm.pipelines.archive.store import COMMITS, read_manifest
+from klamm.pipelines.errors import PipelineError
+from tests.spark.archives import assert_identical, fill
+from tests.spark.conftest import REPOSITORY, python_of_workers
+from tests.spark.producing import numbered, send
+from tests.support.full_disk import can_mount, small_disk
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BOUND_S = 400
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[str]:
+    with klamm.Cluster() as running:
+        yield running.bootstrap_servers
+
+
+@pytest.fixture
+def client(bootstrap: str) -> Iterator[KafkaClient]:
+    with KafkaClient(bootstrap) as found:
+        yield found
+
+
+class Killed:
+    """A command that is killed, with its JVM, as soon as something is so."""
+
+    def __init__(self, folder: Path) -> None:
+        self._python = str(python_of_workers(folder))
+
+    def __call__(self, *command: str, when: Callable[[], bool]) -> None:
+        process = subprocess.Popen(
+            [self._python, "-m", "klamm", *command, "--master", "local[2]"],
+            cwd=REPOSITORY,
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": self._python},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            wait_until(lambda: when() or process.poll() is not None, BOUND_S)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            said = process.communicate()[0]
+        assert process.returncode == -signal.SIGKILL, said.decode()
+
+
+def test_a_killed_archive_and_a_killed_restore_end_as_if_nothing_was(
+    spark: SparkSession, elsewhere: str, topic: Callable[..., str], client: KafkaClient, tmp_path: Path
+) -> None:
+    name, kept = topic(3), tmp_path / "kept"
+    bootstrap: str = client.__reduce__()[1][0]
+    killed = Killed(tmp_path)
+    sizes = {0: 9000, 1: 8000}
+    for partition, count in sizes.items():
+        fill(client, name, partition, count)
+    client.flush()
+    # Old offsets are not the new ones.
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    place = TopicPartition(name, 0, 1000)
+    admin.delete_records([place])[place].result(30)
+    with Client(bootstrap) as old:
+        groups.commit(old, f"group-{name}", {(name, 0): 4000, (name, 1): 8000, (name, 2): 0})
+
+    def commits() -> int:
+        return len(list((kept / COMMITS).glob("*.json")))
+
+    killed(
+        "archive", name, "--to", str(kept), "-b", bootstrap, "--records-per-task", "100", when=lambda: commits() >= 3
+    )
+    here = read_manifest(kept)
+    assert 0 < here.records(name) < 16_000
+    # What a reader of tables sees; of the last commit perhaps not all.
+    seen = {str(file.relative_to(kept)) for file in kept.glob("topic=*/date=*/[!.]*")}
+    assert seen
+    assert seen <= {file.path for file in here.files()}
+
+    added = archive([name], kept, bootstrap=bootstrap, groups=True, spark=spark)
+    assert added.records == 16_000 - here.records(name)
+    assert archive([name], kept, bootstrap=bootstrap, spark=spark).records == 0
+    assert verify(kept, spark=spark).records == 16_000
+    table = spark.read.parquet(str(kept))
+    assert table.select("partition", "offset").distinct().count() == table.count() == 16_000
+
+    with KafkaClient(elsewhere) as target:
+
+        def ends() -> int:
+            return sum(target.offsets(name, {0: -1, 1: -1}).values()) if name in target.topics() else 0
+
+        # A request for each record, so that it can be killed among them.
+        slowly = ("--client", "batch.size=1", "--client", "linger.ms=0")
+        killed("restore", str(kept), "-b", elsewhere, "--apply", *slowly, when=lambda: ends() > 100)
+        done = restore(kept, bootstrap=elsewhere, apply=True, groups=True, compare=True, spark=spark)
+        assert done.topics[0].known
+        assert done.topics[0].written == ends() - done.written
+        assert ends() == done.records == 16_000
+        for partition in range(3):
+            compared = assert_identical(client, target, name, name, partition=partition)
+            assert compared == {0: 8000, 1: 8000}.get(partition, 0)
+
+    mapping = read_mapping(done.state)[name]
+    assert [mapping.translate(0, offset) for offset in (0, 1000, 4000, 9000)] == [0, 0, 3000, 8000]
+    with Client(elsewhere) as new:
+        assert groups.committed_offsets(new, f"group-{name}") == {(name, 0): 3000, (name, 1): 8000, (name, 2): 0}
+        (made,) = topics.topics(new, [name])
+        assert len(made.partitions) == 3
+        assert {one.name: one.value for one in configs.describe(new, "topic", name)}["retention.ms"] == "-1"
+
+    # What is archived later is restored behind what is there.
+    fill(client, name, 2, 10)
+    client.flush()
+    archive([name], kept, bootstrap=bootstrap, spark=spark)
+    assert restore(kept, bootstrap=elsewhere, apply=True, spark=spark).written == 10
+
+
+def test_the_commands(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: Callable[..., str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name, kept, copy = topic(2), str(tmp_path / "kept"), f"copy-{os.getpid()}"
+    send(bootstrap, name, numbered(30))
+
+    def told(*command: str) -> dict[str, object]:
+        assert run([*command, "--json"]) == 0
+        found: dict[str, object] = json.loads(capsys.readouterr().out)
+        return found
+
+    added = told("archive", "--pattern", name, "--to", kept, "-b", bootstrap, "--verify")
+    assert (added["topics"], added["records"]) == ([name], 30)
+    assert told("archive", "--verify", "--to", kept)["verified"] == added["verified"]
+
+    rename = ("--rename", f"{name}={copy}")
+    planned = told("restore", kept, name, *rename, "-b", bootstrap)
+    assert (planned["applied"], planned["written"]) == (False, 0)
+    with KafkaClient(bootstrap) as client:
+        assert copy not in client.topics()
+        done = told("restore", kept, *rename, "--apply", "--compare", "-b", bootstrap)
+        assert (done["applied"], done["written"]) == (True, 30)
+        assert assert_identical(client, client, name, copy, partition=0) == 30
+
+    assert run(["restore", kept, "-b", bootstrap]) == 1
+    assert f"error: topic '{name}' is not empty: partition 0 has offsets [0, 30)" in capsys.readouterr().err
+    assert run(["restore", kept, *rename, "-b", bootstrap]) == 0
+    assert "nothing was changed: --apply does it" in capsys.readouterr().out
+
+
+def test_a_damaged_file_is_named_and_nothing_of_it_restored(
+    spark: SparkSession, bootstrap: str, elsewhere: str, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name = topic()
+    send(bootstrap, name, numbered(100))
+    archive([name], tmp_path, bootstrap=bootstrap, spark=spark, compression="none")
+    (file,) = tmp_path.glob("topic=*/date=*/*.parquet")
+    whole = file.read_bytes()
+    for damaged in (whole[:-100], whole.replace(b"77", b"78", 1), b""):
+        file.write_bytes(damaged)
+        for action in (
+            lambda: verify(tmp_path, spark=spark),
+            lambda: restore(tmp_path, bootstrap=elsewhere, apply=True, spark=spark),
+        ):
+            with pytest.raises(PipelineError, match=f"{file.name}' is damaged"):
+                action()
+    with KafkaClient(elsewhere) as client:
+        assert name not in client.topics()
+
+
+def test_what_became_of_a_topic_since_is_told(
+    spark: SparkSession, bootstrap: str, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name = topic()
+    send(bootstrap, name, numbered(10))
+    archive([name], tmp_path, bootstrap=bootstrap, spark=spark)
+    send(bootstrap, name, numbered(10))
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    place = TopicPartition(name, 0, 15)
+    admin.delete_records([place])[place].result(30)
+    with pytest.raises(PipelineError, match="begins with offset 15, and the archive ends with 10"):
+        archive([name], tmp_path, bootstrap=bootstrap, spark=spark)
+    assert archive([name], tmp_path, bootstrap=bootstrap, allow_loss=True, spark=spark).records == 5
+    manifest = read_manifest(tmp_path)
+    assert [(one.start, one.end, one.lost) for one in manifest.ranges[name, 0]] == [
+        (0, 10, False),
+        (10, 15, True),
+        (15, 20, False),
+    ]
+    with Client(bootstrap) as client:
+        topics.delete(client, [name])
+        wait_until(lambda: name not in {one.name for one in topics.topics(client)}, 30)
+        topics.create(client, [name], partitions=1)
+    with pytest.raises(PipelineError, match=f"topic '{name}' was deleted and made again"):
+        archive([name], tmp_path, bootstrap=bootstrap, spark=spark)
+
+
+def test_somebody_else_who_writes_to_a_restored_topic_is_noticed(
+    spark: SparkSession, bootstrap: str, elsewhere: str, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name = topic()
+    send(bootstrap, name, numbered(10))
+    archive([name], tmp_path, bootstrap=bootstrap, spark=spark)
+    restore(tmp_path, bootstrap=elsewhere, apply=True, spark=spark)
+    send(elsewhere, name, numbered(5))
+    with pytest.raises(PipelineError, match=rf"{name}-0 has other records than were restored into it"):
+        restore(tmp_path, bootstrap=elsewhere, spark=spark)
+    send(bootstrap, name, numbered(5, start=10))
+    archive([name], tmp_path, bootstrap=bootstrap, spark=spark)
+    with pytest.raises(PipelineError, match=rf"{name}-0 has other records than were restored into it"):
+        restore(tmp_path, bootstrap=elsewhere, apply=True, spark=spark)
+
+
+def test_bad_input_is_one_clear_error(bootstrap: str, topic: Callable[..., str], tmp_path: Path) -> None:
+    name = topic()
+    for action, complaint in (
+        (lambda: archive(["no-such"], tmp_path, bootstrap=bootstrap), "topic no-such: there is no such topic"),
+        (lambda: archive([], tmp_path, bootstrap=bootstrap), "no topic to archive"),
+        (lambda: archive([], tmp_path, bootstrap=bootstrap, pattern="("), "is no regular expression"),
+        (lambda: archive([], tmp_path, bootstrap=bootstrap, pattern="x"), "'x' matches none of the"),
+        (lambda: archive([name], tmp_path, bootstrap="localhost:1"), "cannot connect to localhost:1"),
+        (lambda: archive([name], tmp_path, bootstrap=bootstrap, compression="rar"), "compression 'rar' is not known"),
+        (lambda: archive([name], tmp_path, bootstrap=bootstrap, client={"no.such": "1"}), "no.such"),
+        (lambda: restore(tmp_path / "none", bootstrap=bootstrap), "is no archive"),
+    ):
+        with pytest.raises(Exception, match=complaint) as caught:
+            action()
+        assert isinstance(caught.value, klamm.admin.connection.ClientError), caught.value
+        assert not list(tmp_path.glob("topic=*"))
+    archive([name], tmp_path / "kept", bootstrap=bootstrap)
+    with pytest.raises(PipelineError, match="has no topic 'other'; there are: " + name):
+        restore(tmp_path / "kept", bootstrap=bootstrap, topics=["other"])
+    with pytest.raises(PipelineError, match="--rename names topic 'other', which is not restored"):
+        restore(tmp_path / "kept", bootstrap=bootstrap, rename={"other": "x"})
+
+
+@pytest.mark.skipif(not can_mount(), reason="nothing can be mounted here")
+def test_a_full_disk_is_told_and_gone_on_with(
+    spark: SparkSession, bootstrap: str, topic: Callable[..., str], client: KafkaClient, tmp_path: Path
+) -> None:
+    name = topic()
+    fill(client, name, 0, 2000, bytes_each=1000)
+    client.flush()
+    with small_disk(tmp_path / "disk", 8) as disk:
+        kept = disk.path / "kept"
+        kept.mkdir()
+        disk.fill()
+        with pytest.raises((PipelineError, OSError), match="No space left on device"):
+            archive([name], kept, bootstrap=bootstrap, records_per_task=500, spark=spark)
+        disk.free()
+        archive([name], kept, bootstrap=bootstrap, records_per_task=500, spark=spark)
+        assert verify(kept, spark=spark).records == 2000
+        send(bootstrap, name, numbered(3))
+        disk.fill()
+        with pytest.raises((PipelineError, OSError), match="No space left on device"):
+            archive([name], kept, bootstrap=bootstrap, spark=spark)
+        assert verify(kept, spark=spark).records == 2000
+        disk.free()
+        assert archive([name], kept, bootstrap=bootstrap, spark=spark).records == 3

@@ -1,0 +1,85 @@
+"""Whatever is killed when, an archive has what its manifest says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klamm.pipelines.archive.manifest import Commit, DataFile, Range
+from klamm.pipelines.archive.store import COMMITS, hidden, locate, read_manifest, writing
+from klamm.pipelines.errors import PipelineError
+
+
+def written(root: Path, number: int) -> Range:
+    """A file as a task leaves it."""
+    path = f"topic=t/date=2026-01-31/00000-{number}.parquet"
+    hidden(root, path).parent.mkdir(parents=True, exist_ok=True)
+    hidden(root, path).write_bytes(b"records")
+    return Range("t", 0, number, number + 1, 1, (DataFile(path, "2026-01-31", 1, 7, number, number, 0, 0, ""),))
+
+
+def visible(root: Path) -> set[str]:
+    return {file.name for file in (root / "topic=t" / "date=2026-01-31").glob("[!.]*")}
+
+
+def test_a_file_is_seen_when_it_is_committed_and_not_before(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    with writing(root) as store:
+        first = written(root, 0)
+        assert not visible(root)
+        store.commit(Commit(0, None, (), (first,)))
+        assert visible(root) == {"00000-0.parquet"}
+    assert read_manifest(root).end(("t", 0)) == 1
+
+
+def test_what_a_killed_run_did_not_commit_is_removed_by_the_next(tmp_path: Path) -> None:
+    with writing(tmp_path) as store:
+        store.commit(Commit(0, None, (), (written(tmp_path, 0),)))
+        written(tmp_path, 1)
+        (tmp_path / COMMITS / "00000000000000000002.json.new").write_bytes(b"{")
+    with writing(tmp_path) as store:
+        assert store.manifest.end(("t", 0)) == 1
+    assert [file.name for file in tmp_path.rglob("*") if file.suffix in (".parquet", ".new")] == ["00000-0.parquet"]
+
+
+def test_what_it_committed_and_did_not_show_is_read_and_shown_by_the_next(tmp_path: Path) -> None:
+    with writing(tmp_path) as store:
+        one = written(tmp_path, 0)
+        store.commit(Commit(0, None, (), (one,)))
+    path = one.files[0].path
+    (tmp_path / path).rename(hidden(tmp_path, path))
+    assert locate(tmp_path, path) == hidden(tmp_path, path)
+    with writing(tmp_path):
+        assert visible(tmp_path) == {"00000-0.parquet"}
+    assert locate(tmp_path, path) == tmp_path / path
+    (tmp_path / path).unlink()
+    with pytest.raises(PipelineError, match=r"00000-0.parquet' is missing"):
+        locate(tmp_path, path)
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    with writing(tmp_path), pytest.raises(PipelineError, match="another run is at it"), writing(tmp_path):
+        pass
+    with writing(tmp_path):
+        pass
+
+
+def test_a_folder_that_is_no_archive_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=rf"'{tmp_path}' is no archive"):
+        read_manifest(tmp_path)
+    (tmp_path / "letters.txt").touch()
+    with pytest.raises(PipelineError, match="is no archive and not empty"), writing(tmp_path):
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == ["letters.txt"]
+    with pytest.raises(PipelineError, match="is no folder"), writing(tmp_path / "letters.txt"):
+        pass
+
+
+def test_a_commit_that_is_missing_is_named(tmp_path: Path) -> None:
+    with writing(tmp_path) as store:
+        for number in range(3):
+            store.commit(Commit(0, None, (), (written(tmp_path, number),)))
+    (tmp_path / COMMITS / "00000000000000000002.json").unlink()
+    with pytest.raises(PipelineError, match=r"commit 00000000000000000002\.json is missing"):
+        read_manifest(tmp_path)

@@ -14,6 +14,7 @@ ROOMS_THAT_KNOW_THE_ENGINE = {
     "controller": "the metadata image",
     "metadata": "the reader of metadata logs, and images",
     "node": "everything: it introduces the parts to each other",
+    "pipelines": "the reader of metadata logs",
     "protocol": "message schemas, metadata records and config keys",
     "raft": "the native log and its snapshots, behind the port that the driver asks for",
     "client.py": "the client of brokers in public",

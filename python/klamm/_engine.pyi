@@ -832,6 +832,39 @@ def metadata_rows(data: bytes) -> list[tuple[int, int, int, int, int | None, byt
     """Of each record in whole batches: offset, the batch's base offset, epoch, time in ms, type of a control record or
     None, value. RecordsDamagedError."""
 
+@final
+class MetadataColumns:
+    """Metadata records as Arrow columns: `pyarrow.record_batch(columns)` takes them over without a copy."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Schema and array as capsules, of a struct of the columns. May be called again."""
+
+    def __len__(self) -> int:
+        """Records."""
+
+def metadata_columns(data: bytes, record_type: int) -> MetadataColumns:
+    """The records of one type in whole batches, which are checked.
+
+    offset and batch (its first offset) int64, epoch int32, timestamp (us, UTC, null where it is not known), version
+    int32, and a column for each field of the type by its name: int32 for whole numbers up to 32 bits, ids as text.
+    Passwords, values of keys that nobody knows and SCRAM credentials are "(hidden)". RecordsDamagedError;
+    MetadataRecordError: a record cannot be read; the text names its offset. ValueError: there is no such type.
+    """
+
+def metadata_overview(
+    data: bytes,
+    *,
+    types: Sequence[int] | None = None,
+    controls: Sequence[int] | None = None,
+    with_fields: bool = True,
+) -> MetadataColumns:
+    """Records in whole batches, raft's own among them; with lists, those of these types and types of control records.
+
+    offset, batch, epoch, timestamp as above, type (Kafka's name), control bool, version, topic_id, partition and broker
+    (null where the record names none), and fields (JSON, with the same hidden). What cannot be read is there with its
+    bytes in hexadecimal. RecordsDamagedError.
+    """
+
 # ---- elections, placement, new partitions ----
 
 BrokerEvent = Literal[

@@ -16,6 +16,7 @@ from klamm import _engine
 from klamm.admin.connection import ClientError
 from klamm.cli import (
     archive,
+    audit,
     bench_commands,
     config_commands,
     consume,
@@ -133,6 +134,7 @@ def start(
 app.add_typer(topic_commands.app, name="topics")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.command("audit")(audit.audit)
 app.add_typer(group_commands.app, name="groups")
 app.add_typer(config_commands.app, name="configs")
 app.add_typer(feature_commands.app, name="features")

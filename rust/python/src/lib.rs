@@ -14,6 +14,7 @@ mod getters;
 mod id;
 mod image;
 mod message_schema;
+mod metadata_columns;
 mod metadata_log;
 mod metadata_reader;
 mod metadata_records;
@@ -39,6 +40,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     elections::register(module)?;
     checkpoint::register(module)?;
     metadata_records::register(module)?;
+    metadata_columns::register(module)?;
     module.add_class::<metadata_log::MetadataLog>()?;
     metadata_reader::register(module)?;
     records::register(module)?;

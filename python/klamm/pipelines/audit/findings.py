@@ -1,0 +1,125 @@
+"""What the questions find, small enough for a person: the worst or newest of each answer, and how many there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from klamm.metadata.moments import iso_text
+
+if TYPE_CHECKING:
+    from klamm.pipelines.audit.audit import Audit
+
+
+class Subject(NamedTuple):
+    """How an answer is shown."""
+
+    title: str
+    order: str
+    """What comes first, as Spark's SQL has it."""
+    columns: tuple[str, ...]
+
+
+class Finding(NamedTuple):
+    """The first rows of an answer."""
+
+    question: str
+    title: str
+    total: int
+    """Of all rows."""
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+
+
+SUBJECTS: Final = {
+    "elections": Subject(
+        "Elections of the quorum",
+        "epoch desc",
+        ("epoch", "leader", "leader_before", "offset", "timestamp", "length_ms", "epochs_between"),
+    ),
+    "broker_states": Subject(
+        "Brokers: active, fenced, away",
+        "broker, from_offset",
+        ("broker", "state", "because", "from_offset", "from_time", "to_time", "duration_ms"),
+    ),
+    "leadership": Subject(
+        "Leaders that moved",
+        "offset desc, topic, partition",
+        ("topic", "partition", "offset", "timestamp", "from_leader", "to_leader", "leader_epoch", "kind", "is_unclean"),
+    ),
+    "unclean_elections": Subject(
+        "Unclean elections",
+        "offset desc, topic, partition",
+        ("topic", "partition", "offset", "timestamp", "from_leader", "to_leader", "isr_before", "recovered_time"),
+    ),
+    "under_replicated": Subject(
+        "Under-replicated partitions",
+        "duration_ms desc, topic, partition, from_offset",
+        ("topic", "partition", "from_time", "to_time", "ended", "duration_ms", "replicas", "isr_min", "missing"),
+    ),
+    "leaderless": Subject(
+        "Partitions without a leader",
+        "duration_ms desc, topic, partition, from_offset",
+        ("topic", "partition", "from_time", "to_time", "ended", "duration_ms", "isr"),
+    ),
+    "isr_churn": Subject(
+        "ISR churn by broker",
+        "shrinks desc, broker",
+        ("broker", "shrinks", "expands", "removed", "partitions", "first_time", "last_time"),
+    ),
+    "isr_changes": Subject(
+        "Changes of ISRs",
+        "offset desc, topic, partition, broker",
+        ("topic", "partition", "offset", "timestamp", "broker", "change"),
+    ),
+    "config_changes": Subject(
+        "Configs that changed",
+        "offset desc, resource_name, name",
+        ("resource_type", "resource_name", "name", "offset", "timestamp", "before", "after", "change"),
+    ),
+}
+OVERVIEW: Final = tuple(name for name in SUBJECTS if name != "isr_changes")
+"""What is shown when nobody asks for anything."""
+
+
+def find(audit: Audit, question: str, limit: int, *, every_column: bool = False) -> Finding:
+    """The first rows of an answer: those columns that people read, or all."""
+    from pyspark.sql import functions as f
+
+    answer = audit.ask(question)
+    subject = SUBJECTS[question]
+    columns = tuple(answer.columns) if every_column else subject.columns
+    order = [_ordered(part) for part in subject.order.split(", ")]
+    times = {field.name for field in answer.schema if field.dataType.typeName() == "timestamp"}
+    # As numbers, because a session has a time zone of its own.
+    shown = [f.unix_millis(name).alias(name) if name in times else f.col(name) for name in columns]
+    rows = answer.orderBy(*order).limit(limit).select(*shown).collect()
+    at = [number for number, name in enumerate(columns) if name in times]
+    return Finding(question, subject.title, answer.count(), columns, [_with_times(tuple(row), at) for row in rows])
+
+
+def _ordered(part: str) -> Any:
+    from pyspark.sql import functions as f
+
+    name, _, direction = part.partition(" ")
+    return f.col(name).desc() if direction else f.col(name).asc()
+
+
+def _with_times(row: tuple[Any, ...], at: list[int]) -> tuple[Any, ...]:
+    """ISO 8601, UTC."""
+    return tuple(iso_text(value) if number in at and value is not None else value for number, value in enumerate(row))
+
+
+def log_fields(audit: Audit) -> dict[str, Any]:
+    """What was audited, in a form that JSON has."""
+    plan = audit.plan
+    return {
+        "path": str(plan.path),
+        "start_offset": plan.start_offset,
+        "end_offset": plan.end_offset,
+        "start_time": iso_text(plan.start_time_ms),
+        "end_time": iso_text(plan.end_time_ms),
+        "base_snapshot": plan.base.name if plan.base else None,
+        "snapshots": [parts[0].snapshot.name for parts in plan.snapshots if parts[0].snapshot],
+        "withheld_offsets": [list(one) for one in plan.withheld],
+        "damage": list(plan.damage),
+    }

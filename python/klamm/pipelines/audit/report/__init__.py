@@ -1,0 +1,50 @@
+"""The report: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from klamm.pipelines.audit.report.figures import gather
+from klamm.pipelines.audit.report.page import page
+from klamm.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from klamm.pipelines.audit.audit import Audit
+
+ROWS = 20
+"""Of each table; how many more there are stands below."""
+
+
+def write_report(
+    audit: Audit, path: Path | str, *, rows: int = ROWS, on_step: Callable[[str], None] = lambda _: None
+) -> Path:
+    """Write the report of an audit, whole or not at all: no file is there that is half written. PipelineError.
+
+    `on_step` is told what is worked out next.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise PipelineError(f"{target} is a directory: name a file for the report")
+    text = page(gather(audit, rows, on_step))
+    try:
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+            Path(name).chmod(0o644)
+            Path(name).replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise PipelineError(f"the report cannot be written to {target}: {error.strerror or error}") from None
+    return target
+
+
+__all__ = ["write_report"]

@@ -60,10 +60,13 @@ def audit(
       klamm audit --sql "select type, count(*) from records group by type"
     """
     from klamm.pipelines.audit import QUESTIONS, open_audit, write_report
+    from klamm.pipelines.audit.report import check_target
 
     for question in questions or ():
         if question not in QUESTIONS:
             raise ClientError(f"there is no question '{question}': use one of {', '.join(QUESTIONS)}")
+    if html is not None:
+        check_target(html)
     source = data if bootstrap_controller is None else None
     with _steps() as step, _spark_errors():
         step("Reading the log and starting Spark")

@@ -20,6 +20,14 @@ ROWS = 20
 """Of each table; how many more there are stands below."""
 
 
+def check_target(target: Path) -> None:
+    """Whether a report can be written there at all, before hours of work. PipelineError."""
+    if target.is_dir():
+        raise PipelineError(f"{target} is a directory: name a file for the report")
+    if not target.absolute().parent.is_dir():
+        raise PipelineError(f"the report cannot be written to {target}: {target.parent} is no directory")
+
+
 def write_report(
     audit: Audit, path: Path | str, *, rows: int = ROWS, on_step: Callable[[str], None] = lambda _: None
 ) -> Path:
@@ -28,8 +36,7 @@ def write_report(
     `on_step` is told what is worked out next.
     """
     target = Path(path)
-    if target.is_dir():
-        raise PipelineError(f"{target} is a directory: name a file for the report")
+    check_target(target)
     text = page(gather(audit, rows, on_step))
     try:
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -47,4 +54,4 @@ def write_report(
     return target
 
 
-__all__ = ["write_report"]
+__all__ = ["check_target", "write_report"]

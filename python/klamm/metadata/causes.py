@@ -21,9 +21,13 @@ def cause_of(entry: Entry, before: PartitionState, after: PartitionState, events
 
 
 def is_unclean(before: PartitionState, after: PartitionState) -> bool:
-    """Whether the new leader was in neither the ISR nor the ELR: what it lacked is lost."""
+    """Whether the new leader was in neither the ISR nor the ELR: what it lacked is lost.
+
+    One that a reassignment adds can enter the ISR and lead by the same record, and lacks nothing.
+    """
     has_new = after.leader >= 0 and after.leader != before.leader
-    return has_new and after.leader not in before.isr and after.leader not in before.elr
+    is_added = after.leader in before.adding_replicas and not after.is_recovering
+    return has_new and after.leader not in (*before.isr, *before.elr) and not is_added
 
 
 def _reassignment(before: PartitionState, after: PartitionState) -> list[str]:

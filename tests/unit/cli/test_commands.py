@@ -39,6 +39,7 @@ def properties(folder: Path, **changes: str) -> str:
         "topics create",
         "produce",
         "consume",
+        "audit",
         "groups",
         "configs",
         "features",

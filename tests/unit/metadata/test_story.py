@@ -11,7 +11,7 @@ from tests.unit.metadata.written import WrittenCluster
 
 from klamm.metadata import History, Story, tell_story
 from klamm.metadata.broker_events import BrokerEvent, BrokerEvents
-from klamm.metadata.causes import cause_of
+from klamm.metadata.causes import cause_of, is_unclean
 from klamm.metadata.entries import Entry
 from klamm.metadata.partition_state import PartitionState
 from klamm.protocol.generated.metadata_records import ClearElrRecord, PartitionChangeRecord
@@ -166,3 +166,11 @@ def test_a_cause_may_stand_in_a_later_batch_or_long_before() -> None:
         BrokerEvent(1, "unfenced", 20, 20, 3, 500),
     ):
         assert "broker 1 was fenced" not in because(unrelated)
+
+
+def test_who_is_added_by_a_reassignment_may_lead_by_the_record_that_completes_it() -> None:
+    before = PartitionState(1, (1, 2, 3), (1, 2), adding_replicas=(3,), removing_replicas=(1,))
+    after = PartitionState(3, (2, 3), (2, 3))
+    assert not is_unclean(before, after)
+    assert is_unclean(before, after._replace(is_recovering=True))
+    assert is_unclean(before._replace(adding_replicas=()), after)

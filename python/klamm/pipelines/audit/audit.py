@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDS_VIEW: Final = "records"
+FACTS: Final = (
+    "TopicRecord",
+    "RemoveTopicRecord",
+    "PartitionRecord",
+    "PartitionChangeRecord",
+    "ClearElrRecord",
+    "ConfigRecord",
+    "RegisterBrokerRecord",
+    "UnregisterBrokerRecord",
+    "BrokerRegistrationChangeRecord",
+    "FenceBrokerRecord",
+    "UnfenceBrokerRecord",
+)
+"""The record types that questions are asked of."""
 # What is left of a log when it is shuffled is small: Spark's 200 tasks would do nothing most of the time.
 _CONF: Final = {"spark.sql.shuffle.partitions": "8"}
 
@@ -38,7 +52,6 @@ class Audit:
         self.spark: Final = spark
         self.plan: Final = plan
         self._answers: dict[str, DataFrame] = {}
-        self._facts: dict[str, DataFrame] = {}
 
     # Records
 
@@ -141,22 +154,24 @@ class Audit:
     # What the questions are made of
 
     def facts(self, name: str) -> DataFrame:
-        """The records of one type that count: of the snapshot that states begin with, and of the log from there on.
+        """The records of one of `FACTS` that count: of the snapshot that states begin with, and of the log behind it.
 
         Without what metadata transactions withheld (KIP-868).
         """
-        if name not in self._facts:
-            self._facts[name] = self._counting(name)
-        return self._facts[name]
+        rows = self._facts.where(f"type = '{name}'")
+        return rows.select("snapshot", "offset", "batch", "epoch", "timestamp", f"{name}.*")
 
-    def _counting(self, name: str) -> DataFrame:
+    @cached_property
+    def _facts(self) -> DataFrame:
+        """All that any question asks for, read in one pass and kept in Spark's cache."""
         base_end = self.plan.base_end
         parts = tuple(part for part in self.plan.log if part.end_offset > base_end)
-        rows = self._table(name, (*self._base_parts(), *parts))
+        types = tuple((name, RECORD_TYPES[name]) for name in FACTS)
+        rows = self._scan((*self._base_parts(), *parts), types=types)
         rows = rows.where(f"snapshot is not null or offset >= {base_end}")
         for first, last in self.plan.withheld:
             rows = rows.where(f"snapshot is not null or offset not between {first} and {last}")
-        return rows
+        return rows.persist()
 
     def log_records(self, name: str) -> DataFrame:
         """The records of one type of the log alone, from its first on."""
@@ -180,9 +195,9 @@ class Audit:
         for answer in self._answers.values():
             answer.unpersist()
         self._answers.clear()
-        if "history" in self.__dict__:
-            self.history.unpersist()
-            del self.__dict__["history"]
+        for kept in ("history", "_facts"):
+            if kept in self.__dict__:
+                self.__dict__.pop(kept).unpersist()
 
     @property
     def _everything(self) -> tuple[Part, ...]:

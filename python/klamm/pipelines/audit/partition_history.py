@@ -56,8 +56,7 @@ def partition_history(audit: Audit) -> DataFrame:
         known("partition_epoch").alias("first_partition_epoch"),
     )
     rows = rows.withColumn("leader", f.when((f.col("leader") >= 0) & (f.col("event") != "deleted"), f.col("leader")))
-    for name in _STATE:
-        rows = rows.withColumn(f"{name}_before", f.lag(name).over(by_offset))
+    rows = rows.withColumns({f"{name}_before": f.lag(name).over(by_offset) for name in _STATE})
     # A record that clears what is clear already changes nothing.
     had_elr = (f.size("elr_before") > 0) | (f.size("last_known_elr_before") > 0)
     rows = rows.where((f.col("event") != "elr cleared") | had_elr)
@@ -85,8 +84,7 @@ def _events(audit: Audit) -> DataFrame:
         "event", f.when(f.col("snapshot").isNotNull(), "snapshot").otherwise("created")
     )
     nothing = f.array().cast("array<int>")
-    for name in _ELRS:
-        created = created.withColumn(name, f.coalesce(name, nothing))
+    created = created.withColumns({name: f.coalesce(name, nothing) for name in _ELRS})
     changed = audit.facts("PartitionChangeRecord").withColumn("event", f.lit("changed"))
     changed = changed.withColumn("leader", f.when(f.col("leader") != _NO_CHANGE, f.col("leader")))
     changed = changed.withColumn("counts_leader_epoch", f.col("leader").isNotNull())

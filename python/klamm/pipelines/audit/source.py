@@ -24,9 +24,11 @@ _PLACES: Final = 5
 
 
 class Wanted(NamedTuple):
-    """Which rows: of one type with a column a field, or of any in one table, or a row an epoch."""
+    """Which rows: of one type with a column a field, of several with a column a type, of any, or a row an epoch."""
 
     record_type: int | None = None
+    types: tuple[tuple[str, int], ...] = ()
+    """Names and ids."""
     controls: tuple[int, ...] | None = None
     with_fields: bool = True
     is_epochs: bool = False
@@ -35,6 +37,8 @@ class Wanted(NamedTuple):
         """Whole batches as rows."""
         if self.record_type is not None:
             return _with_own_names(pa.record_batch(_engine.metadata_columns(data, self.record_type)))
+        if self.types:
+            return _of_types(data, self.types)
         if self.is_epochs:
             return _epochs(data)
         found = _engine.metadata_overview(data, controls=self.controls, with_fields=self.with_fields)
@@ -70,7 +74,8 @@ class MetadataSource(DataSource):
 
 
 def _wanted(text: str) -> Wanted:
-    return Wanted(*json.loads(text))
+    record_type, types, *rest = json.loads(text)
+    return Wanted(record_type, tuple((name, number) for name, number in types), *rest)
 
 
 class MetadataReader(DataSourceReader):
@@ -113,6 +118,20 @@ def _decoded(part: Part, piece: Piece, wanted: Wanted) -> pa.RecordBatch:
         return wanted.decode(data)
     except (_engine.RecordsDamagedError, _engine.MetadataRecordError) as error:
         raise UnreadableError(f"{part.path}, behind byte {piece.position}: {error}") from None
+
+
+def _of_types(data: bytes, types: tuple[tuple[str, int], ...]) -> pa.RecordBatch:
+    """Records of several types in one table: of the columns that have their names, one is not null."""
+    tables = []
+    for name, record_type in types:
+        rows = _with_own_names(pa.record_batch(_engine.metadata_columns(data, record_type)))
+        fields = list(rows.schema)[_PLACES:]
+        struct = pa.StructArray.from_arrays(rows.columns[_PLACES:], fields=fields)
+        places = {rows.schema.names[at]: rows.column(at) for at in range(_PLACES - 1)}
+        tables.append(pa.table({**places, "type": pa.repeat(name, rows.num_rows), name: struct}))
+    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def _with_own_names(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -193,7 +193,7 @@ def states_of_image(image: _engine.Image) -> dict[tuple[str, str, int], dict[str
 
 def test_the_last_states_are_those_of_the_image(story: Audit) -> None:
     found = states(story)
-    image = states_of_image(History(story.plan.path).state_at().image)
+    image = states_of_image(History(story.plan.path.parent).state_at().image)
     # The image counts a cleared ELR as Apache Kafka does.
     assert found == image
     assert [told["partition_epoch"] for told in found.values()] == [4]
@@ -213,7 +213,7 @@ def test_a_log_that_begins_with_a_snapshot(from_snapshot: Audit) -> None:
     found = rows(from_snapshot.broker_states(), "broker state because from_offset", "broker from_offset")
     assert found[:2] == [(1, "active", "snapshot", 16), (1, "shutting down", "controlled shutdown", 30)]
     assert (3, "fenced", "snapshot", 16) in found
-    assert states(from_snapshot) == states_of_image(History(from_snapshot.plan.path).state_at().image)
+    assert states(from_snapshot) == states_of_image(History(from_snapshot.plan.path.parent).state_at().image)
 
 
 def test_tables_and_views(story: Audit) -> None:
@@ -280,7 +280,7 @@ def test_a_live_cluster(spark: SparkSession, capsys: pytest.CaptureFixture[str])
         cluster.create_topic("after")
         left = next(one for one in cluster.controllers if one.is_running)
         with open_audit(bootstrap_controller=left.address, spark=spark) as audit:
-            assert states(audit) == states_of_image(History(audit.plan.path).state_at().image)
+            assert states(audit) == states_of_image(History(audit.plan.path.parent).state_at().image)
             assert {name for name, *_ in states(audit)} == {"orders", "after"}
             found = rows(audit.config_changes(), "resource_name name before after")
             assert found == [("orders", "retention.ms", None, "1234")]
@@ -294,7 +294,7 @@ def test_a_live_cluster(spark: SparkSession, capsys: pytest.CaptureFixture[str])
 
 
 def test_the_command(story: Audit, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = str(story.plan.path)
+    data = str(story.plan.path.parent)
     assert run(["audit", "elections", "unclean_elections", "--data", data, "--html", str(tmp_path / "r.html")]) == 0
     shown = capsys.readouterr()
     assert "Elections of the quorum: 2" in shown.out

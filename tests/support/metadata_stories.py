@@ -49,7 +49,7 @@ def register(broker: int, epoch: int) -> mr.RegisterBrokerRecord:
 
 def registration(broker: int, **changes: int) -> mr.BrokerRegistrationChangeRecord:
     """What changes in it."""
-    return mr.BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=1, **changes)
+    return mr.BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=broker, **changes)
 
 
 def partition(

@@ -94,6 +94,11 @@ class Side:
             # On a busy machine what plans a stream may not be there within Spark's fixed 10 s: nothing was done.
             if _TOO_LATE not in answer.get("error", ""):
                 break
+        else:
+            raise SideFailedError(
+                f"{job['kind']} of side {self.name}: this machine is too busy for Spark's fixed 10 s "
+                f"in which a Python process must be there; {_TRIES} tries failed"
+            )
         if "error" in answer:
             raise SideFailedError(f"{job['kind']} of side {self.name}: {reason(SideFailedError(answer['error']))}")
         return answer, used

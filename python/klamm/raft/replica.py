@@ -42,6 +42,7 @@ from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 # The leader waits this much longer than its followers do, for what is on its way (KIP-835).
 CHECK_QUORUM_FACTOR: Final = 1.5
 EPOCH_MAX: Final = 2**31 - 1  # an int32 on the wire and on disk
+DOUBLINGS_MAX: Final = 16  # of an election time-out, from 1 ms to more than any wants
 
 
 class InvariantError(Exception):
@@ -71,6 +72,7 @@ class Replica:
         self.durable_ticket = 0  # the newest that is on disk
         self.snapshot_attempts = 0  # how many snapshots it has begun to fetch
         self.is_shutting_down = False
+        self._campaigns = 0  # that were begun since a leader was known
         self._dice = Dice(seed)
         self._stored = ElectionState()  # what `ticket` carried; no file says as much
         self._announced_leader: tuple[int | None, int] = (None, 0)
@@ -154,8 +156,13 @@ class Replica:
         return self._dice.below(bound)
 
     def draw_election_deadline_ms(self, now_ms: int) -> int:
-        """A deadline one to two election time-outs away, so that voters seldom campaign together (Raft 5.2)."""
-        timeout_ms = self.config.election_timeout_ms
+        """A deadline one to two election time-outs away, so that voters seldom campaign together (Raft 5.2).
+
+        One that is too short for where it runs would never end in a leader: up to `election_backoff_max_ms` it doubles
+        with each campaign since one was known. By Kafka's defaults both are a second, and it stays what it is.
+        """
+        short_ms, longest_ms = self.config.election_timeout_ms, self.config.election_backoff_max_ms
+        timeout_ms = max(short_ms, min(short_ms << min(self._campaigns, DOUBLINGS_MAX), longest_ms))
         return now_ms + timeout_ms + self._dice.below(timeout_ms)
 
     # What it says
@@ -209,11 +216,13 @@ class Replica:
         self.leader_endpoints = endpoints or self._endpoints_of(leader_id)
         deadline_ms = now_ms + self.config.fetch_timeout_ms
         self._enter(Follower(deadline_ms), ElectionState(epoch, leader_id, voted))
+        self._campaigns = 0
 
     def become_prospective(self, now_ms: int) -> None:
         """Begin a campaign with a pre-vote; leader and vote of the epoch are kept."""
         state = Prospective(self.draw_election_deadline_ms(now_ms), self.new_tally())
         self._enter(state, self.election)
+        self._campaigns += 1
 
     def become_candidate(self, now_ms: int) -> None:
         """Vote for itself in the next epoch."""
@@ -240,6 +249,7 @@ class Replica:
         )
         self.leader_endpoints = self.identity.endpoints
         self._enter(state, ElectionState(self.epoch, self.id, None))
+        self._campaigns = 0
         if self.ticket != state.ticket:
             raise InvariantError(f"the election of epoch {self.epoch} was not handed out to be made durable")
 

@@ -1,0 +1,41 @@
+"""How long a campaign waits: one to two election time-outs, and longer where those never end in a leader."""
+
+import pytest
+
+from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.election_state import ElectionState
+from klamm.raft.replica import Replica
+from klamm.raft.role_states import Unattached
+from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.testing.simulator.memory_log import MemoryLog
+
+NOW_MS = 1000
+
+
+def voter(config: RaftConfig) -> Replica:
+    replica = Replica(Identity(ReplicaKey(1), "c"), VotersInLog(VoterSet.of_ids([1, 2, 3])), config, MemoryLog(), 7)
+    replica.start(None, Unattached(NOW_MS), ElectionState())
+    return replica
+
+
+def campaign(replica: Replica) -> int:
+    """How long a campaign waits that nobody answers, in ms."""
+    replica.become_prospective(NOW_MS)
+    waits_ms = replica.state.deadline_ms - NOW_MS
+    replica.become_candidate(NOW_MS)
+    return waits_ms
+
+
+def test_it_doubles_until_a_leader_is_known():
+    replica = voter(RaftConfig(election_timeout_ms=50, election_backoff_max_ms=500))
+    for timeout_ms in (50, 100, 200, 400, 500, 500):
+        assert timeout_ms <= campaign(replica) < 2 * timeout_ms
+    replica.become_follower(NOW_MS, replica.epoch, 2, ())
+    assert 50 <= campaign(replica) < 100
+
+
+@pytest.mark.parametrize("config", [RaftConfig(), RaftConfig(election_timeout_ms=3000)], ids=["default", "longer"])
+def test_by_kafkas_defaults_it_stays_what_it_is(config):
+    replica = voter(config)
+    for _ in range(40):
+        assert config.election_timeout_ms <= campaign(replica) < 2 * config.election_timeout_ms

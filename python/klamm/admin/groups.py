@@ -98,6 +98,13 @@ def describe(client: Client, name: str) -> Group:
     return Group(name, found.group_state, found.protocol_data, members, positions)
 
 
+def state(client: Client, name: str) -> str:
+    """A group's state in Kafka's words: Empty where it has no members, Dead where nobody knows it."""
+    coordinator = client.coordinator(name)
+    (found,) = retried(lambda: _describe(coordinator, name))
+    return str(found.group_state)
+
+
 def delete(client: Client, names: Iterable[str]) -> None:
     """Delete groups with their offsets. Raises ClientError for the first refused."""
     for name in names:

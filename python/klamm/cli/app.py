@@ -23,6 +23,7 @@ from klamm.cli import (
     feature_commands,
     group_commands,
     metadata_commands,
+    mirror,
     produce,
     quorum_commands,
     restore,
@@ -135,6 +136,7 @@ app.add_typer(topic_commands.app, name="topics")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("audit")(audit.audit)
+app.command("mirror")(mirror.mirror)
 app.add_typer(group_commands.app, name="groups")
 app.add_typer(config_commands.app, name="configs")
 app.add_typer(feature_commands.app, name="features")

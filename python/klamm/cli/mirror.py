@@ -1,0 +1,240 @@
+"""`klamm mirror`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from klamm.admin.configs import parse_changes
+from klamm.admin.connection import ClientError
+from klamm.cli.output import AsJson, errors, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from klamm.pipelines.mirror import MirrorOptions, MirrorProgress
+
+_WHAT = "What is mirrored"
+_HOW = "How"
+
+
+def mirror(
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", help="Topics by name.")] = None,
+    *,
+    source: Annotated[str, typer.Option("--from", metavar="HOST:PORT,...", help="Any broker of the source.")],
+    target: Annotated[str, typer.Option("--to", metavar="HOST:PORT,...", help="Any broker of the target.")],
+    checkpoint: Annotated[
+        Path, typer.Option(metavar="DIR", help="How far the mirror has come. Keep it: without it all is copied again.")
+    ],
+    patterns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pattern",
+            "-p",
+            metavar="REGEX",
+            help="Topics whose whole name matches, also those that come later. May be repeated, as all that follow.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX", help="Topics that --pattern does not take.", rich_help_panel=_WHAT),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A group whose commits are translated.", rich_help_panel=_WHAT),
+    ] = None,
+    group_pattern: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX", help="Groups whose whole name matches.", rich_help_panel=_WHAT),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="Put before the names of topics on the target.", rich_help_panel=_WHAT)
+    ] = "",
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC=NAME", help="What a topic is called on the target.", rich_help_panel=_WHAT),
+    ] = None,
+    exclude_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX", help="Configs of topics that the target keeps.", rich_help_panel=_WHAT),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Copy what there is now, and end.", rich_help_panel=_HOW)
+    ] = False,
+    allow_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--allow-data-loss", help="Go on where the source lost what was not read yet.", rich_help_panel=_HOW
+        ),
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How often to look after the rest.", rich_help_panel=_HOW)
+    ] = 5,
+    batch_records: Annotated[
+        int, typer.Option(min=1, metavar="COUNT", help="Records of a micro-batch.", rich_help_panel=_HOW)
+    ] = 1_000_000,
+    replication_factor: Annotated[
+        int, typer.Option(min=-1, help="Of topics made on the target; -1: its default.", rich_help_panel=_HOW)
+    ] = -1,
+    source_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A key of Kafka's consumer.", rich_help_panel=_HOW),
+    ] = None,
+    target_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A key of Kafka's producer.", rich_help_panel=_HOW),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Spark's master; this machine's cores without.", rich_help_panel=_HOW),
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A key of Spark.", rich_help_panel=_HOW),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy topics to another cluster, as they come, until Ctrl-C.
+
+    Each record comes at least once to the partition of the same number, in
+    order, with key, value, headers and timestamp. Topics, partitions and
+    configs are made on the target, and followed. With --group, a group that
+    has no members there can go on there: it misses nothing, and may see
+    records again. Started again, it reads on. What is mirrored from the
+    target itself is left out. Needs klamm\\[spark] and a JDK 17.
+
+    \b
+    [bold]Examples[/bold]
+      klamm mirror orders --from a:9092 --to b:9092 --checkpoint state
+      klamm mirror -p 'orders-.*' --from a:9092 --to b:9092 \\
+        --checkpoint state --group-pattern '.*'
+      klamm mirror -p '.*' --prefix eu. --from a:9092 --to b:9092 \\
+        --checkpoint state --once --json
+    """
+    from klamm.pipelines import mirror as pipeline
+
+    options = pipeline.MirrorOptions(
+        source,
+        target,
+        str(checkpoint),
+        pipeline.topics(names=names or [], patterns=patterns or [], excluded=exclude or []),
+        pipeline.groups(names=group or [], patterns=group_pattern or []),
+        pipeline.Naming(prefix, _pairs(rename)),
+        once=once,
+        interval_s=interval,
+        batch_records_max=batch_records,
+        fail_on_data_loss=not allow_data_loss,
+        replication_factor=replication_factor,
+        excluded_configs=tuple(exclude_config or ()),
+        source_config=_pairs(source_config),
+        target_config=_pairs(target_config),
+    )
+    conf = _pairs(spark_conf)
+    with _ended_by_sigterm(), _shown(as_json, options) as show:
+        done = pipeline.mirror(options, master=master, conf=conf, on_progress=show, quiet=True)
+    if as_json and once:
+        print_json(_as_json(done))
+    elif as_json:
+        _print_line(done)
+    else:
+        print_table(["topic", "target", "#partitions", "#lag"], _rows(done))
+        say(f"{done.records} records written")
+
+
+def _pairs(texts: list[str] | None) -> dict[str, str]:
+    pairs = {key: value or "" for key, value in parse_changes(texts or []).items()}
+    if empty := [key for key, value in pairs.items() if not value]:
+        raise ClientError(f"'{empty[0]}=' has no value")
+    return pairs
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """As Ctrl-C: the micro-batch that runs is given up, and repeated by the next start."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _shown(as_json: bool, options: MirrorOptions) -> Iterator[Callable[[MirrorProgress], None]]:
+    """What shows progress: a table on a terminal, else lines; of JSON for a machine that does not wait for the end."""
+    if as_json:
+        yield (lambda _: None) if options.once else _print_line
+    elif errors.is_terminal:
+        with Live(Text("starting Spark"), console=errors, transient=True) as live:
+            yield lambda one: live.update(_table(one))
+    else:
+        yield _Lines().show
+
+
+def _print_line(progress: MirrorProgress) -> None:
+    print(json.dumps(_as_json(progress), ensure_ascii=False), flush=True)
+
+
+class _Lines:
+    """A line where something has changed, for a log."""
+
+    def __init__(self) -> None:
+        self._told = ""
+
+    def show(self, progress: MirrorProgress) -> None:
+        text = f"{progress.records} records written, {progress.lag} behind in {len(progress.topics)} topics"
+        text += f"; {progress.trouble}" if progress.trouble else ""
+        if text != self._told:
+            say(text)
+        self._told = text
+
+
+def _table(progress: MirrorProgress) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, justify in (("topic", "left"), ("target", "left"), ("partitions", "right"), ("lag", "right")):
+        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in _rows(progress):
+        table.add_row(*(Text(str(cell)) for cell in row))
+    table.caption = f"{progress.records} records written" + (f"; {progress.trouble}" if progress.trouble else "")
+    return table
+
+
+def _rows(progress: MirrorProgress) -> list[tuple[str, str, int, int]]:
+    return [(one.topic, one.target, one.partitions, one.lag) for one in progress.topics]
+
+
+def _as_json(progress: MirrorProgress) -> dict[str, Any]:
+    return {
+        "source": progress.source_id,
+        "target": progress.target_id,
+        "records": progress.records,
+        "lag": progress.lag,
+        "topics": [
+            {"topic": one.topic, "target": one.target, "partitions": one.partitions, "lag": one.lag}
+            for one in progress.topics
+        ],
+        "groups": [
+            {
+                "group": one.group,
+                "has_members": one.has_members,
+                "moved": [
+                    {"topic": topic, "partition": partition, "offset": offset}
+                    for (topic, partition), offset in sorted(one.offsets.items())
+                ],
+            }
+            for one in progress.groups
+        ],
+        "left_out": list(progress.left_out),
+        "trouble": progress.trouble,
+    }

@@ -1,0 +1,205 @@
+"""Both clusters: the source's topics and their copies, held against each other and brought in line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from klamm.admin import groups, topics
+from klamm.admin.client import LEADER_MOVED, Client, RefusedError
+from klamm.admin.connection import UnreachableError
+from klamm.admin.topics import Topic
+from klamm.client import KafkaClient
+from klamm.pipelines.mirror import sync_topic
+from klamm.pipelines.mirror.options import MirrorError, MirrorOptions
+from klamm.pipelines.mirror.sync_topic import Known, Place
+from klamm.pipelines.mirror.topics import align_configs, make, plan
+from klamm.spark.client_options import client_options, producer_options
+
+T = TypeVar("T")
+
+READ_COMMITTED: Final = {"isolation.level": "read_committed"}
+"""What a transaction aborted is no record of the copy, because the copy has no transactions."""
+EARLIEST: Final = -2
+LATEST: Final = -1
+PATIENCE_S: Final = 60
+"""As long as Kafka's clients wait by default (`default.api.timeout.ms`)."""
+PAUSE_S: Final = 0.5
+
+
+class Clusters:
+    """Connections to both; for one thread."""
+
+    def __init__(self, options: MirrorOptions) -> None:
+        """Raises ClientError; MirrorError where both are one cluster."""
+        self._options = options
+        self.source = _connected("source", options.source)
+        try:
+            self.target = _connected("target", options.target)
+        except BaseException:
+            self.source.close()
+            raise
+        self.source_id = self.source.metadata().cluster_id
+        self.target_id = self.target.metadata().cluster_id
+        if self.source_id == self.target_id:
+            self.close()
+            raise MirrorError(
+                f"source {options.source} and target {options.target} are one cluster, {self.source_id}: "
+                "it would copy its own copies for ever"
+            )
+        self.copies: dict[str, Topic] = {}
+        """The target's topics by the names of the source's, as of the last look."""
+        self.mirrored: dict[str, Topic] = {}
+        """The source's topics that are mirrored, as of the last look."""
+        self.left_out: frozenset[str] = frozenset()
+        self._looked_at_end = -1
+        self._announced: set[str] = set()
+
+    @property
+    def sync_topic(self) -> str:
+        """On the target."""
+        return sync_topic.name_of(self.source_id)
+
+    def look_after_topics(self) -> None:
+        """Make what the target lacks. Raises ClientError, MirrorError."""
+        options = self._options
+        there = {topic.name: topic for topic in topics.topics(self.source)}
+        if missing := sorted(set(options.topics.names) - there.keys()):
+            raise MirrorError(f"the source {options.source} has no topic {', '.join(missing)}")
+        # After the list of topics: what it lacks is no mirror of the target yet.
+        self.left_out = self._mirrors_of_target(there)
+        taken = {name: topic for name, topic in there.items() if not topic.is_internal and options.topics.takes(name)}
+        if looped := sorted(self.left_out & set(options.topics.names)):
+            raise MirrorError(
+                f"topic {looped[0]} of the source {options.source} is itself a mirror of the target: it would be "
+                f"copied for ever. If that mirror is over, delete the source's topic {self._sync_topic_of_target}"
+            )
+        self.mirrored = {name: topic for name, topic in taken.items() if name not in self.left_out}
+        names = self._names()
+        target = {topic.name: topic for topic in topics.topics(self.target)}
+        self._announce(names)
+        changes = plan(list(self.mirrored.values()), names, target)
+        if changes.created or changes.grown:
+            make(self.source, self.target, changes, options.excluded_configs, options.replication_factor)
+            target = {topic.name: topic for topic in topics.topics(self.target, sorted(names.values()))}
+        self.copies = {topic: target[name] for topic, name in names.items()}
+
+    def patiently(self, action: Callable[[], T]) -> T:
+        """What `action` gives, which asks these clusters; a broker that cannot be reached is waited for, a while."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return action()
+            except (UnreachableError, RefusedError) as error:
+                passes = isinstance(error, UnreachableError) or error.code in LEADER_MOVED
+                if not passes or time.monotonic() > deadline:
+                    raise
+                self.start_again()
+                time.sleep(PAUSE_S)
+
+    def start_again(self) -> None:
+        """Forget connections: one may be broken."""
+        self.source.start_again()
+        self.target.start_again()
+
+    def look_after_configs(self) -> None:
+        """Give the copies the configs of the source's topics. Raises ClientError."""
+        align_configs(self.source, self.target, self._names(), self._options.excluded_configs)
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Of the source's partitions that are mirrored."""
+        return self._offsets(LATEST)
+
+    def begins(self) -> dict[tuple[str, int], int]:
+        """As `ends`, their first offsets."""
+        return self._offsets(EARLIEST)
+
+    def target_ends(self, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Of partitions of the target."""
+        return groups.list_offsets(self.target, dict.fromkeys(places, LATEST))
+
+    def _offsets(self, mark: int) -> dict[tuple[str, int], int]:
+        places = [(topic.name, one.index) for topic in self.mirrored.values() for one in topic.partitions]
+        return groups.list_offsets(self.source, dict.fromkeys(places, mark))
+
+    def _names(self) -> dict[str, str]:
+        return self._options.naming.targets(self.mirrored.keys())
+
+    @property
+    def _sync_topic_of_target(self) -> str:
+        return sync_topic.name_of(self.target_id)
+
+    def _mirrors_of_target(self, there: Mapping[str, Topic]) -> frozenset[str]:
+        """The source's topics that somebody mirrors from the target; asked for again when there is more to know."""
+        name = self._sync_topic_of_target
+        if name not in there:
+            return frozenset()
+        end = groups.list_offsets(self.source, {(name, 0): LATEST})[name, 0]
+        if end == self._looked_at_end:
+            return self.left_out
+        with source_client(self._options) as client:
+            found = frozenset(place.target for place in sync_topic.load(client, name))
+        self._looked_at_end = end
+        return found
+
+    def _announce(self, names: Mapping[str, str]) -> None:
+        """Say of copies that they are some, before there is anything to read in them: a mirror back leaves them out."""
+        new = names.keys() - self._announced
+        if not new:
+            return
+        topics.create(
+            self.target,
+            [self.sync_topic],
+            partitions=1,
+            replication_factor=self._options.replication_factor,
+            configs=sync_topic.CONFIGS,
+            if_not_exists=True,
+        )
+        with target_client(self._options) as client:
+            places = {Place(name, sync_topic.ANNOUNCED, names[name]): Known(None, ()) for name in new}
+            sync_topic.save(client, self.sync_topic, places)
+        self._announced |= new
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.source.close()
+        self.target.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def source_keys(options: MirrorOptions) -> dict[str, str]:
+    """Keys of the client that reads."""
+    return READ_COMMITTED | {**options.source_config, "bootstrap.servers": options.source}
+
+
+def target_keys(options: MirrorOptions) -> dict[str, str]:
+    """Keys of the client that writes."""
+    return producer_options({**options.target_config, "bootstrap.servers": options.target})
+
+
+def source_client(options: MirrorOptions) -> KafkaClient:
+    """A client of the source."""
+    keys = client_options(source_keys(options))
+    return KafkaClient(keys.pop("bootstrap.servers"), keys)
+
+
+def target_client(options: MirrorOptions) -> KafkaClient:
+    """A client of the target."""
+    keys = target_keys(options)
+    return KafkaClient(keys.pop("bootstrap.servers"), keys)
+
+
+def _connected(which: str, bootstrap: str) -> Client:
+    try:
+        return Client(bootstrap)
+    except UnreachableError as error:
+        raise MirrorError(f"the {which}, {bootstrap}: {error}") from None

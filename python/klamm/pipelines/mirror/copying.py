@@ -1,0 +1,135 @@
+"""What a mirror does with each micro-batch, and what it knows of offsets."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from klamm.client import KafkaClient
+from klamm.pipelines.mirror import sync_topic
+from klamm.pipelines.mirror.clusters import Clusters, target_client, target_keys
+from klamm.pipelines.mirror.options import MirrorError, MirrorOptions
+from klamm.pipelines.mirror.sink import MirrorSink, SinkSettings, answers_of
+from klamm.pipelines.mirror.sync_topic import Known, Place
+from klamm.pipelines.mirror.syncs import Sync, Written, extended, syncs_of, translate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Copying:
+    """Takes the micro-batches one by one in a thread of Spark's; what it knows may be asked for by another."""
+
+    def __init__(self, options: MirrorOptions) -> None:
+        """Raises ClientError, MirrorError."""
+        self._options = options
+        self._clusters = Clusters(options)
+        self._client: KafkaClient = target_client(options)
+        self._lock = threading.Lock()
+        self._known: dict[Place, Known] = {}
+        self._done: dict[Place, int] = {}
+        self.records = 0
+        self.failure: BaseException | None = None
+        """What a batch failed with: Spark only has its text."""
+
+    def prepare(self) -> None:
+        """Make the topics, and learn what an earlier run knew. Raises ClientError, MirrorError."""
+        self._clusters.look_after_topics()
+        if self._clusters.mirrored:
+            self._known = sync_topic.load(self._client, self._clusters.sync_topic)
+        self.forget_what_is_gone(self._clusters)
+        self._done = {place: one.syncs[-1].source for place, one in self._known.items() if one.syncs}
+
+    def take(self, frame: DataFrame, _number: int) -> None:
+        """Write a micro-batch, and keep what is learned of offsets before Spark notes that it is done."""
+        try:
+            # The batch's offsets are fixed already: whatever has records in it is there by now.
+            self._clusters.patiently(self._clusters.look_after_topics)
+            self._learn(self._write(frame))
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _write(self, frame: DataFrame) -> list[Written]:
+        with tempfile.TemporaryDirectory(prefix="klamm-mirror-") as folder:
+            answers = Path(folder) / "answers"
+            left_out = tuple(sorted(self._clusters.left_out))
+            settings = SinkSettings(target_keys(self._options), self._options.naming, left_out, str(answers))
+            frame.write.format(MirrorSink.name()).mode("append").options(**settings.as_options()).save()
+            return answers_of(answers.read_text())
+
+    def translate(self, topic: str, partition: int, offset: int) -> tuple[str, int] | None:
+        """Where on the target to go on who is at `offset` of a partition on the source."""
+        place = self._place(topic, partition)
+        with self._lock:
+            known = self._known.get(place)
+        if known is None or not known.syncs or not self._options.topics.takes(topic):
+            return None
+        found = translate(known.syncs, offset)
+        return None if found is None else (place.target, found)
+
+    def position(self, topic: str, partition: int) -> int:
+        """The source offset up to which all is written, as far as is known here."""
+        with self._lock:
+            return self._done.get(self._place(topic, partition), 0)
+
+    def learn_ends(self, clusters: Clusters) -> None:
+        """Of partitions of which nothing is known, the empty ones among them: where both end.
+
+        What the source gets beyond its end comes to lie beyond the target's, if that was asked for first.
+        """
+        names = self._options.naming
+        wanted = [
+            Place(topic.name, one.index, names.target(topic.name))
+            for topic in clusters.mirrored.values()
+            for one in topic.partitions
+        ]
+        with self._lock:
+            wanted = [place for place in wanted if place not in self._known or not self._known[place].syncs]
+        if not wanted:
+            return
+        targets = clusters.target_ends([(place.target, place.partition) for place in wanted])
+        sources = clusters.ends()
+        ids = {topic.name: topic.topic_id for topic in clusters.copies.values()}
+        learned = {
+            place: Known(ids[place.target], (Sync(sources[place[:2]], targets[place.target, place.partition]),))
+            for place in wanted
+        }
+        with self._lock:
+            self._known = learned | {place: one for place, one in self._known.items() if one.syncs}
+
+    def forget_what_is_gone(self, clusters: Clusters) -> None:
+        """Of a topic that was deleted on the target and made again nothing is known."""
+        ids = {topic.name: topic.topic_id for topic in clusters.copies.values()}
+        with self._lock:
+            self._known = {
+                place: one for place, one in self._known.items() if one.topic_id == ids.get(place.target, one.topic_id)
+            }
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+        self._clusters.close()
+
+    def _place(self, topic: str, partition: int) -> Place:
+        return Place(topic, partition, self._options.naming.target(topic))
+
+    def _learn(self, batch: Sequence[Written]) -> None:
+        places = [self._place(written.topic, written.partition) for written in batch]
+        if len(set(places)) < len(places):
+            raise MirrorError("a partition was written by two tasks at once: its order is lost")
+        learned: dict[Place, Known] = {}
+        for place, written in zip(places, batch, strict=True):
+            topic_id = self._clusters.copies[place.topic].topic_id
+            with self._lock:
+                before = self._known.get(place)
+            syncs = before.syncs if before is not None and before.topic_id == topic_id else ()
+            learned[place] = Known(topic_id, extended(syncs, syncs_of(written)))
+        sync_topic.save(self._client, self._clusters.sync_topic, learned)
+        with self._lock:
+            self._known |= learned
+            self._done |= {place: one.syncs[-1].source for place, one in learned.items()}
+        self.records += sum(written.rows for written in batch)

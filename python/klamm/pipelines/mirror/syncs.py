@@ -1,0 +1,124 @@
+"""Which offset of a partition on the target continues an offset on the source. Pure.
+
+What is known of a partition is a list of syncs. The one law of all of them: *every record that the source has from
+`source` on is, or will be, on the target from `target` on*. So whoever has read all before `source` there and goes on
+at `target` here misses nothing; he may see again what lies between, and what was written twice.
+
+Why a sync holds: `target` was the end of the target's partition before any of those records was written by the task
+that succeeded in writing them, and all later ones are written later still. Neither other writers nor tasks that were
+tried again, nor a mirror that was killed and repeats its last batch can change that: they only add records. An end that
+a broker tells too low, which a new leader may, is a `target` too low: more is read again.
+
+`length` is what makes a sync precise: the records [source, source + length) are one by one at
+[target, target + length). It is claimed only where the partition grew by exactly as many records as one task wrote:
+then there is one copy of each, in order, and nothing else between.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+KEPT_DENSE: Final = 128
+"""So many of the newest syncs are all kept."""
+SPACING: Final = 8
+"""Of older ones there are gaps of up to an eighth of their distance from the newest."""
+
+
+class Sync(NamedTuple):
+    """Source and target of a partition at one place, and how many records both go on alike."""
+
+    source: int
+    target: int
+    length: int = 0
+
+
+class Run(NamedTuple):
+    """Records at [source, source + length), without a gap; the first is the `ordinal`th that a task wrote, from 0."""
+
+    source: int
+    ordinal: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one task wrote of a partition."""
+
+    topic: str
+    """On the source."""
+    partition: int
+    rows: int
+    first: int
+    """Source offset of the first record; `last` of the last."""
+    last: int
+    end_before: int
+    """The end of the partition on the target before the task began to write; `end_after` when all was acknowledged."""
+    end_after: int
+    runs: tuple[Run, ...]
+    """Of all records, or of some: those that are missing cost precision."""
+
+
+def syncs_of(written: Written) -> list[Sync]:
+    """What is learned from a task, by ascending source offset."""
+    last = Sync(written.last + 1, written.end_after)
+    if written.end_after - written.end_before != written.rows:
+        return [Sync(written.first, written.end_before), last]
+    return [*(Sync(run.source, written.end_before + run.ordinal, run.length) for run in written.runs), last]
+
+
+def extended(syncs: Sequence[Sync], learned: Sequence[Sync]) -> tuple[Sync, ...]:
+    """The syncs with newer ones, ascending in both offsets.
+
+    What is known of the same source offsets gives way: they were written again, and nearer to the target's end. So does
+    everything where a topic was deleted on the source and made again.
+    """
+    begin = learned[0].source
+    kept = [_before(sync, begin) for sync in syncs if sync.source < begin]
+    for sync in learned:
+        if kept and _continues(kept[-1], sync):
+            kept[-1] = kept[-1]._replace(length=kept[-1].length + sync.length)
+        else:
+            kept.append(sync)
+    return tuple(_thinned(kept))
+
+
+def translate(syncs: Sequence[Sync], offset: int) -> int | None:
+    """Where on the target to go on who is at `offset` on the source; None where nothing is known that far back."""
+    at = bisect.bisect_right(syncs, offset, key=lambda sync: sync.source)
+    if at == 0:
+        return None
+    sync = syncs[at - 1]
+    return sync.target + min(offset - sync.source, sync.length)
+
+
+def joined(runs: Iterable[Run]) -> list[Run]:
+    """The same runs, those that continue each other in one."""
+    found: list[Run] = []
+    for run in runs:
+        if found and (found[-1].source + found[-1].length, found[-1].ordinal + found[-1].length) == run[:2]:
+            found[-1] = found[-1]._replace(length=found[-1].length + run.length)
+        else:
+            found.append(run)
+    return found
+
+
+def _before(sync: Sync, begin: int) -> Sync:
+    return sync._replace(length=min(sync.length, begin - sync.source))
+
+
+def _continues(sync: Sync, following: Sync) -> bool:
+    return (sync.source + sync.length, sync.target + sync.length) == (following.source, following.target)
+
+
+def _thinned(syncs: list[Sync]) -> list[Sync]:
+    """Without those whose neighbours are near to each other, beside their distance from the newest."""
+    newest = syncs[-1].source
+    kept: list[Sync] = []
+    for number, sync in enumerate(syncs):
+        is_dense = number >= len(syncs) - KEPT_DENSE or not kept
+        if is_dense or syncs[number + 1].source - kept[-1].source > (newest - sync.source) // SPACING:
+            kept.append(sync)
+    return kept

@@ -1,0 +1,104 @@
+"""The target's topics follow the source's: made with as many partitions and the same configs, and kept so.
+
+What MirrorMaker 2 leaves out is left out here: configs of the broker's own file, read-only and sensitive ones, and
+those of EXCLUDED. A config that the source has at its default is unset on the target, as it has it, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from klamm.admin import configs, topics
+from klamm.admin.client import Client, RefusedError
+from klamm.admin.topics import Topic
+from klamm.protocol.errors import ErrorCode
+
+EXCLUDED: Final = (
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "message.timestamp.difference.max.ms",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.after.max.ms",
+    "message.timestamp.type",
+    "unclean.leader.election.enable",
+    "min.insync.replicas",
+)
+"""MirrorMaker 2's default of `config.properties.exclude`."""
+_OF_ITS_FILE: Final = "server.properties"
+_OF_THE_TOPIC: Final = "set on the topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a target lacks, by the target's names."""
+
+    created: dict[str, Topic] = field(default_factory=dict)
+    """The source's topic for each."""
+    grown: dict[str, int] = field(default_factory=dict)
+    """The number of partitions that each gets."""
+
+
+def plan(source: Collection[Topic], names: Mapping[str, str], target: Mapping[str, Topic]) -> Changes:
+    """What has to be made; `names`: the target's name of each of the source's topics. No partition ever goes away."""
+    changes = Changes()
+    for topic in source:
+        name = names[topic.name]
+        there = target.get(name)
+        if there is None:
+            changes.created[name] = topic
+        elif len(there.partitions) < len(topic.partitions):
+            changes.grown[name] = len(topic.partitions)
+    return changes
+
+
+def make(source: Client, target: Client, changes: Changes, excluded: Collection[str], replication_factor: int) -> None:
+    """Carry it out. Raises ClientError; what somebody else has made meanwhile is no error."""
+    for name, topic in changes.created.items():
+        entries = configs.describe(source, "topic", topic.name)
+        wanted = {key: value for key, value in wished(entries, excluded).items() if value is not None}
+        topics.create(
+            target,
+            [name],
+            partitions=len(topic.partitions),
+            replication_factor=replication_factor,
+            configs=wanted,
+            if_not_exists=True,
+        )
+    for name, count in changes.grown.items():
+        try:
+            topics.add_partitions(target, name, count)
+        except RefusedError as error:
+            if error.code != ErrorCode.INVALID_PARTITIONS:
+                raise
+
+
+def wished(entries: Collection[configs.Entry], excluded: Collection[str]) -> dict[str, str | None]:
+    """What the target should have set of the source's configs; None: nothing, it is a default."""
+    refused = [re.compile(pattern) for pattern in (*EXCLUDED, *excluded)]
+    return {
+        entry.name: None if entry.is_default else entry.value
+        for entry in entries
+        if not (entry.is_read_only or entry.is_sensitive or entry.source == _OF_ITS_FILE)
+        and not any(pattern.fullmatch(entry.name) for pattern in refused)
+    }
+
+
+def differing(wanted: Mapping[str, str | None], there: Collection[configs.Entry]) -> dict[str, str | None]:
+    """What of it the target has otherwise; a key that it does not know, and need not, is passed over."""
+    own = {entry.name: entry.value for entry in there if entry.source == _OF_THE_TOPIC}
+    return {key: value for key, value in wanted.items() if own.get(key) != value}
+
+
+def align_configs(source: Client, target: Client, names: Mapping[str, str], excluded: Collection[str]) -> list[str]:
+    """Give the target's topics the configs of the source's. The names of those that changed. Raises ClientError."""
+    changed: list[str] = []
+    for topic, name in names.items():
+        wanted = wished(configs.describe(source, "topic", topic), excluded)
+        changes = differing(wanted, configs.describe(target, "topic", name))
+        if changes:
+            configs.alter(target, "topic", name, changes)
+            changed.append(name)
+    return changed

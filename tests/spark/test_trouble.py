@@ -1,0 +1,217 @@
+"""Brokers that die under a query, that come back and that do not; topics that are made anew; a disk that is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.spark.producing import numbered, send
+from tests.spark.test_stream import Sink, words
+from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MakeTopic = Callable[..., str]
+BOUND_S = 240
+SOON_MS = "1500"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    """A broker of the test's own, with a topic `t` of three partitions."""
+    with NodeProcess(tmp_path / "data") as running:
+        make(running.bootstrap, "t", 3)
+        yield running
+
+
+def make(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
+    admin.create_topics([wanted])[topic].result(60)
+
+
+def read(spark: SparkSession, node: NodeProcess, **options: str) -> DataFrame:
+    reader = spark.read.format("klamm").option("kafka.bootstrap.servers", node.bootstrap)
+    return reader.options(subscribe="t", **options).load()
+
+
+def test_a_batch_query_goes_on_when_its_broker_comes_back(spark: SparkSession, node: NodeProcess) -> None:
+    send(node.bootstrap, "t", [one for number in range(3) for one in numbered(100, number, 100 * number)])
+    rows = read(spark, node).rdd.toLocalIterator()  # which runs a task when its rows are asked for
+    found = [next(rows).value for _ in range(100)]
+    node.kill()
+    node.start(timeout_s=BOUND_S)
+    found += [row.value for row in rows]
+    assert sorted(map(bytes, found)) == words(300)
+
+
+def test_a_batch_query_says_so_when_its_broker_stays_away(spark: SparkSession, node: NodeProcess) -> None:
+    send(node.bootstrap, "t", [one for number in range(3) for one in numbered(100, number, 100 * number)])
+    rows = read(spark, node, **{"kafka.default.api.timeout.ms": SOON_MS}).rdd.toLocalIterator()
+    assert len([next(rows) for _ in range(100)]) == 100
+    node.kill()
+    with pytest.raises(Exception, match=r"(?s).*") as failed:
+        list(rows)
+    check_told(str(failed.value), node, "default.api.timeout.ms")
+
+
+def check_told(text: str, node: NodeProcess, option: str) -> None:
+    """Whether one line names the address, and the option that makes it wait longer."""
+    lines = [line for line in text.splitlines() if node.bootstrap in line and option in line]
+    assert lines, text
+
+
+def test_a_stream_goes_on_when_its_broker_comes_back(spark: SparkSession, node: NodeProcess, tmp_path: Path) -> None:
+    sink = Sink(spark, node.bootstrap, tmp_path / "checkpoint")
+    send(node.bootstrap, "t", numbered(100))
+    options = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
+    query = sink.start({"processingTime": "0 seconds"}, **options)
+    try:
+        wait_until(lambda: len(sink.values()) >= 30, BOUND_S)
+        node.kill()
+        node.start(timeout_s=BOUND_S)
+        send(node.bootstrap, "t", numbered(50, 1, 100))
+        wait_until(lambda: len(sink.values()) == 150 or not query.isActive, BOUND_S)
+        assert query.exception() is None
+        assert sink.values() == words(150)
+    finally:
+        query.stop()
+
+
+def test_a_stream_says_so_when_its_broker_stays_away_and_resumes(
+    spark: SparkSession, node: NodeProcess, tmp_path: Path
+) -> None:
+    sink = Sink(spark, node.bootstrap, tmp_path / "checkpoint")
+    send(node.bootstrap, "t", numbered(10))
+    options = {"subscribe": "t", "startingOffsets": "earliest", "kafka.default.api.timeout.ms": SOON_MS}
+    query = sink.start({"processingTime": "0 seconds"}, **options)
+    try:
+        wait_until(lambda: len(sink.values()) == 10, BOUND_S)
+        node.kill()
+        wait_until(lambda: not query.isActive, BOUND_S)
+        check_told(str(query.exception()), node, "default.api.timeout.ms")
+    finally:
+        query.stop()
+    node.start(timeout_s=BOUND_S)
+    send(node.bootstrap, "t", numbered(5, 2, 10))
+    sink.run(**options | {"kafka.default.api.timeout.ms": "60000"})
+    assert sink.values() == words(15)
+
+
+def test_a_sink_says_so_when_its_broker_stays_away(spark: SparkSession, node: NodeProcess) -> None:
+    node.kill()
+    options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t"}
+    options |= {"kafka.default.api.timeout.ms": SOON_MS}
+    frame = spark.range(5).selectExpr("cast(id as string) as value")
+    with pytest.raises(Exception, match=r"(?s).*") as failed:
+        frame.write.format("klamm").mode("append").options(**options).save()
+    check_told(str(failed.value), node, "default.api.timeout.ms")
+
+
+# ---- topics and offsets that change under a stream ----
+
+
+@pytest.fixture
+def sink(spark: SparkSession, bootstrap: str, tmp_path: Path) -> Sink:
+    return Sink(spark, bootstrap, tmp_path / "checkpoint")
+
+
+def test_a_topic_that_was_made_anew_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(10))
+    options = {"subscribe": name, "startingOffsets": "earliest"}
+    sink.run(**options)
+    admin = AdminClient({"bootstrap.servers": sink.bootstrap})
+    admin.delete_topics([name])[name].result(30)
+    make(sink.bootstrap, name)
+    send(sink.bootstrap, name, numbered(4, start=10))
+    with pytest.raises(Exception, match=f"the end of partition {name}-0 went back from offset 10 to 4"):
+        sink.run(**options)
+    sink.run(**options, failOnDataLoss="false")
+    assert sink.values() == words(10), "what it has is passed over, as Spark's own source does"
+    send(sink.bootstrap, name, numbered(3, start=10))
+    sink.run(**options, failOnDataLoss="false")
+    assert sink.values() == words(13)
+
+
+def test_records_that_were_deleted_before_a_stream_read_them(sink: Sink, topic: MakeTopic) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(5))
+    options = {"subscribe": name, "startingOffsets": "earliest"}
+    sink.run(**options)
+    send(sink.bootstrap, name, numbered(10, start=5))
+    partition = TopicPartition(name, 0, 9)
+    AdminClient({"bootstrap.servers": sink.bootstrap}).delete_records([partition])[partition].result(30)
+    told = rf"some data is lost: partition {name}-0 holds \[9, 15\), and \[5, 15\) was to be read"
+    with pytest.raises(Exception, match=told):
+        sink.run(**options)
+    sink.run(**options, failOnDataLoss="false")
+    assert sink.values() == sorted([*words(5), *words(15, 9)])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"startingOffsets": "{"}, "option 'startingOffsets' is '{': it is no JSON"),
+        ({"startingOffsets": '{"NAME": {"0": 0, "7": 0}}'}, "option 'startingOffsets' names NAME-7, which is not"),
+        ({"startingOffsets": '{"NAME": {"0": 0}}', "subscribePattern": "NAME.*"}, "subscribe and subscribePattern"),
+        ({"assign": '{"NAME": [0, 3]}', "subscribe": ""}, "subscribe and assign"),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "9"}, "minOffsetsPerTrigger"),
+        ({"subscribe": "no-such-topic"}, "no-such-topic"),
+        ({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "500"}, "127.0.0.1:1"),
+    ],
+)
+def test_a_stream_that_cannot_be_says_why(sink: Sink, topic: MakeTopic, options: dict[str, str], told: str) -> None:
+    name = topic()
+    given = {"subscribe": name} | {key: value.replace("NAME", name) for key, value in options.items()}
+    with pytest.raises(Exception, match=r"(?s).*") as refused:
+        sink.run(**given)
+    assert told.replace("NAME", name) in str(refused.value)
+
+
+# ---- a full disk ----
+
+
+class SmallDisk(NodeProcess):
+    """A node whose files cannot grow beyond some MiB."""
+
+    file_mib: int | None = 24
+
+    def command(self) -> list[str]:
+        command = list(super().command())
+        return (
+            command
+            if self.file_mib is None
+            else ["bash", "-c", f'ulimit -f {self.file_mib * 1024}; exec "$@"', "-", *command]
+        )
+
+
+def test_a_full_disk_fails_the_query_and_is_made_good_later(spark: SparkSession, tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "data") as node:
+        make(node.bootstrap, "t")
+        frame = spark.range(40_000, numPartitions=1).selectExpr("repeat(cast(id as string), 200) as value")
+        options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t", "kafka.default.api.timeout.ms": "5000"}
+        with pytest.raises(Exception, match=r"(?s).*") as failed:
+            frame.write.format("klamm").mode("append").options(**options).save()
+        # A broker ends with its only disk, as Apache Kafka's does.
+        assert node.bootstrap in str(failed.value)
+        assert "records were not delivered, the first of them to t-0" in str(failed.value) or "of t: no answer" in str(
+            failed.value
+        )
+        assert node.wait(BOUND_S) != 0
+        node.file_mib = None
+        node.start(timeout_s=BOUND_S)
+        frame.limit(10).write.format("klamm").mode("append").options(**options).save()
+        rows = read(spark, node).selectExpr("offset", "value").collect()
+        values = [bytes(row.value) for row in sorted(rows, key=lambda row: row.offset)]
+        assert [row.offset for row in sorted(rows, key=lambda row: row.offset)] == list(range(len(rows)))
+        whole = [str(number).encode() * 200 for number in range(40_000)]
+        assert values[:-10] == whole[: len(values) - 10]
+        assert values[-10:] == whole[:10]

@@ -1,7 +1,7 @@
 """Values decoded from Arrow to Arrow: no Python runs per record.
 
-A decoder takes all values of a batch at once, and fails when one of them is bad. Then the halves are tried, and their
-halves, until the bad ones are found: many bad records in a batch make it slow, good ones cost nothing.
+pyarrow's decoders take all values of a batch at once, and fail when one of them is bad. Then the halves are tried, and
+their halves, until the bad ones are found: many bad records in a batch make it slow, good ones cost nothing.
 """
 
 from __future__ import annotations
@@ -20,25 +20,29 @@ _JSON_SPACE = " \t\n\r"
 
 
 class Decoded(NamedTuple):
-    """The values, with null where one is bad; and which those are."""
+    """The values, with null where one is bad; which those are, ascending, and what is wrong with the first of them."""
 
     values: pa.Array
     bad: list[int]
+    why: str | None
 
 
 def decode(raw: pa.Array, decoder: Decoder, kind: pa.DataType) -> Decoded:
     """Decode what can be decoded; `kind` is what the decoder makes."""
-    bad: list[int] = []
+    bad: list[tuple[int, str]] = []
     pieces = _pieces(raw, decoder, kind, 0, bad)
-    return Decoded(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces), bad)
+    values = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+    return Decoded(values, [place for place, _ in bad], bad[0][1] if bad else None)
 
 
-def _pieces(raw: pa.Array, decoder: Decoder, kind: pa.DataType, first: int, bad: list[int]) -> list[pa.Array]:
+def _pieces(
+    raw: pa.Array, decoder: Decoder, kind: pa.DataType, first: int, bad: list[tuple[int, str]]
+) -> list[pa.Array]:
     try:
         return [decoder(raw)]
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid as error:
         if len(raw) == 1:
-            bad.append(first)
+            bad.append((first, str(error)))
             return [pa.nulls(1, kind)]
         half = len(raw) // 2
         left = _pieces(raw[:half], decoder, kind, first, bad)

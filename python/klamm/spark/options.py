@@ -10,14 +10,14 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, TypeVar
 
 from klamm.spark.client_options import client_options
+from klamm.spark.format_options import NAMES as FORMAT_NAMES
+from klamm.spark.format_options import SECRETS, FormatOptions, parse_format
 from klamm.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition, describe, parse_offsets, parse_partitions
 
 _T = TypeVar("_T")
-_E = TypeVar("_E", bound=Enum)
 
 
 class OptionError(ValueError):
@@ -111,26 +111,24 @@ class SourceOptions:
     poll_timeout_ms: int
     retries: int
     retry_interval_ms: int
-    value_format: ValueFormat
-    value_schema: str | None
-    """The fields of `json`, as Spark's DDL has them."""
-    on_bad_value: OnBadValue
+    value: FormatOptions
+    key: FormatOptions
 
+    @property
+    def formats(self) -> tuple[FormatOptions, FormatOptions]:
+        """Of all columns that can be decoded."""
+        return self.key, self.value
 
-class ValueFormat(Enum):
-    """What the bytes of a value are."""
-
-    BINARY = "binary"
-    STRING = "string"
-    JSON = "json"
-
-
-class OnBadValue(Enum):
-    """What becomes of a record whose value is not what the format says."""
-
-    FAIL = "fail"
-    DROP = "drop"
-    KEEP = "keep"
+    @property
+    def topics(self) -> tuple[str, ...] | None:
+        """The topics by name; None where a pattern says which."""
+        match self.subscription:
+            case Subscribe(topics):
+                return topics
+            case Assign(partitions):
+                return tuple(sorted({one.topic for one in partitions}))
+            case SubscribePattern():
+                return None
 
 
 _COMMON: Final = (
@@ -153,9 +151,7 @@ _COMMON: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
-    "value.format",
-    "value.schema",
-    "value.onError",
+    *FORMAT_NAMES,
 )
 _ENDINGS: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _NAMES: Final = {name.lower(): name for name in (*_COMMON, *_ENDINGS)}
@@ -192,7 +188,8 @@ class _Options:
         self.given = {name.lower(): value for name, value in given.items()}
         for name, value in self.given.items():
             if not name.startswith("kafka.") and name not in _NAMES:
-                raise OptionError(f"option '{name}' ('{value}') is not known{guess(name, _NAMES)}")
+                told = "" if name.startswith("schema.registry.") else f" ('{value}')"
+                raise OptionError(f"option '{name}'{told} is not known{guess(name, _NAMES)}")
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self.given
@@ -209,7 +206,12 @@ class _Options:
 
     def error(self, name: str, why: str) -> OptionError:
         """What is wrong with an option that is there."""
-        return OptionError(f"option '{name}' is '{self.given[name.lower()]}': {why}")
+        value = "(not shown)" if name in SECRETS else f"'{self.given[name.lower()]}'"
+        return OptionError(f"option '{name}' is {value}: {why}")
+
+    def missing(self, name: str, why: str) -> OptionError:
+        """What an option that is not there is needed for."""
+        return OptionError(f"option '{name}' is missing: {why}")
 
 
 def guess(name: str, known: Mapping[str, str]) -> str:
@@ -226,15 +228,6 @@ def _parse(options: _Options, default_start: int) -> SourceOptions:
     rows_min = options.get("minOffsetsPerTrigger", _positive, None)
     if rows_max is not None and rows_min is not None and rows_min > rows_max:
         raise options.error("minOffsetsPerTrigger", f"it is above maxOffsetsPerTrigger, {rows_max}")
-    value_format = options.get("value.format", lambda value: _one_of(ValueFormat, value), ValueFormat.BINARY)
-    if value_format is ValueFormat.JSON and not options.given.get("value.schema", "").strip():
-        raise OptionError(
-            "option 'value.schema' is missing: value.format=json needs fields, such as 'id long, name string'"
-        )
-    if value_format is ValueFormat.BINARY and "value.onError" in options:
-        raise options.error("value.onError", "without a value.format no value is bad")
-    if value_format is not ValueFormat.JSON and "value.schema" in options:
-        raise options.error("value.schema", "it is of value.format=json only")
     return SourceOptions(
         subscription=_subscription(options),
         starting=starting,
@@ -253,9 +246,8 @@ def _parse(options: _Options, default_start: int) -> SourceOptions:
         poll_timeout_ms=options.get("kafkaConsumer.pollTimeoutMs", _positive, None) or 120_000,
         retries=options.get("fetchOffset.numRetries", _positive, None) or 3,
         retry_interval_ms=options.get("fetchOffset.retryIntervalMs", _not_negative, 1000),
-        value_format=value_format,
-        value_schema=options.given.get("value.schema"),
-        on_bad_value=options.get("value.onError", lambda value: _one_of(OnBadValue, value), OnBadValue.FAIL),
+        value=parse_format(options, "value"),
+        key=parse_format(options, "key"),
     )
 
 
@@ -389,14 +381,6 @@ def _boolean(value: str) -> bool:
     if value.lower() not in ("true", "false"):
         raise ValueError("say true or false")
     return value.lower() == "true"
-
-
-def _one_of(words: type[_E], value: str) -> _E:
-    try:
-        return words(value.lower())
-    except ValueError:
-        *most, last = [word.value for word in words]
-        raise ValueError(f"say {', '.join(most)} or {last}") from None
 
 
 def _strategy(value: str) -> bool:

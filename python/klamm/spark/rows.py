@@ -1,85 +1,89 @@
-"""What was fetched as the rows that a query has: names and types that Spark checks for, and the value decoded."""
+"""What was fetched as the rows that a query has: names and types that Spark checks for, key and value decoded."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from klamm.spark.decoding import Decoded, Decoder, decode, decode_string, json_decoder
+from klamm.spark.decoding import Decoded, decode, decode_string, json_decoder
+from klamm.spark.format_options import Format, FormatOptions, OnBad
 from klamm.spark.offsets import TopicPartition
-from klamm.spark.options import OnBadValue, SourceOptions, ValueFormat
+from klamm.spark.options import SourceOptions
 
-VALUE, OFFSET, CORRUPT = "value", "offset", "_corrupt"
+OFFSET = "offset"
 
 
 class CorruptValueError(RuntimeError):
-    """A value is not what `value.format` says."""
+    """A key or value is not what its format says."""
 
 
 class Rows:
     """Makes Spark's rows of fetched columns."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        """`schema`: the columns of the query."""
-        self._options = options
+        """`schema`: the columns of the query. Raises PlanningError."""
         self._schema = schema
-        self._decoder = self._choose_decoder()
-        names = [name for name in schema.names if name != CORRUPT]
-        decoded = [OFFSET] if self._decoder else []
-        self.fetched = list(dict.fromkeys(names + decoded))
+        self._formats = [one for one in options.formats if one.column in schema.names]
+        self._decoders = {
+            one.column: decoder for one in self._formats if (decoder := _decoder(one, schema.field(one.column).type))
+        }
+        corrupt = {one.corrupt for one in options.formats}
+        names = [name for name in schema.names if name not in corrupt]
+        self.fetched = list(dict.fromkeys(names + ([OFFSET] if self._decoders else [])))
         """The columns to fetch: the offset, too, where a value may be bad, to say which."""
 
-    def _choose_decoder(self) -> Decoder | None:
-        if VALUE not in self._schema.names:
-            return None
-        match self._options.value_format:
-            case ValueFormat.BINARY:
-                return None
-            case ValueFormat.STRING:
-                return decode_string
-            case ValueFormat.JSON:
-                return json_decoder(self._schema.field(VALUE).type)
-
     def of(self, batch: pa.RecordBatch, partition: TopicPartition) -> pa.RecordBatch:
-        """The rows of what was fetched of a partition. Raises CorruptValueError."""
+        """The rows of what was fetched of a partition. Raises CorruptValueError, RegistryError."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         kept: pa.Array | None = None
-        if self._decoder is not None:
-            found = decode(columns[VALUE], self._decoder, self._schema.field(VALUE).type)
-            if found.bad:
-                kept = self._settle(found, columns, partition)
-            columns[VALUE] = found.values
-        columns.setdefault(CORRUPT, pa.nulls(batch.num_rows, pa.binary()))
+        for options in self._formats:
+            if options.column in self._decoders:
+                found = self._decoders[options.column](columns[options.column])
+                dropped = _settle(found, columns, options, partition) if found.bad else None
+                kept = dropped if kept is None else kept if dropped is None else pc.and_(kept, dropped)
+                columns[options.column] = found.values
+            columns.setdefault(options.corrupt, pa.nulls(batch.num_rows, pa.binary()))
         arrays = [_cast(columns[field.name], field.type) for field in self._schema]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         return rows if kept is None else rows.filter(kept)
 
-    def _settle(self, found: Decoded, columns: dict[str, pa.Array], partition: TopicPartition) -> pa.Array | None:
-        """What is to be done about bad values; gives which rows are kept, where not all are."""
-        bad = set(found.bad)
-        is_good = pa.array([number not in bad for number in range(len(found.values))])
-        raw = columns[VALUE]
-        match self._options.on_bad_value:
-            case OnBadValue.DROP:
-                return is_good
-            case OnBadValue.KEEP:
-                columns[CORRUPT] = pc.if_else(is_good, pa.scalar(None, pa.binary()), raw)
-                return None
-            case OnBadValue.FAIL:
-                first = found.bad[0]
-                kind, why = self._options.value_format.value, self._why(raw[first : first + 1])
-                raise CorruptValueError(
-                    f"the value at offset {columns[OFFSET][first]} of partition {partition} is no {kind}: {why}; the "
-                    "option value.onError can be drop, or keep to have such values in a column _corrupt"
-                )
 
-    def _why(self, one: pa.Array) -> str:
-        assert self._decoder is not None
-        try:
-            self._decoder(one)
-        except pa.ArrowInvalid as error:
-            return str(error)
-        raise AssertionError("a value that was bad is good when it is alone")
+def _decoder(options: FormatOptions, kind: pa.DataType) -> Callable[[pa.Array], Decoded] | None:
+    """What decodes a column to this type; None where it stays bytes."""
+    match options.format:
+        case Format.BINARY:
+            return None
+        case Format.STRING:
+            return lambda raw: decode(raw, decode_string, kind)
+        case Format.JSON:
+            decode_json = json_decoder(kind)
+            return lambda raw: decode(raw, decode_json, kind)
+        case Format.AVRO | Format.PROTOBUF:
+            from klamm.spark.formats.decoder import SchemaDecoder
+
+            return SchemaDecoder(options)
+
+
+def _settle(
+    found: Decoded, columns: dict[str, pa.Array], options: FormatOptions, partition: TopicPartition
+) -> pa.Array | None:
+    """What is to be done about bad values; gives which rows are kept, where not all are."""
+    bad = set(found.bad)
+    is_good = pa.array([number not in bad for number in range(len(found.values))])
+    match options.on_bad:
+        case OnBad.DROP:
+            return is_good
+        case OnBad.KEEP:
+            columns[options.corrupt] = pc.if_else(is_good, pa.scalar(None, pa.binary()), columns[options.column])
+            return None
+        case OnBad.FAIL:
+            column, offset = options.column, columns[OFFSET][found.bad[0]]
+            raise CorruptValueError(
+                f"the {column} at offset {offset} of partition {partition} is no {options.format.value}: {found.why}; "
+                f"the option {column}.onError can be drop, or keep to have such {column}s in a column {options.corrupt}"
+            )
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

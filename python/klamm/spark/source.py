@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -10,7 +11,9 @@ from pyspark.sql.types import StructType
 
 from klamm.spark.cluster_view import connect
 from klamm.spark.columns import check_schema, full_schema
-from klamm.spark.options import parse_batch, parse_common, parse_stream
+from klamm.spark.format_options import FormatOptions
+from klamm.spark.formats.planning import pin
+from klamm.spark.options import SourceOptions, parse_batch, parse_common, parse_stream
 from klamm.spark.sink_options import SinkOptions, parse_sink
 
 if TYPE_CHECKING:
@@ -35,13 +38,13 @@ class KlammDataSource(DataSource):
         """All columns; wrong options are refused here, before anything runs."""
         options = parse_common(self.options)
         connect(options.client).close()  # which reaches nobody, and checks the keys of the client
-        return full_schema(options)
+        return full_schema(self._pinned(options))
 
     def reader(self, schema: StructType) -> KlammBatchReader:
         """Reads a range of offsets that is fixed when the query is planned."""
         from klamm.spark.batch import KlammBatchReader, KlammFilteringReader
 
-        options = parse_batch(self.options)
+        options = self._pinned(parse_batch(self.options))
         check_schema(schema, options)
         kind = KlammFilteringReader if _is_asked_for_filters() else KlammBatchReader
         return kind(options, schema)
@@ -50,9 +53,21 @@ class KlammDataSource(DataSource):
         """Reads on from where the checkpoint says."""
         from klamm.spark.stream import KlammStreamReader
 
-        options = parse_stream(self.options)
+        options = self._pinned(parse_stream(self.options))
         check_schema(schema, options)
         return KlammStreamReader(options, schema)
+
+    _pins: tuple[FormatOptions, FormatOptions] | None = None
+
+    def _pinned(self, options: SourceOptions) -> SourceOptions:
+        """The same options with the schemas that keys and values are read as, looked up once.
+
+        Spark sends this object, after it told its columns, to whoever plans and reads: all of them agree.
+        """
+        if self._pins is None:
+            self._pins = (pin(options.key, options.topics), pin(options.value, options.topics))
+        key, value = self._pins
+        return replace(options, key=key, value=value)
 
     def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter:
         """Writes rows, at least once."""

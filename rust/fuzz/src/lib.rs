@@ -10,6 +10,7 @@ mod log_open;
 mod metadata;
 mod metadata_log;
 mod metadata_snapshot;
+mod values;
 
 pub use answers::answers;
 pub use batch::batch;
@@ -19,6 +20,7 @@ pub use log_open::log_open;
 pub use metadata::metadata;
 pub use metadata_log::metadata_log;
 pub use metadata_snapshot::metadata_snapshot;
+pub use values::values;
 
 /// A target, by the name of its bin.
 pub struct Target {
@@ -39,4 +41,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "log_open", run: log_open, seeds: &["rust/engine/src/log/golden/open"] },
     Target { name: "metadata_log", run: metadata_log, seeds: &["rust/engine/src/quorum/golden/logs"] },
     Target { name: "metadata_snapshot", run: metadata_snapshot, seeds: &["rust/engine/src/quorum/golden/snapshots"] },
+    Target { name: "values", run: values, seeds: &["tests/golden/formats/seeds"] },
 ];

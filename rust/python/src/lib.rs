@@ -10,6 +10,7 @@ mod delta;
 mod elections;
 mod engine;
 mod errors;
+mod formats;
 mod getters;
 mod id;
 mod image;
@@ -45,5 +46,6 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     metadata_reader::register(module)?;
     records::register(module)?;
     client::register(module)?;
+    formats::register(module)?;
     Ok(())
 }

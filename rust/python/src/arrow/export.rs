@@ -1,5 +1,6 @@
 //! Gives columns away: each structure holds a share of the columns until whoever took it lets it go.
 
+use std::borrow::Cow;
 use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -12,9 +13,9 @@ use crate::records::columns::{Elements, GrowingBytes};
 
 /// A column in Arrow's layout.
 pub struct Column {
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The type, as the interface writes it.
-    pub format: &'static str,
+    pub format: Cow<'static, str>,
     pub is_nullable: bool,
     pub length: usize,
     pub null_count: usize,
@@ -27,6 +28,7 @@ impl Column {
     /// Numbers, none of them null.
     pub fn numbers(name: &'static str, format: &'static str, length: usize, numbers: Elements) -> Self {
         let buffers = vec![None, Some(numbers)];
+        let (name, format) = (name.into(), format.into());
         Self { name, format, is_nullable: false, length, null_count: 0, buffers, children: Vec::new() }
     }
 
@@ -35,12 +37,14 @@ impl Column {
         let (length, null_count) = (column.len(), column.validity.null_count);
         let (offsets, data) = (Elements::Int32(column.offsets), Elements::Bytes(column.data));
         let buffers = vec![column.validity.buffer(), Some(offsets), Some(data)];
+        let (name, format) = (name.into(), format.into());
         Self { name, format, is_nullable, length, null_count, buffers, children: Vec::new() }
     }
 
     /// Rows of other columns, which are all so long.
     pub fn rows(name: &'static str, length: usize, children: Vec<Column>) -> Self {
-        Self { name, format: "+s", is_nullable: false, length, null_count: 0, buffers: vec![None], children }
+        let (name, format) = (name.into(), "+s".into());
+        Self { name, format, is_nullable: false, length, null_count: 0, buffers: vec![None], children }
     }
 }
 
@@ -62,9 +66,10 @@ struct OwnedSchema {
 }
 
 fn schema_of(column: &Column) -> ArrowSchema {
-    let text = |text: &'static str| CString::new(text).expect("the names of columns and types have no zero byte");
+    // No name of a schema has a zero byte; one that had would end before it.
+    let text = |text: &str| CString::new(text.split('\0').next().unwrap_or_default()).unwrap_or_default();
     let children = column.children.iter().map(|child| Box::into_raw(Box::new(schema_of(child)))).collect();
-    let mut owned = Box::new(OwnedSchema { format: text(column.format), name: text(column.name), children });
+    let mut owned = Box::new(OwnedSchema { format: text(&column.format), name: text(&column.name), children });
     ArrowSchema {
         format: owned.format.as_ptr(),
         name: owned.name.as_ptr(),

@@ -278,8 +278,8 @@ impl<'a> Growing<'a> {
         let validity = std::mem::take(&mut self.header_validity);
         let offsets = Elements::Int32(std::mem::take(&mut self.header_offsets));
         Column {
-            name: "headers",
-            format: "+l",
+            name: "headers".into(),
+            format: "+l".into(),
             is_nullable: true,
             length: self.rows,
             null_count: validity.null_count,

@@ -140,6 +140,7 @@ impl Values {
         let null_count = validity.null_count;
         let mut buffers = vec![validity.buffer()];
         buffers.extend(data.map(Some));
+        let (name, format) = (name.into(), format.into());
         Column { name, format, is_nullable: true, length, null_count, buffers, children }
     }
 }
@@ -168,7 +169,8 @@ pub fn times(name: &'static str, times_ms: Vec<i64>) -> Column {
     let (length, null_count) = (times_ms.len(), validity.null_count);
     let times = times_ms.into_iter().map(|time| time.saturating_mul(1000)).collect();
     let buffers = vec![validity.buffer(), Some(Elements::Int64(times))];
-    Column { name, format: "tsu:UTC", is_nullable: true, length, null_count, buffers, children: Vec::new() }
+    let (name, format) = (name.into(), "tsu:UTC".into());
+    Column { name, format, is_nullable: true, length, null_count, buffers, children: Vec::new() }
 }
 
 /// Numbers of which some are not there.
@@ -178,7 +180,8 @@ pub fn some_int32(name: &'static str, numbers: Vec<Option<i32>>) -> Column {
     let (length, null_count) = (numbers.len(), validity.null_count);
     let numbers = numbers.into_iter().map(Option::unwrap_or_default).collect();
     let buffers = vec![validity.buffer(), Some(Elements::Int32(numbers))];
-    Column { name, format: "i", is_nullable: true, length, null_count, buffers, children: Vec::new() }
+    let (name, format) = (name.into(), "i".into());
+    Column { name, format, is_nullable: true, length, null_count, buffers, children: Vec::new() }
 }
 
 /// Truths that are all there.

@@ -15,6 +15,9 @@ pub enum Elements {
     Bytes(Vec<u8>),
     Int32(Vec<i32>),
     Int64(Vec<i64>),
+    Int128(Vec<i128>),
+    Float32(Vec<f32>),
+    Float64(Vec<f64>),
 }
 
 impl Elements {
@@ -23,6 +26,9 @@ impl Elements {
             Self::Bytes(bytes) => (bytes.as_ptr().cast(), size_of_val(bytes.as_slice())),
             Self::Int32(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
             Self::Int64(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
+            Self::Int128(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
+            Self::Float32(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
+            Self::Float64(numbers) => (numbers.as_ptr().cast(), size_of_val(numbers.as_slice())),
         }
     }
 }
@@ -33,6 +39,7 @@ impl Drop for Elements {
             Self::Bytes(bytes) => spares::give(std::mem::take(bytes)),
             Self::Int32(numbers) => spares::give(std::mem::take(numbers)),
             Self::Int64(numbers) => spares::give(std::mem::take(numbers)),
+            Self::Int128(_) | Self::Float32(_) | Self::Float64(_) => {}
         }
     }
 }

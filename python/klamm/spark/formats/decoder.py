@@ -1,0 +1,53 @@
+"""In a task: values of any schema to the column of the reader's, by the engine."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from klamm._engine import ValueDecoder
+from klamm.spark.decoding import Decoded
+from klamm.spark.formats.planning import is_own, read_as
+from klamm.spark.formats.reading import refusal
+from klamm.spark.formats.registry import Registry, UnknownSchemaError
+from klamm.spark.formats.shapes import SchemaError
+
+if TYPE_CHECKING:
+    from klamm.spark.format_options import FormatOptions
+    from klamm.spark.formats.reading import Reading
+
+
+class SchemaDecoder:
+    """Decodes batches of values, and asks the registry for each schema that it has not met."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        """`options`: pinned. Raises PlanningError."""
+        reading = read_as(options)
+        assert reading is not None, "the options were pinned"
+        self._reading: Reading = reading
+        self._is_framed = options.framing.value == "confluent"
+        self._native = ValueDecoder(json.dumps(reading.shape.told()), framed=self._is_framed)
+        self._registry: Registry | None = None
+        if is_own(options):
+            self._native.learn(None, reading.program(None))
+        elif options.registry is not None:
+            self._registry = Registry(options.registry)
+
+    def __call__(self, raw: pa.Array) -> Decoded:
+        """The values, with null where one is null or bad. Raises RegistryError where a schema cannot be asked for."""
+        for schema_id in self._native.unknown(raw):
+            self._native.learn(schema_id, self._program(schema_id))
+        found = self._native.decode(raw)
+        return Decoded(pa.array(found), found.bad, found.why)
+
+    def _program(self, schema_id: int) -> str:
+        """A schema that there is not, or that cannot be read as the reader's, makes bad only its own values."""
+        assert self._registry is not None, "without a registry all values have one program"
+        try:
+            return self._reading.program(self._registry.by_id(schema_id))
+        except UnknownSchemaError as error:
+            return refusal(str(error))
+        except SchemaError as error:
+            return refusal(f"schema {schema_id}: {error}")

@@ -1,0 +1,203 @@
+"""A client of a schema registry, by the REST paths of Confluent's. A schema never changes, so a process keeps it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_TIMEOUT_S: Final = 10
+_TRIES: Final = 3
+_PAUSE_S: Final = 0.2
+_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND, _SCHEMA_NOT_FOUND = 40401, 40402, 40403
+_REFERENCES_MAX: Final = 1000
+
+
+class RegistryError(RuntimeError):
+    """The registry cannot be asked, or has no answer; the message names its option and address."""
+
+
+class UnknownSchemaError(RegistryError):
+    """The registry has no schema with this id: what names it is no record of a registry's client."""
+
+
+class UnknownSubjectError(RegistryError):
+    """The registry has no such subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """A schema as it is written, with all that it refers to: names and texts, each after those that it uses."""
+
+    kind: str
+    """AVRO, PROTOBUF or another of the registry's."""
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+    origin: str = ""
+    """Where it comes from, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """Where the registry is and who asks."""
+
+    urls: tuple[str, ...]
+    user_info: str | None = field(default=None, repr=False)
+    """user:password."""
+    token: str | None = field(default=None, repr=False)
+    ca_location: str | None = None
+
+    def describe(self) -> str:
+        """The option and its value, without a password."""
+        return f"option 'schema.registry.url' is '{','.join(_without_password(url) for url in self.urls)}'"
+
+
+_SCHEMAS: Final[dict[tuple[tuple[str, ...], int], SchemaText]] = {}
+
+
+class Registry:
+    """Asks one of the addresses, and another where one does not answer."""
+
+    def __init__(self, options: RegistryOptions) -> None:
+        self._options = options
+        self._headers = {"Accept": _MEDIA_TYPE} | _authorization(options)
+        self._tls: ssl.SSLContext | None = None
+
+    def by_id(self, schema_id: int) -> SchemaText:
+        """The schema with this id, which a process asks for once. Raises RegistryError."""
+        key = (self._options.urls, schema_id)
+        found = _SCHEMAS.get(key)
+        if found is None:
+            told = self._get(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+            found = _SCHEMAS[key] = self._with_references(told, f"schema {schema_id}")
+        return found
+
+    def latest(self, subject: str) -> SchemaText:
+        """The newest schema of a subject. Raises RegistryError."""
+        quoted = urllib.parse.quote(subject, safe="")
+        told = self._get(f"/subjects/{quoted}/versions/latest", f"the schema of subject '{subject}'")
+        return self._with_references(told, f"the schema of subject '{subject}'")
+
+    def _with_references(self, told: Mapping[str, Any], what: str) -> SchemaText:
+        text = told.get("schema")
+        if not isinstance(text, str):
+            raise self._error(f"{what} came without its text: is this a schema registry?")
+        found: dict[str, str] = {}
+        self._collect(told, found, what)
+        return SchemaText(str(told.get("schemaType") or "AVRO"), text, tuple(found.items()), what)
+
+    def _collect(self, told: Mapping[str, Any], found: dict[str, str], what: str) -> None:
+        for reference in told.get("references") or ():
+            try:
+                name, subject, version = reference["name"], reference["subject"], int(reference["version"])
+            except (TypeError, KeyError, ValueError):
+                raise self._error(f"{what} has the reference {reference!r}") from None
+            if name in found:
+                continue
+            if len(found) >= _REFERENCES_MAX:
+                raise self._error(f"{what} refers to more than {_REFERENCES_MAX} others")
+            path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"
+            inner = self._get(path, f"version {version} of subject '{subject}', which {what} refers to,")
+            found[name] = ""  # so that a circle ends
+            self._collect(inner, found, what)
+            del found[name]
+            found[name] = str(inner.get("schema", ""))
+
+    def _get(self, path: str, what: str) -> Mapping[str, Any]:
+        failed = ""
+        for attempt in range(_TRIES):
+            for url in self._options.urls:
+                try:
+                    return self._ask(url.rstrip("/") + path, what)
+                except (OSError, http.client.HTTPException) as error:
+                    failed = str(getattr(error, "reason", None) or error) or type(error).__name__
+            if attempt + 1 < _TRIES:
+                time.sleep(_PAUSE_S * 2**attempt)
+        raise self._error(f"{what} cannot be asked for: {failed}; is the registry there, and the address right?")
+
+    def _ask(self, url: str, what: str) -> Mapping[str, Any]:
+        """One question. An OSError is worth another try."""
+        bare, credentials = _split_user(url)
+        headers = self._headers | ({"Authorization": _basic(credentials)} if credentials else {})
+        try:
+            request = urllib.request.Request(bare, headers=headers)
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls_of(bare)) as answer:
+                told = json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise self._refused(error, what) from None
+        except ValueError as error:
+            raise self._error(f"{what} came as no JSON ({error}): is this a schema registry?") from None
+        if not isinstance(told, dict):
+            raise self._error(f"{what} came as {str(told)[:100]!r}: is this a schema registry?")
+        return told
+
+    def _refused(self, error: urllib.error.HTTPError, what: str) -> Exception:
+        told = _error_of(error)
+        code, message = told.get("error_code"), told.get("message") or error.reason
+        if error.code in (401, 403):
+            return self._error(
+                f"the registry refused to give {what} ({error.code} {message}); who asks is said by option "
+                "'schema.registry.basic.auth.user.info' (user:password) or 'schema.registry.bearer.auth.token'"
+            )
+        if code == _SCHEMA_NOT_FOUND:
+            return UnknownSchemaError(f"the registry has no {what} ({self._options.describe()})")
+        if code in (_SUBJECT_NOT_FOUND, _VERSION_NOT_FOUND):
+            return UnknownSubjectError(f"{self._options.describe()}: the registry does not have {what}: {message}")
+        if error.code >= 500:
+            return OSError(f"HTTP {error.code} {message}")
+        return self._error(f"{what}: HTTP {error.code} {message}")
+
+    def _error(self, why: str) -> RegistryError:
+        return RegistryError(f"{self._options.describe()}: {why}")
+
+    def _tls_of(self, url: str) -> ssl.SSLContext | None:
+        if not url.startswith("https:"):
+            return None
+        if self._tls is None:
+            try:
+                self._tls = ssl.create_default_context(cafile=self._options.ca_location)
+            except (OSError, ssl.SSLError) as error:
+                raise RegistryError(
+                    f"option 'schema.registry.ssl.ca.location' is '{self._options.ca_location}': {error}"
+                ) from None
+        return self._tls
+
+
+def _error_of(error: urllib.error.HTTPError) -> Mapping[str, Any]:
+    """What the registry says of an error; nothing where it is no registry."""
+    read: Callable[[], bytes] = error.read
+    try:
+        told = json.loads(read())
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _authorization(options: RegistryOptions) -> dict[str, str]:
+    if options.token is not None:
+        return {"Authorization": f"Bearer {options.token}"}
+    return {} if options.user_info is None else {"Authorization": _basic(options.user_info)}
+
+
+def _basic(user_info: str) -> str:
+    return f"Basic {base64.b64encode(user_info.encode()).decode()}"
+
+
+def _split_user(url: str) -> tuple[str, str]:
+    """The address without `user:password@`, and that."""
+    parts = urllib.parse.urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    return (parts._replace(netloc=host).geturl(), urllib.parse.unquote(user)) if at else (url, "")
+
+
+def _without_password(url: str) -> str:
+    return _split_user(url)[0]

@@ -1,0 +1,11 @@
+//! Avro's binary encoding, read as a program says, which is a writer's schema resolved against the reader's.
+
+mod checks;
+mod numbers;
+mod parse;
+mod read;
+mod skip;
+#[cfg(test)]
+mod tests;
+
+pub use read::Program;

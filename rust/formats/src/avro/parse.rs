@@ -1,0 +1,82 @@
+//! The program as Python tells it: `{"root": read, "named": [skip, ...]}`, each a list that begins with its name.
+
+use serde_json::Value;
+
+use super::read::{Program, Read, Step};
+use super::skip::Skip;
+use crate::program::{ProgramError, all, array, bytes, place, text, whole};
+use crate::{Column, Shape};
+
+impl Program {
+    /// Reads the program for a column of this shape.
+    pub fn parse(told: &Value, shape: &Shape) -> Result<Self, ProgramError> {
+        let program = Self { root: read(&told["root"])?, named: all(&told["named"], skip)? };
+        program.check(&Column::of(shape)?)?;
+        Ok(program)
+    }
+}
+
+fn read(told: &Value) -> Result<Read, ProgramError> {
+    let Some((name, arguments)) = array(told)?.split_first() else { return Err(ProgramError::of("a read", told)) };
+    Ok(match (text(name)?, arguments) {
+        ("null", []) => Read::Null,
+        ("boolean", []) => Read::Boolean,
+        ("int", []) => Read::Int,
+        ("long", []) => Read::Long,
+        ("scaled", [times, parts]) => Read::Scaled { times: whole(times)?, parts: whole(parts)? },
+        ("float", []) => Read::Float,
+        ("double", []) => Read::Double,
+        ("counted", []) => Read::Counted,
+        ("fixed", [size]) => Read::Fixed(place(size)?),
+        ("decimal", [size, precision]) => Read::Decimal { size: optional(size, place)?, precision: digits(precision)? },
+        ("uuid", []) => Read::Uuid,
+        ("enum", [symbols]) => Read::Enum(all(symbols, |told| optional(told, |told| Ok(text(told)?.into())))?),
+        ("array", [item]) => Read::Array(Box::new(read(item)?)),
+        ("map", [value]) => Read::Map(Box::new(read(value)?)),
+        ("record", [steps, defaults]) => Read::Record { steps: all(steps, step)?, defaults: all(defaults, default)? },
+        ("union", [branches]) => Read::Union(all(branches, read)?),
+        ("member", [at, member]) => Read::Member(place(at)?, Box::new(read(member)?)),
+        ("refuse", [why]) => Read::Refuse(text(why)?.into()),
+        _ => return Err(ProgramError::of("a read", told)),
+    })
+}
+
+fn step(told: &Value) -> Result<Step, ProgramError> {
+    match array(told)? {
+        [at, field] if at.is_i64() => Ok(Step::Into(place(at)?, read(field)?)),
+        _ => Ok(Step::Pass(skip(told)?)),
+    }
+}
+
+fn default(told: &Value) -> Result<(usize, Box<[u8]>, Read), ProgramError> {
+    match array(told)? {
+        [at, value, field] => Ok((place(at)?, bytes(value)?.into(), read(field)?)),
+        _ => Err(ProgramError::of("a default", told)),
+    }
+}
+
+fn skip(told: &Value) -> Result<Skip, ProgramError> {
+    let Some((name, arguments)) = array(told)?.split_first() else { return Err(ProgramError::of("a skip", told)) };
+    Ok(match (text(name)?, arguments) {
+        ("bytes", [size]) => Skip::Bytes(place(size)?),
+        ("varint", []) => Skip::Varint,
+        ("counted", []) => Skip::Counted,
+        ("array", [item]) => Skip::Array(Box::new(skip(item)?)),
+        ("map", [value]) => Skip::Map(Box::new(skip(value)?)),
+        ("record", [fields]) => Skip::Record(all(fields, skip)?),
+        ("union", [branches]) => Skip::Union(all(branches, skip)?),
+        ("named", [at]) => Skip::Named(place(at)?),
+        _ => return Err(ProgramError::of("a skip", told)),
+    })
+}
+
+fn optional<T>(told: &Value, some: impl Fn(&Value) -> Result<T, ProgramError>) -> Result<Option<T>, ProgramError> {
+    if told.is_null() { Ok(None) } else { some(told).map(Some) }
+}
+
+fn digits(told: &Value) -> Result<u8, ProgramError> {
+    match whole(told)? {
+        count @ 1..=38 => Ok(count as u8),
+        _ => Err(ProgramError::of("a precision", told)),
+    }
+}

@@ -262,6 +262,9 @@ class NotDeliveredError(ClientError):
 class ProducerFencedError(ClientError):
     """A newer producer has the same `transactional.id`: only that one may go on."""
 
+class NoTransactionsError(ClientError):
+    """The brokers have no transactions, and no other try will help."""
+
 class DamagedBatchError(ClientError):
     """A fetched batch that cannot be read: its checksum, its compression, its records, or it is too large unpacked."""
 
@@ -292,6 +295,19 @@ class FetchedSlice:
 
     def __len__(self) -> int:
         """Records."""
+
+def digest_rows(
+    topic: str,
+    partition: int | object | None,
+    keys: object | None,
+    values: object | None,
+    headers: object | None = None,
+    timestamps: object | None = None,
+) -> int:
+    """A number of 64 bits that tells whether two attempts had the same rows; columns are as for `produce`.
+
+    Order does not matter, and digests of portions add up (modulo 2**64). It guards against accidents, not malice.
+    """
 
 @final
 class DecodedValues:
@@ -402,8 +418,32 @@ class KafkaClient:
         """Fence earlier producers of the same `transactional.id`, and end what they left open (KIP-98)."""
 
     def begin_transaction(self) -> None: ...
-    def add_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit a group's offsets, by topic and partition, with the transaction."""
+    def add_offsets(self, group: str, offsets: Mapping[str, Mapping[int, int]], metadata: str = "") -> None:
+        """Commit a group's offsets, by topic and partition, with the transaction; `metadata` is kept with each.
+
+        Topics and partitions must be there.
+        """
+
+    def committed(
+        self, group: str, topic: str | None = None, *, stable: bool = True
+    ) -> list[tuple[str, int, int | None, str]]:
+        """What a group has committed for partition 0 of a topic, or all of it: topic, partition, offset, metadata.
+
+        `stable`: None for an offset that a transaction which has not ended will replace (KIP-447); where nothing was
+        committed before, that is told only to who asks for the topic.
+        """
+
+    def check_transactions(self, transactional_id: str) -> None:
+        """Find the coordinator of a transactional id. NoTransactionsError where brokers have no transactions."""
+
+    def identity(self) -> tuple[int, int] | None:
+        """Producer id and epoch, once there are; with them another process may end this one's transaction."""
+
+    def end_transaction_of(self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
+        """End a transaction that another client began, flushed and left open.
+
+        ProducerFencedError: the id has a newer producer, or the transaction took longer than its time-out.
+        """
 
     def commit_transaction(self) -> None:
         """Flush, then let everything of the transaction be read. After an error only abort_transaction() helps.

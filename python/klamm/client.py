@@ -24,6 +24,7 @@ from klamm._engine import (
     FetchedSlice,
     KafkaClient,
     NotDeliveredError,
+    NoTransactionsError,
     OffsetOutOfRangeError,
     ProducerFencedError,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "DamagedBatchError",
     "FetchedSlice",
     "KafkaClient",
+    "NoTransactionsError",
     "NotDeliveredError",
     "OffsetOutOfRangeError",
     "ProducerFencedError",

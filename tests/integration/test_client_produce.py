@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from klamm.client import ClientError, KafkaClient
+from klamm._engine import digest_rows
+from klamm.client import ClientError, KafkaClient, NoTransactionsError
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 BASE_MS = 1_700_000_000_000
@@ -148,3 +150,40 @@ def test_what_cannot_be_produced(client: KafkaClient, topic: str) -> None:
         client.begin_transaction()
     client.flush()
     assert client.offsets(topic, {0: -1}) == {0: 1}, "the row before the large one was taken"
+
+
+def test_offsets_that_others_committed(
+    client: KafkaClient, bootstrap: str, topic3: str, name: Callable[[str], str]
+) -> None:
+    group = name("group")
+    assert client.committed(group) == client.committed(group, topic3) == []
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    offsets = [TopicPartition(topic3, 0, 5, metadata="first"), TopicPartition(topic3, 2, 7)]
+    consumer.commit(offsets=offsets, asynchronous=False)
+    consumer.close()
+    for stable in (True, False):
+        # confluent-kafka counts the zero behind its text, too.
+        found = [(*one, said.rstrip("\0")) for *one, said in client.committed(group, stable=stable)]
+        assert sorted(found) == [(topic3, 0, 5, "first"), (topic3, 2, 7, "")]
+        (only,) = client.committed(group, topic3, stable=stable)
+        assert only[:3] == (topic3, 0, 5)
+
+
+@pytest.mark.skipif("KLAMM_TEST_BOOTSTRAP" in os.environ, reason="another broker may have transactions")
+def test_a_broker_without_transactions_is_told_from_one_that_fails(bootstrap: str) -> None:
+    with KafkaClient(bootstrap, {"transactional.id": "t"}) as client:
+        for ask in (client.init_transactions, lambda: client.check_transactions("t")):
+            with pytest.raises(NoTransactionsError, match="the brokers have no transactions; klamm's have none yet"):
+                ask()
+
+
+def test_a_digest_is_of_rows_and_not_of_how_they_came() -> None:
+    keys, values = pa.array([b"a", None, b"b"]), pa.array(["x", "y", None])
+    whole = digest_rows("t", None, keys, values)
+    parts = [digest_rows("t", None, keys[at : at + 1], values[at : at + 1]) for at in (2, 0, 1)]
+    assert sum(parts) % 2**64 == whole
+    # Text and bytes, and a partition for each row or for all, are the same rows.
+    assert digest_rows("t", None, keys, values.cast(pa.binary())) == whole
+    of_three = digest_rows("t", pa.array([3, 3, 3], pa.int32()), keys, values)
+    assert of_three == digest_rows("t", 3, keys, values) != whole
+    assert digest_rows("u", None, keys, values) != whole

@@ -14,6 +14,8 @@ pub enum Fault {
     NoSuchPartition { count: usize },
     #[error("the answer leaves out what was asked for")]
     LeftOut,
+    #[error("the brokers have no transactions; klamm's have none yet, Apache Kafka's do")]
+    NoTransactions,
 }
 
 /// The way out, for those errors that people meet.
@@ -31,6 +33,9 @@ fn hint_of(code: ErrorCode) -> &'static str {
         }
         ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::UNKNOWN_PRODUCER_ID => {
             " (the partition lacks records that were acknowledged, or forgot the producer)"
+        }
+        ErrorCode::INVALID_TRANSACTION_TIMEOUT => {
+            " (transaction.timeout.ms is above the brokers' transaction.max.timeout.ms: lower it)"
         }
         ErrorCode::LEADER_NOT_AVAILABLE => " (nobody leads the partition: are the brokers that hold it up?)",
         ErrorCode::UNSUPPORTED_VERSION => " (the broker is too old for it)",
@@ -56,7 +61,7 @@ impl Fault {
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::Link(error) if error.is_passing() => Remedy::Refresh,
-            Self::Link(_) | Self::LeftOut => Remedy::None,
+            Self::Link(_) | Self::LeftOut | Self::NoTransactions => Remedy::None,
             Self::NoSuchPartition { .. } => Remedy::WaitShortly,
             Self::Code(code) => remedy_of(*code),
         }

@@ -103,6 +103,11 @@ impl ClientError {
         }
     }
 
+    /// Whether there is no broker that could ever do it.
+    pub fn lacks_transactions(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if matches!(**source, Fault::NoTransactions))
+    }
+
     /// The protocol's code, where a broker told one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -111,7 +116,7 @@ impl ClientError {
             | Self::NotDelivered { source: fault, .. } => match &**fault {
                 Fault::Code(code) | Fault::Link(LinkError::Refused { code, .. }) => Some(*code),
                 Fault::NoSuchPartition { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-                Fault::Link(_) | Fault::LeftOut => None,
+                Fault::Link(_) | Fault::LeftOut | Fault::NoTransactions => None,
             },
             Self::OffsetOutOfRange { .. } => Some(ErrorCode::OFFSET_OUT_OF_RANGE),
             Self::Damaged { .. } => Some(ErrorCode::CORRUPT_MESSAGE),

@@ -31,5 +31,5 @@ pub use client::Client;
 pub use config::{ClientConfig, ClientConfigError};
 pub use error::ClientError;
 pub use fetching::FetchRange;
-pub use producing::{Partitioner, Row, Rows};
+pub use producing::{Partitioner, Row, Rows, digest};
 pub use slice::Slice;

@@ -16,6 +16,7 @@ create_exception!(klamm._engine, ClientTimeoutError, ClientError, "Nothing helpe
 create_exception!(klamm._engine, OffsetOutOfRangeError, ClientError, "An offset that the partition does not hold.");
 create_exception!(klamm._engine, NotDeliveredError, ClientError, "Records that are not known to be in the log.");
 create_exception!(klamm._engine, ProducerFencedError, ClientError, "A newer producer has the same transactional.id.");
+create_exception!(klamm._engine, NoTransactionsError, ClientError, "The brokers have no transactions.");
 create_exception!(klamm._engine, DamagedBatchError, ClientError, "A fetched batch that cannot be read.");
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -25,6 +26,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OffsetOutOfRangeError", py.get_type::<OffsetOutOfRangeError>())?;
     module.add("NotDeliveredError", py.get_type::<NotDeliveredError>())?;
     module.add("ProducerFencedError", py.get_type::<ProducerFencedError>())?;
+    module.add("NoTransactionsError", py.get_type::<NoTransactionsError>())?;
     module.add("DamagedBatchError", py.get_type::<DamagedBatchError>())
 }
 
@@ -33,6 +35,7 @@ pub fn client_error(py: Python<'_>, error: &Error) -> PyErr {
     let text = error.to_string();
     let is_fenced = matches!(error.code(), Some(ErrorCode::PRODUCER_FENCED | ErrorCode::INVALID_PRODUCER_EPOCH));
     let exception = match error {
+        _ if error.lacks_transactions() => NoTransactionsError::new_err(text),
         _ if is_fenced => ProducerFencedError::new_err(text),
         Error::Invalid(_) => return PyValueError::new_err(text),
         Error::TimedOut { .. } => ClientTimeoutError::new_err(text),

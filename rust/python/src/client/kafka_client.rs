@@ -23,6 +23,9 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 /// What one slice takes unless the caller says otherwise.
 const SLICE_BYTES: usize = 64 << 20;
 
+/// Topic, partition, offset, metadata.
+type Committed = (String, i32, Option<i64>, String);
+
 /// See `_engine.pyi`.
 #[pyclass(frozen, module = "klamm._engine")]
 pub struct KafkaClient {
@@ -166,12 +169,46 @@ impl KafkaClient {
         self.client()?.client.begin_transaction().map_err(|error| client_error(py, &error))
     }
 
-    fn add_offsets(&self, py: Python<'_>, group: &str, offsets: BTreeMap<String, BTreeMap<i32, i64>>) -> PyResult<()> {
+    fn check_transactions(&self, py: Python<'_>, transactional_id: &str) -> PyResult<()> {
+        self.wait(py, self.client()?.client.check_transactions(transactional_id))
+    }
+
+    fn identity(&self) -> PyResult<Option<(i64, i16)>> {
+        Ok(self.client()?.client.identity())
+    }
+
+    #[pyo3(signature = (transactional_id, producer_id, producer_epoch, *, commit))]
+    fn end_transaction_of(
+        &self,
+        py: Python<'_>,
+        transactional_id: &str,
+        producer_id: i64,
+        producer_epoch: i16,
+        commit: bool,
+    ) -> PyResult<()> {
+        let identity = (producer_id, producer_epoch);
+        self.wait(py, self.client()?.client.end_transaction_of(transactional_id, identity, commit))
+    }
+
+    #[pyo3(signature = (group, topic = None, *, stable = true))]
+    fn committed(&self, py: Python<'_>, group: &str, topic: Option<&str>, stable: bool) -> PyResult<Vec<Committed>> {
+        let found = self.wait(py, self.client()?.client.committed(group, topic, stable))?;
+        Ok(found.into_iter().map(|one| (one.topic, one.partition, one.offset, one.metadata)).collect())
+    }
+
+    #[pyo3(signature = (group, offsets, metadata = ""))]
+    fn add_offsets(
+        &self,
+        py: Python<'_>,
+        group: &str,
+        offsets: BTreeMap<String, BTreeMap<i32, i64>>,
+        metadata: &str,
+    ) -> PyResult<()> {
         let rows = |(topic, of_topic): (String, BTreeMap<i32, i64>)| {
             of_topic.into_iter().map(move |(partition, offset)| (topic.clone(), partition, offset))
         };
         let offsets: Vec<_> = offsets.into_iter().flat_map(rows).collect();
-        self.wait(py, self.client()?.client.add_offsets(group, &offsets))
+        self.wait(py, self.client()?.client.add_offsets(group, &offsets, metadata))
     }
 
     fn commit_transaction(&self, py: Python<'_>) -> PyResult<()> {

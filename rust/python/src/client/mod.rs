@@ -12,5 +12,6 @@ use pyo3::prelude::*;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
     module.add_class::<kafka_client::KafkaClient>()?;
+    module.add_function(wrap_pyfunction!(rows::digest_rows, module)?)?;
     module.add_class::<fetched::FetchedSlice>()
 }

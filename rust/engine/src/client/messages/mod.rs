@@ -7,6 +7,7 @@ pub mod api_versions;
 pub mod fetch;
 pub mod list_offsets;
 pub mod metadata;
+pub mod offset_fetch;
 pub mod produce;
 pub mod transactions;
 

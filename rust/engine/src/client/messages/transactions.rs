@@ -174,6 +174,8 @@ pub struct TxnOffsetCommitRequest<'a> {
     pub group: &'a str,
     /// Topic, partition, offset; those of a topic in one row.
     pub offsets: &'a [(String, i32, i64)],
+    /// Kept with each of the offsets.
+    pub metadata: &'a str,
 }
 
 impl Request for TxnOffsetCommitRequest<'_> {
@@ -202,7 +204,7 @@ impl Request for TxnOffsetCommitRequest<'_> {
                 if version >= 2 {
                     out.i32(-1);
                 }
-                out.nullable_string(Some(""));
+                out.nullable_string(Some(self.metadata));
                 out.no_tags();
             }
             out.no_tags();

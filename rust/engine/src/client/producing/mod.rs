@@ -1,5 +1,7 @@
 //! Produces: records to batches on the caller's thread, batches to brokers by a task of its own.
 
+mod digest;
+mod elsewhere;
 mod lanes;
 #[cfg(test)]
 mod lanes_tests;
@@ -10,6 +12,7 @@ mod producer;
 mod sender;
 mod transactions;
 
+pub use digest::digest;
 pub use open::{Row, Rows};
 pub use partitioner::Partitioner;
 pub(super) use producer::Producer;

@@ -105,18 +105,24 @@ impl Client {
     }
 
     /// Commits offsets of a group with the transaction: topic, partition, offset, those of a topic in one row.
-    pub async fn add_offsets(&self, group: &str, offsets: &[(String, i32, i64)]) -> Result<(), ClientError> {
+    /// `metadata` is kept with each.
+    pub async fn add_offsets(
+        &self,
+        group: &str,
+        offsets: &[(String, i32, i64)],
+        metadata: &str,
+    ) -> Result<(), ClientError> {
         let transactional_id = self.transactional_id("commit offsets with a transaction")?;
         let stage = *self.producer.stage.lock();
         stage.check_in_transaction()?;
         let of = self.of_transaction(transactional_id)?;
-        if group.is_empty() || group.len() > GROUP_BYTES_MAX {
-            return Err(ClientError::Invalid(format!(
-                "'{group:.60}' is no group: it has 1 to {GROUP_BYTES_MAX} bytes"
-            )));
+        check_group(group)?;
+        if metadata.len() > METADATA_BYTES_MAX {
+            let why = format!("the metadata has {} bytes, {METADATA_BYTES_MAX} are allowed", metadata.len());
+            return Err(ClientError::Invalid(why));
         }
         offsets.iter().try_for_each(|(topic, _, _)| check_topic(topic))?;
-        let outcome = self.try_add_offsets(of, group, offsets).await;
+        let outcome = self.try_add_offsets(of, group, offsets, metadata).await;
         self.mark_failed(&outcome);
         outcome
     }
@@ -126,6 +132,7 @@ impl Client {
         of: OfTransaction<'_>,
         group: &str,
         offsets: &[(String, i32, i64)],
+        metadata: &str,
     ) -> Result<(), ClientError> {
         let mut call = self.call(What::cluster("add a group to the transaction"))?;
         let request = AddOffsetsRequest { of, group };
@@ -134,8 +141,8 @@ impl Client {
         }
         self.producer.lanes.lock().on_enlisted(&BTreeSet::from([(GROUP.into(), -1)]));
         let mut call = self.call(What::cluster("commit offsets of a group with the transaction"))?;
-        let request = TxnOffsetCommitRequest { of, group, offsets };
-        while let Err(fault) = self.at_group(group, &request, call.within()).await {
+        let request = TxnOffsetCommitRequest { of, group, offsets, metadata };
+        while let Err(fault) = self.at_group(group, &request, |error| *error, call.within()).await {
             call.wait_after(fault).await?;
         }
         Ok(())
@@ -232,20 +239,28 @@ impl Client {
         outcome
     }
 
-    async fn at_group<R: Request<Answer = ErrorCode>>(
+    pub(super) async fn at_group<R: Request>(
         &self,
         group: &str,
         request: &R,
+        error_of: impl Fn(&R::Answer) -> ErrorCode,
         within: Duration,
-    ) -> Result<(), Fault> {
+    ) -> Result<R::Answer, Fault> {
         let address = self.find_coordinator(group, CoordinatorOf::Group, within).await?;
-        checked(self.pool.call(&address, request, within).await, |error| *error).map(drop)
+        checked(self.pool.call(&address, request, within).await, error_of)
     }
 
-    async fn find_coordinator(&self, key: &str, kind: CoordinatorOf, within: Duration) -> Result<String, Fault> {
+    pub(super) async fn find_coordinator(
+        &self,
+        key: &str,
+        kind: CoordinatorOf,
+        within: Duration,
+    ) -> Result<String, Fault> {
         let found = self.ask_any(&FindCoordinatorRequest { key, kind }, within).await?;
         match found.error {
             ErrorCode::NONE => Ok(super::super::cluster::address_of(&found.host, found.port)),
+            // The kind of coordinator is what the broker does not know.
+            ErrorCode::INVALID_REQUEST if kind == CoordinatorOf::Transaction => Err(Fault::NoTransactions),
             error => Err(Fault::Code(error)),
         }
     }
@@ -253,11 +268,21 @@ impl Client {
 
 /// The longest name of a group that is sent.
 const GROUP_BYTES_MAX: usize = 1024;
+/// The longest metadata of an offset that is sent; brokers allow less (offset.metadata.max.bytes, 4096).
+const METADATA_BYTES_MAX: usize = 16_384;
+
+pub(super) fn check_group(group: &str) -> Result<(), ClientError> {
+    if group.is_empty() || group.len() > GROUP_BYTES_MAX {
+        let why = format!("'{group:.60}' is no group: it has 1 to {GROUP_BYTES_MAX} bytes");
+        return Err(ClientError::Invalid(why));
+    }
+    Ok(())
+}
 
 /// Stands among the places of a transaction for a group that is part of it.
 const GROUP: &str = "";
 
-fn checked<T>(answer: Result<T, LinkError>, error_of: impl Fn(&T) -> ErrorCode) -> Result<T, Fault> {
+pub(super) fn checked<T>(answer: Result<T, LinkError>, error_of: impl Fn(&T) -> ErrorCode) -> Result<T, Fault> {
     let answer = answer?;
     match error_of(&answer) {
         ErrorCode::NONE => Ok(answer),

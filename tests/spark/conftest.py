@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
+from tests.interop import apache_kafka
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,6 +115,13 @@ def bootstrap() -> Iterator[str]:
         return
     with klamm.Cluster() as running:
         yield running.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A node of Apache Kafka, for what klamm has not: transactions."""
+    with apache_kafka.running(tmp_path_factory.mktemp("kafka") / "data", "FmLEJzC1oDM5WR89ieSnJg") as node:
+        yield node.bootstrap
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,7 +110,7 @@ def test_a_stream_writes_on_after_a_restart(
         ("select 1 as value", {"topic": "t"}, "column 'value' is int; to be written it must be binary or string"),
         ("select 'x' as value, null as topic", {}, "column 'topic' is void; to be written it must be string"),
         ("select 'x' as value", {"topics": "t"}, "option 'topics' ('t') is not known; did you mean 'topic'?"),
-        ("select 'x' as value", {"topic": "t", "kafka.transactional.id": "i"}, "the sink writes at least once"),
+        ("select 'x' as value", {"topic": "t", "kafka.transactional.id": "i"}, "say deliveryGuarantee=exactly-once"),
         ("select 'x' as value", {"topic": "t", "kafka.acks": "1"}, "kafka.acks=1"),
         ("select 'x' as value, string(null) as topic", {}, "the column topic is null in a row"),
     ],
@@ -120,6 +121,21 @@ def test_what_cannot_be_written_is_refused(
     with pytest.raises(Exception, match=r"(?s).*") as refused:
         write(spark.sql(query), bootstrap, **options)
     assert told in str(refused.value)
+
+
+@pytest.mark.skipif("KLAMM_TEST_BOOTSTRAP" in os.environ, reason="another broker may have transactions")
+def test_exactly_once_is_refused_where_brokers_have_no_transactions(bootstrap: str) -> None:
+    """By the driver, before anything is read or written."""
+    from pyspark.sql.types import StructType
+
+    from klamm.spark import KlammDataSource
+
+    given = {"kafka.bootstrap.servers": bootstrap, "topic": "t", "deliveryGuarantee": "exactly-once"}
+    schema = StructType().add("value", "string")
+    with pytest.raises(ValueError, match="brokers have no transactions") as refused:
+        KlammDataSource(given).streamWriter(schema, False)
+    assert f"kafka.bootstrap.servers '{bootstrap}'" in str(refused.value)
+    assert "Say deliveryGuarantee=at-least-once" in str(refused.value)
 
 
 def test_a_topic_cannot_be_overwritten(spark: SparkSession, bootstrap: str) -> None:

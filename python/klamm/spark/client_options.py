@@ -51,7 +51,7 @@ _WITHOUT_MEANING: Final = frozenset(
 _REFUSED_OF_A_SINK: Final = {
     "key.serializer": "keys are bytes or text; encode the column key",
     "value.serializer": "values are bytes or text; encode the column value",
-    "transactional.id": "the sink writes at least once; transactions are not built yet",
+    "transactional.id": "say deliveryGuarantee=exactly-once; transactionalIdPrefix begins the names of all tasks",
 }
 
 

@@ -1,6 +1,7 @@
-"""Writes the rows of a query into topics, at least once: a task that is tried again writes again what it had written.
+"""Writes the rows of a query into topics.
 
-Within a task nothing is lost, doubled or out of order, because the client's producer is idempotent.
+At least once, unless a stream is told otherwise: a task that is tried again writes again what it had written. Within a
+task nothing is lost, doubled or out of order, because the client's producer is idempotent.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from klamm._engine import digest_rows
 from klamm.spark.cluster_view import connect
 from klamm.spark.options import OptionError
-from klamm.spark.sink_options import SinkOptions, check_columns
+from klamm.spark.sink_exactly_once import Delivered, check_broker, finish, give_up, identity_of_task, write_once
+from klamm.spark.sink_options import Delivery, SinkOptions, check_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -47,11 +50,24 @@ class KlammStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_columns(options, columns_of(schema))
+        if options.delivery is Delivery.EXACTLY_ONCE:
+            check_broker(options)
         self.options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """As of a DataFrame."""
-        return write_all(self.options, iterator)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written | Delivered:
+        """As of a DataFrame; exactly once where that was asked for."""
+        if self.options.delivery is Delivery.AT_LEAST_ONCE:
+            return write_all(self.options, iterator)
+        portions = (portion for batch in iterator for portion in by_topic(batch, self.options.topic))
+        return write_once(self.options, identity_of_task(), portions, produce, digest)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """All tasks are done."""
+        finish(self.options, (message for message in messages if isinstance(message, Delivered)))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """A task failed, or `commit`."""
+        give_up(self.options, (message for message in messages if isinstance(message, Delivered)))
 
 
 def columns_of(schema: StructType) -> dict[str, str]:
@@ -89,12 +105,14 @@ _OPTIONAL: Final = ("partition", "key", "headers", "timestamp")
 
 def produce(client: KafkaClient, topic: str, rows: pa.RecordBatch) -> None:
     """Hand over rows of one topic."""
+    client.produce(topic, *_columns(rows))
+
+
+def digest(topic: str, rows: pa.RecordBatch) -> int:
+    """What tells rows of one topic from others."""
+    return digest_rows(topic, *_columns(rows))
+
+
+def _columns(rows: pa.RecordBatch) -> tuple[object | None, ...]:
     has = {name: rows.column(name) for name in _OPTIONAL if name in rows.schema.names}
-    client.produce(
-        topic,
-        has.get("partition"),
-        has.get("key"),
-        rows.column("value"),
-        has.get("headers"),
-        has.get("timestamp"),
-    )
+    return has.get("partition"), has.get("key"), rows.column("value"), has.get("headers"), has.get("timestamp")

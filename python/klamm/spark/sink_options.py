@@ -1,15 +1,34 @@
-"""The options and columns of `format("klamm")` for writing: those of Spark's own Kafka sink, and a timestamp. Pure."""
+"""The options and columns of `format("klamm")` for writing: those of Spark's own Kafka sink, a timestamp, and whether a
+stream is written exactly once. Pure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from klamm.spark.client_options import producer_options
 from klamm.spark.options import OptionError, client_keys, guess
 
-_NAMES: Final = {"topic": "topic"}
+_NAMES: Final = {
+    "topic": "topic",
+    "deliveryguarantee": "deliveryGuarantee",
+    "transactionalidprefix": "transactionalIdPrefix",
+}
+DEFAULT_PREFIX: Final = "klamm-spark"
+PREFIX_CHARS_MAX: Final = 100
+TRANSACTION_TIMEOUT_MS: Final = "900000"
+"""Unless the query says otherwise: the most that brokers allow as they come, because a task has one transaction."""
+
+
+class Delivery(StrEnum):
+    """How often a row is there after failures."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
 
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "key": ("binary", "string"),
@@ -29,9 +48,12 @@ class SinkOptions:
     """Where every row goes; None: where its column `topic` says."""
     client: Mapping[str, str]
     """Keys of the Kafka client, without `kafka.`."""
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    transactional_id_prefix: str = DEFAULT_PREFIX
+    """Of the transactional ids, and of the group that has the tokens."""
 
 
-def parse_sink(given: Mapping[str, str], overwrite: bool) -> SinkOptions:
+def parse_sink(given: Mapping[str, str], overwrite: bool, *, is_stream: bool) -> SinkOptions:
     """The options of a query that writes."""
     options = {name.lower(): value for name, value in given.items()}
     # Spark's own, of the query and not of the sink.
@@ -42,13 +64,42 @@ def parse_sink(given: Mapping[str, str], overwrite: bool) -> SinkOptions:
             raise OptionError(f"option '{name}' ('{value}') is not known{guess(name, _NAMES)}")
     if overwrite:
         raise OptionError("a topic cannot be overwritten: write with mode('append')")
+    delivery = _delivery(options, is_stream)
     keys = client_keys(options)
     try:
         client = producer_options(keys)
     except ValueError as error:
         raise OptionError(str(error)) from None
+    if delivery is Delivery.EXACTLY_ONCE:
+        client = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS} | client
     topic = options.get("topic", "").strip()
-    return SinkOptions(topic or None, client)
+    return SinkOptions(topic or None, client, delivery, _prefix(options, delivery))
+
+
+def _delivery(options: Mapping[str, str], is_stream: bool) -> Delivery:
+    word = options.get("deliveryguarantee", Delivery.AT_LEAST_ONCE)
+    if word.lower() not in tuple(Delivery):
+        raise OptionError(f"option 'deliveryGuarantee' ('{word}') is not known: say {' or '.join(Delivery)}")
+    delivery = Delivery(word.lower())
+    if delivery is Delivery.EXACTLY_ONCE and not is_stream:
+        raise OptionError(
+            f"option 'deliveryGuarantee' ('{word}') is for writeStream: a DataFrame that is written again has no "
+            "number by which it could be known. Write at-least-once, or as a stream with the trigger availableNow"
+        )
+    return delivery
+
+
+def _prefix(options: Mapping[str, str], delivery: Delivery) -> str:
+    prefix = options.get("transactionalidprefix")
+    if prefix is None:
+        return DEFAULT_PREFIX
+    if delivery is not Delivery.EXACTLY_ONCE:
+        raise OptionError(
+            f"option 'transactionalIdPrefix' ('{prefix}') means nothing without deliveryGuarantee=exactly-once"
+        )
+    if not prefix or len(prefix) > PREFIX_CHARS_MAX:
+        raise OptionError(f"option 'transactionalIdPrefix' ('{prefix}') must have 1 to {PREFIX_CHARS_MAX} characters")
+    return prefix
 
 
 def check_columns(options: SinkOptions, columns: Mapping[str, str]) -> None:

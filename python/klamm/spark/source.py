@@ -73,16 +73,16 @@ class KlammDataSource(DataSource):
         """Writes rows, at least once."""
         from klamm.spark.sink import KlammBatchWriter
 
-        return KlammBatchWriter(self._sink_options(overwrite), schema)
+        return KlammBatchWriter(self._sink_options(overwrite, is_stream=False), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:  # noqa: N802
-        """Writes the rows of micro-batches, at least once."""
+        """Writes the rows of micro-batches, at least or exactly once."""
         from klamm.spark.sink import KlammStreamWriter
 
-        return KlammStreamWriter(self._sink_options(overwrite), schema)
+        return KlammStreamWriter(self._sink_options(overwrite, is_stream=True), schema)
 
-    def _sink_options(self, overwrite: bool) -> SinkOptions:
-        options = parse_sink(self.options, overwrite)
+    def _sink_options(self, overwrite: bool, *, is_stream: bool) -> SinkOptions:
+        options = parse_sink(self.options, overwrite, is_stream=is_stream)
         connect(options.client).close()
         return options
 

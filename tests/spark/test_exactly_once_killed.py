@@ -1,0 +1,154 @@
+"""Tasks and drivers of exactly-once streams, killed and stopped at random with real signals: each row is there once.
+
+What Spark does is done here by forked processes, a task each, which costs a hundredth. `KLAMM_SINK_SEED` replays a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import random
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.interop import apache_kafka
+from tests.spark.exactly_once import Query, committed, make
+
+if TYPE_CHECKING:
+    from klamm.spark.sink_exactly_once import Delivered
+
+pytestmark = [
+    pytest.mark.skipif(apache_kafka.why_not() is not None, reason=str(apache_kafka.why_not())),
+    pytest.mark.timeout(3600),
+]
+TASKS = 3
+SEED = int(os.environ.get("KLAMM_SINK_SEED", str(random.SystemRandom().randrange(1 << 30))))
+
+
+class DriverDied(Exception):
+    """The run is over, whatever its tasks do; the next one begins with the same batch."""
+
+
+class Process:
+    """A fork that does one thing and sends what came of it, if it lives so long."""
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        self._results, sending = os.pipe()
+        self.process_id = os.fork()
+        if self.process_id == 0:
+            result = None
+            with contextlib.suppress(Exception):
+                result = action()
+            os.write(sending, pickle.dumps(result))
+            os._exit(0)
+        os.close(sending)
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.process_id, number)
+
+    def wait(self, within_s: float | None = None) -> bool:
+        """Whether it ended, or has something to tell."""
+        return bool(select.select([self._results], [], [], within_s)[0])
+
+    def result(self) -> Any:
+        """None when it failed or was killed."""
+        with os.fdopen(self._results, "rb") as results:
+            told = results.read()
+        os.waitpid(self.process_id, 0)
+        return pickle.loads(told) if told else None
+
+
+@dataclass
+class Fire:
+    """A driver that runs the tasks of batch after batch, and what befalls it."""
+
+    query: Query
+    dice: random.Random
+    runs: int = 1
+    task_s: float = 0.1
+    """What a task took that nobody disturbed."""
+    stopped: list[Process] = field(default_factory=list)
+    """Executors that were taken for lost, and live on later."""
+
+    def batch(self, number: int, rows: list[list[bytes]]) -> None:
+        """Until it is whole."""
+        while True:
+            try:
+                self._attempt(number, rows)
+            except DriverDied:
+                self.runs += 1
+            else:
+                return
+
+    def _attempt(self, number: int, rows: list[list[bytes]]) -> None:
+        messages = [self._task(number, partition, rows[partition]) for partition in self._shuffled()]
+        ending = Process(lambda: self.query.finish(*messages) or "done")
+        fate = self.dice.random()
+        if fate < 0.4:
+            ending.wait(self.dice.uniform(0, self.task_s))
+            ending.signal(signal.SIGKILL if fate < 0.2 else signal.SIGSTOP)
+        if 0.2 <= fate < 0.4:
+            self.stopped.append(ending)
+            raise DriverDied
+        if ending.result() is None or self.dice.random() < 0.2:
+            raise DriverDied
+
+    def _shuffled(self) -> Iterator[int]:
+        yield from self.dice.sample(range(TASKS), TASKS)
+
+    def _task(self, number: int, partition: int, values: list[bytes]) -> Delivered:
+        """Tried until it is done, or the driver dies."""
+        task = self.query.task(partition, number, f"run{self.runs}")
+        while True:
+            began = time.monotonic()
+            process = Process(lambda: self.query.write(task, *values, partition=partition))
+            fate = self.dice.random()
+            if fate < 0.4:
+                process.wait(self.dice.uniform(0, 1.2 * self.task_s))
+                process.signal(signal.SIGKILL if fate < 0.25 else signal.SIGSTOP)
+            if 0.25 <= fate < 0.4:
+                self.stopped.append(process)
+                message = None
+            else:
+                message = process.result()
+            if message is not None:
+                self.task_s = time.monotonic() - began
+            self._let_one_go_on()
+            if self.dice.random() < 0.08:
+                raise DriverDied
+            if message is not None:
+                return message
+
+    def _let_one_go_on(self) -> None:
+        if self.stopped and self.dice.random() < 0.5:
+            process = self.stopped.pop(self.dice.randrange(len(self.stopped)))
+            process.signal(signal.SIGCONT)
+            process.result()
+
+    def end(self) -> None:
+        """Nobody is left who could write."""
+        for process in self.stopped:
+            process.signal(signal.SIGCONT)
+            process.result()
+
+
+@pytest.mark.parametrize("batches", [5, pytest.param(400, marks=pytest.mark.slow)])
+def test_every_row_is_there_once(java: None, kafka: str, batches: int) -> None:
+    print(f"KLAMM_SINK_SEED={SEED}")
+    target = f"killed-{batches}"
+    make(kafka, target, TASKS)
+    fire = Fire(Query(kafka, target, target), random.Random(SEED))
+    for number in range(batches):
+        fire.batch(number, [[b"%d-%d" % (number, at) for at in range(task + 1)] for task in range(TASKS)])
+    fire.end()
+    found = committed(kafka, target, TASKS)
+    for task in range(TASKS):
+        expected = [b"%d-%d" % (number, at) for number in range(batches) for at in range(task + 1)]
+        assert found[task] == expected, f"KLAMM_SINK_SEED={SEED}, {fire.runs} runs"

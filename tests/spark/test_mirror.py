@@ -1,7 +1,9 @@
-"""`klamm mirror`: what is on the target, and where groups go on there."""
+"""`klamm mirror`: what is on the target, where groups go on there, and what a kill leaves."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ import klamm
 from klamm.admin import configs
 from klamm.admin.client import Client
 from klamm.pipelines.mirror import MirrorOptions, MirrorProgress, Naming, groups, mirror, topics
-from tests.spark.conftest import REPOSITORY
+from tests.spark.conftest import REPOSITORY, python_of_workers
 from tests.spark.producing import Sent, numbered, send
 from tests.support.waiting import wait_until
 
@@ -62,6 +64,23 @@ def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> N
     wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
     consumer.commit(offsets=wanted, asynchronous=False)
     consumer.close()
+
+
+def values_from(bootstrap: str, group: str, topic: str, count: int) -> set[bytes]:
+    """What a consumer of the group gets until it has `count` different values."""
+    config = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "error"}
+    consumer = Consumer(config)
+    found: set[bytes] = set()
+    try:
+        consumer.subscribe([topic])
+        while len(found) < count:
+            message = consumer.poll(60)
+            assert message is not None, f"{len(found)} of {count} came"
+            assert message.error() is None, message.error()
+            found.add(message.value() or b"")
+        return found
+    finally:
+        consumer.close()
 
 
 def grow(bootstrap: str, topic: str, partitions: int) -> None:
@@ -166,6 +185,50 @@ def test_what_comes_while_it_runs_is_followed(
     assert [one.trouble for one in told if one.trouble] == []
     assert rows(there.bootstrap_servers, name) == rows(bootstrap, name)
     assert rows(there.bootstrap_servers, f"{name}-new") == rows(bootstrap, f"{name}-new")
+
+
+@pytest.mark.slow
+def test_after_a_kill_nothing_is_missing(
+    spark: SparkSession, bootstrap: str, there: klamm.Cluster, topic: MakeTopic, tmp_path: Path
+) -> None:
+    name = topic(2)
+    count = 300
+    send(bootstrap, name, [one for number in range(2) for one in numbered(count, number, number * count)])
+    commit(bootstrap, name, name, {0: 5, 1: 150})
+    command = [str(python_of_workers(tmp_path)), "-m", "klamm", "mirror", name, "--from", bootstrap]
+    command += ["--to", there.bootstrap_servers, "--checkpoint", str(tmp_path / "state"), "--batch-records", "40"]
+    with (tmp_path / "log").open("wb") as log:
+        killed = subprocess.Popen(
+            [*command, "--master", "local[2]"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            start_new_session=True,
+        )
+    try:
+        begun = lambda: name in there.topics() and len(there.records(name)) > 0  # noqa: E731
+        wait_until(lambda: killed.poll() is not None or begun(), BOUND_S)
+        assert killed.poll() is None, (tmp_path / "log").read_text()
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait(60)
+    options = MirrorOptions(
+        bootstrap,
+        there.bootstrap_servers,
+        str(tmp_path / "state"),
+        topics(names=[name]),
+        groups(names=[name]),
+        once=True,
+    )
+    mirror(options, spark=spark)
+    source, target = rows(bootstrap, name), rows(there.bootstrap_servers, name)
+    for number in range(2):
+        # In order, but that a batch may be there twice.
+        first_seen = list(dict.fromkeys(row[1:] for row in target[number]))
+        assert first_seen == [row[1:] for row in source[number]]
+    wanted = {b"%d" % value for value in [*range(5, count), *range(count + 150, 2 * count)]}
+    assert wanted <= values_from(there.bootstrap_servers, name, name, len(wanted))
 
 
 @pytest.mark.usefixtures("java")

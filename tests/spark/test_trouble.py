@@ -1,12 +1,14 @@
-"""Brokers that die under a query, that come back and that do not; streams that cannot be."""
+"""Brokers that die under a query, that come back and that do not; topics that are made anew; a disk that is full."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.spark.producing import numbered, send
@@ -114,12 +116,46 @@ def test_a_sink_says_so_when_its_broker_stays_away(spark: SparkSession, node: No
     check_told(str(failed.value), node, "default.api.timeout.ms")
 
 
-# ---- streams that cannot be ----
+# ---- topics and offsets that change under a stream ----
 
 
 @pytest.fixture
 def sink(spark: SparkSession, bootstrap: str, tmp_path: Path) -> Sink:
     return Sink(spark, bootstrap, tmp_path / "checkpoint")
+
+
+def test_a_topic_that_was_made_anew_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(10))
+    options = {"subscribe": name, "startingOffsets": "earliest"}
+    sink.run(**options)
+    admin = AdminClient({"bootstrap.servers": sink.bootstrap})
+    admin.delete_topics([name])[name].result(30)
+    make(sink.bootstrap, name)
+    send(sink.bootstrap, name, numbered(4, start=10))
+    with pytest.raises(Exception, match=f"the end of partition {name}-0 went back from offset 10 to 4"):
+        sink.run(**options)
+    sink.run(**options, failOnDataLoss="false")
+    assert sink.values() == words(10), "what it has is passed over, as Spark's own source does"
+    send(sink.bootstrap, name, numbered(3, start=10))
+    sink.run(**options, failOnDataLoss="false")
+    assert sink.values() == words(13)
+
+
+def test_records_that_were_deleted_before_a_stream_read_them(sink: Sink, topic: MakeTopic) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(5))
+    options = {"subscribe": name, "startingOffsets": "earliest"}
+    sink.run(**options)
+    send(sink.bootstrap, name, numbered(10, start=5))
+    partition = TopicPartition(name, 0, 9)
+    admin = AdminClient({"bootstrap.servers": sink.bootstrap})
+    admin.delete_records([partition])[partition].result(30)
+    told = rf"some data is lost: partition {name}-0 holds \[9, 15\), and \[5, 15\) was to be read"
+    with pytest.raises(Exception, match=told):
+        sink.run(**options)
+    sink.run(**options, failOnDataLoss="false")
+    assert sink.values() == sorted([*words(5), *words(15, 9)])
 
 
 @pytest.mark.parametrize(
@@ -140,3 +176,40 @@ def test_a_stream_that_cannot_be_says_why(sink: Sink, topic: MakeTopic, options:
     with pytest.raises(Exception, match=r"(?s).*") as refused:
         sink.run(**given)
     assert told.replace("NAME", name) in str(refused.value)
+
+
+# ---- a full disk ----
+
+
+class SmallDisk(NodeProcess):
+    """A node whose files cannot grow beyond some MiB."""
+
+    file_mib: int | None = 24
+
+    def command(self) -> list[str]:
+        command = list(super().command())
+        if self.file_mib is None:
+            return command
+        return ["bash", "-c", f'ulimit -f {self.file_mib * 1024}; exec "$@"', "-", *command]
+
+
+def test_a_full_disk_fails_the_query_and_is_made_good_later(spark: SparkSession, tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "data") as node:
+        make(node.bootstrap, "t")
+        frame = spark.range(40_000, numPartitions=1).selectExpr("repeat(cast(id as string), 200) as value")
+        options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t", "kafka.default.api.timeout.ms": "5000"}
+        with pytest.raises(Exception, match=r"(?s).*") as failed:
+            frame.write.format("klamm").mode("append").options(**options).save()
+        # A broker ends with its only disk, as Apache Kafka's does.
+        assert node.bootstrap in str(failed.value)
+        assert re.search("records were not delivered, the first of them to t-0|of t: no answer", str(failed.value))
+        assert node.wait(BOUND_S) != 0
+        node.file_mib = None
+        node.start(timeout_s=BOUND_S)
+        frame.limit(10).write.format("klamm").mode("append").options(**options).save()
+        rows = read(spark, node).selectExpr("offset", "value").collect()
+        values = [bytes(row.value) for row in sorted(rows, key=lambda row: row.offset)]
+        assert [row.offset for row in sorted(rows, key=lambda row: row.offset)] == list(range(len(rows)))
+        whole = [str(number).encode() * 200 for number in range(40_000)]
+        assert values[:-10] == whole[: len(values) - 10]
+        assert values[-10:] == whole[:10]

@@ -136,13 +136,15 @@ def _head(column: str) -> str:
 def _print_query(opened: Audit, sql: str, rows: int, step: Callable[[str], None], *, as_json: bool) -> None:
     opened.create_views()
     found: DataFrame = opened.spark.sql(sql)
-    taken = found.limit(rows).toJSON().collect() if as_json else found.limit(rows).collect()
-    step("")
     if as_json:
         import json
 
-        print_json([json.loads(one) for one in taken])
+        texts = found.limit(rows).toJSON().collect()
+        step("")
+        print_json([json.loads(str(text)) for text in texts])
         return
+    taken = found.limit(rows).collect()
+    step("")
     print_table(tuple(found.columns), [tuple(row) for row in taken])
 
 

@@ -16,7 +16,7 @@ from klamm.pipelines.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from klamm.pipelines.mirror.copying import Copying
 
@@ -137,8 +137,9 @@ class _Run:
     def _is_over(self, query: StreamingQuery) -> bool:
         from pyspark.errors import StreamingQueryException
 
+        seconds: Any = self._options.interval_s  # a float, which PySpark takes and does not declare
         try:
-            return bool(query.awaitTermination(self._options.interval_s))
+            return bool(query.awaitTermination(seconds))
         except StreamingQueryException:
             return True
 

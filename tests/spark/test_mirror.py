@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import klamm
@@ -62,7 +62,17 @@ def rows(bootstrap: str, topic: str) -> dict[int, list[Row]]:
 def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
     wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
-    consumer.commit(offsets=wanted, asynchronous=False)
+
+    def has_committed() -> bool:
+        try:
+            consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR):
+                raise
+            return False
+        return True
+
+    wait_until(has_committed, BOUND_S)
     consumer.close()
 
 

@@ -12,11 +12,11 @@ from tests.support.node_process import NodeProcess
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-OF_CLIENTS = [code for code in SNIPPETS if "localhost:9092" in code and "pyspark" not in code]
-CLIENTS = [match[1] for one in OF_CLIENTS if (match := re.search(r"^from (\w*kafka) import", one, re.MULTILINE))]
+FOUND = [(re.search(r"^from (\w*kafka) import", code, re.MULTILINE), code) for code in SNIPPETS]
+OF_CLIENTS = {found[1]: code for found, code in FOUND if found}
 
 
-@pytest.mark.parametrize("code", OF_CLIENTS, ids=CLIENTS)
+@pytest.mark.parametrize("code", OF_CLIENTS.values(), ids=OF_CLIENTS)
 def test_a_quick_start(code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with NodeProcess(tmp_path / "data") as node:
         exec(compile(code.replace("localhost:9092", node.bootstrap), "README.md", "exec"), {"__name__": "readme"})

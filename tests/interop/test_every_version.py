@@ -562,6 +562,7 @@ def repeated_names(both: Both) -> None:
 def groups(both: Both) -> None:
     """The APIs of classic groups. A group that is not there, one that lives, and admin commits."""
     until(both, 10, 3, {"key": "g", "key_type": 0})
+    until(both, 9, 5, {"group_id": "g", "topics": None})  # the only partition of its log is loaded
     for kind, key in ((0, "g"), (0, ""), (2, "x"), (3, "x")):
         both.every(10, f"type {kind} {key!r}", key=key, coordinator_keys=[key, "h"], key_type=kind)
     for version in versions(11):

@@ -70,6 +70,7 @@ class Killed:
         assert process.returncode in (-signal.SIGKILL, 0), said.decode()
 
 
+@pytest.mark.slow
 def test_a_killed_archive_and_a_killed_restore_end_as_if_nothing_was(
     spark: SparkSession, elsewhere: str, topic: Callable[..., str], client: KafkaClient, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ BATCH_BYTES_MAX = 8 << 20
 """What one Arrow batch has at most. It and one answer of a broker are what a task holds."""
 
 _CLIENT = {"max.partition.fetch.bytes": str(4 << 20)}
-"""An answer makes one batch where it is not compressed. Spark's engine takes a tenth less CPU for large batches."""
+"""An answer makes one batch where it is not compressed: Spark's engine takes less for a few large batches."""
 
 
 class RangePartition(InputPartition):

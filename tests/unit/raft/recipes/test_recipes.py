@@ -105,9 +105,10 @@ async def test_an_owner_that_is_cut_off_knows_that_it_lost_the_lock_before_anoth
 async def test_silent_sessions_end_with_their_nodes_and_renewed_ones_stay(tmp_path):
     async with grove(tmp_path) as three:
         one, two, third = three.trees.values()
-        quiet, kept = await one.session(timeout_s=0.4), await two.session(timeout_s=5)
+        quiet, kept = await one.session(timeout_s=1), await two.session(timeout_s=30)
         await one.create("/quiet", session=quiet)
         await two.create("/kept", session=kept)
+        await third.wait_for(lambda machine: machine.exists("/quiet"))  # a follower may apply it later than `one`
         quiet._renewing.cancel()  # as if its process hung
         await third.wait_for(lambda machine: not machine.exists("/quiet"), timeout_s=30)
         assert not quiet.is_alive

@@ -8,8 +8,14 @@ from klamm.raft.messages import Error, FetchResponse, FetchSnapshotResponse, Res
 
 
 def with_bytes(log: MetadataLog, response: Response, read: Read | None) -> Response:
-    """The response as it goes to the wire. A snapshot that is gone by now is answered with SNAPSHOT_NOT_FOUND."""
+    """The response as it goes to the wire.
+
+    It may have waited for what must be durable before it. A snapshot that is gone by now is answered with
+    SNAPSHOT_NOT_FOUND; records that are gone, behind a newer snapshot or truncated, with none: whoever asked asks again.
+    """
     if isinstance(read, ReadRange) and isinstance(response, FetchResponse):
+        if not log.start_offset <= read.offset < log.end_offset:
+            return response
         return replace(response, records=log.read(read.offset, read.max_bytes))
     if read is None or isinstance(read, ReadRange) or not isinstance(response, FetchSnapshotResponse):
         return response

@@ -77,6 +77,24 @@ def test_a_schema_names_the_columns_that_are_wanted(spark: SparkSession, topic: 
     assert [(row.offset, bytes(row.value)) for row in frame.collect()] == [(0, b"0"), (1, b"1"), (2, b"2")]
 
 
+def test_the_option_columns_names_them_too(read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str) -> None:
+    name = topic()
+    send(bootstrap, name, [Sent(b'{"id": 7}', b"k", headers=(("a", b"1"),))])
+    frame = read(subscribe=name, columns="offset, value")
+    assert frame.schema.simpleString() == "struct<offset:bigint,value:binary>"
+    assert [(row.offset, bytes(row.value)) for row in frame.collect()] == [(0, b'{"id": 7}')]
+    json = {"value.format": "json", "value.schema": "id long"}
+    frame = read(subscribe=name, columns="value,headers,topic", **json)
+    assert [(row.value.id, row.headers, row.topic) for row in frame.collect()] == [(7, [("a", b"1")], name)]
+    assert read(subscribe=name, columns="topic").count() == 1
+
+
+def test_columns_and_another_schema_contradict(spark: SparkSession, topic: MakeTopic, bootstrap: str) -> None:
+    reader = spark.read.format("klamm").schema("offset long").option("kafka.bootstrap.servers", bootstrap)
+    with pytest.raises(Exception, match="option 'columns' is 'value', and the schema has offset: say one of them"):
+        reader.options(subscribe=topic(), columns="value").load().collect()
+
+
 def test_ranges_are_cut_into_tasks_and_lose_nothing(
     read: Callable[..., DataFrame], topic: MakeTopic, bootstrap: str
 ) -> None:

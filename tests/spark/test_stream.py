@@ -93,6 +93,15 @@ def test_a_restart_reads_on_and_nothing_twice(sink: Sink, topic: MakeTopic) -> N
     assert sink.values() == words(25)
 
 
+def test_columns_may_be_others_after_a_restart(sink: Sink, topic: MakeTopic) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(3))
+    sink.run(subscribe=name, startingOffsets="earliest", columns="value")
+    send(sink.bootstrap, name, numbered(3, start=3))
+    sink.run(subscribe=name, startingOffsets="earliest", columns="offset,value")
+    assert sink.values() == words(6)
+
+
 def test_a_limit_is_kept_and_all_is_read(sink: Sink, topic: MakeTopic) -> None:
     name = topic(2)
     send(sink.bootstrap, name, numbered(30) + numbered(10, 1, 30))

@@ -6,19 +6,10 @@ import time
 from collections.abc import Collection, Mapping
 
 from klamm._engine import ConfigError, KafkaClient
+from klamm.spark.limits import At, AtOffsets, AtTimestamp, AtTimestamps, Limit
 from klamm.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition, describe
-from klamm.spark.options import (
-    Assign,
-    At,
-    AtOffsets,
-    AtTimestamp,
-    AtTimestamps,
-    Limit,
-    OptionError,
-    SourceOptions,
-    Subscribe,
-    SubscribePattern,
-)
+from klamm.spark.option_map import OptionError
+from klamm.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
 
 
 def connect(client: Mapping[str, str]) -> KafkaClient:

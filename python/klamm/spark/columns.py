@@ -24,12 +24,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from klamm.spark.column_choice import HEADERS, all_columns
+from klamm.spark.column_choice import OPTION as COLUMNS
 from klamm.spark.format_options import Format, FormatOptions, OnBad
 from klamm.spark.formats.planning import shape_of
 from klamm.spark.formats.shapes import Shape
-from klamm.spark.options import OptionError, SourceOptions
-
-HEADERS: Final = "headers"
+from klamm.spark.option_map import OptionError
+from klamm.spark.options import SourceOptions
 
 _TYPES: Final[dict[str, DataType]] = {
     "key": BinaryType(),
@@ -57,19 +58,16 @@ _OF_JSON: Final = (
 
 
 def full_schema(options: SourceOptions) -> str:
-    """All columns, in the order of Spark's own source, as DDL: only the JVM can read that of `value.schema`.
+    """The columns that the options choose, or all, as DDL: only the JVM can read that of `value.schema`.
 
-    The options are pinned. Bytes that could not be decoded come last, in a column for values and one for keys.
+    The options are pinned.
     """
     kinds = {name: kind.simpleString() for name, kind in _TYPES.items()}
-    if not options.include_headers:
-        del kinds[HEADERS]
     for decoded in options.formats:
         kinds[decoded.column] = _ddl(decoded) or kinds[decoded.column]
-    for decoded in reversed(options.formats):
-        if decoded.on_bad is OnBad.KEEP:
-            kinds[decoded.corrupt] = "binary"
-    return ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        kinds[decoded.corrupt] = "binary"
+    names = options.columns or all_columns(options.formats, include_headers=options.include_headers)
+    return ", ".join(f"{name} {kinds[name]}" for name in names)
 
 
 def _ddl(options: FormatOptions) -> str | None:
@@ -89,6 +87,11 @@ def _ddl(options: FormatOptions) -> str | None:
 
 def check_schema(schema: StructType, options: SourceOptions) -> None:
     """Refuse columns that there are not, or of another type; leaving some away, in any order, is a way to read less."""
+    if options.columns is not None and set(options.columns) != set(schema.names):
+        raise OptionError(
+            f"option '{COLUMNS}' is '{','.join(options.columns)}', and the schema has {', '.join(schema.names)}: say "
+            "one of them"
+        )
     known = dict(_TYPES)
     decoded = {one.column: one for one in options.formats if one.format is not Format.BINARY}
     for name, one in decoded.items():

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from klamm._engine import digest_rows
 from klamm.spark.cluster_view import connect
-from klamm.spark.options import OptionError
+from klamm.spark.option_map import OptionError
 from klamm.spark.sink_exactly_once import Delivered, check_broker, finish, give_up, identity_of_task, write_once
 from klamm.spark.sink_options import Delivery, SinkOptions, check_columns
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from klamm._engine import ClientError, KafkaClient, NoTransactionsError
 from klamm.spark.cluster_view import connect
-from klamm.spark.options import OptionError
+from klamm.spark.option_map import OptionError
 from klamm.spark.sink_options import SinkOptions
 from klamm.spark.sink_tokens import (
     PROPERTIES,

@@ -5,15 +5,18 @@ stream is written exactly once. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from klamm.spark.client_options import producer_options
-from klamm.spark.options import OptionError, client_keys, guess
+from klamm.spark.option_map import OptionError, OptionMap
+from klamm.spark.option_values import boolean
+from klamm.spark.options import client_keys
 
 _NAMES: Final = {
     "topic": "topic",
+    "includeheaders": "includeHeaders",
     "deliveryguarantee": "deliveryGuarantee",
     "transactionalidprefix": "transactionalIdPrefix",
 }
@@ -46,7 +49,7 @@ class SinkOptions:
 
     topic: str | None
     """Where every row goes; None: where its column `topic` says."""
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     """Keys of the Kafka client, without `kafka.`."""
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     transactional_id_prefix: str = DEFAULT_PREFIX
@@ -59,9 +62,8 @@ def parse_sink(given: Mapping[str, str], overwrite: bool, *, is_stream: bool) ->
     # Spark's own, of the query and not of the sink.
     for name in ("checkpointlocation", "path"):
         options.pop(name, None)
-    for name, value in options.items():
-        if not name.startswith("kafka.") and name not in _NAMES:
-            raise OptionError(f"option '{name}' ('{value}') is not known{guess(name, _NAMES)}")
+    # Spark's own sink has the option and writes the column headers without it, too.
+    OptionMap(options, _NAMES).get("includeHeaders", boolean, False)
     if overwrite:
         raise OptionError("a topic cannot be overwritten: write with mode('append')")
     delivery = _delivery(options, is_stream)

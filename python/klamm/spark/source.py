@@ -26,7 +26,7 @@ class KlammDataSource(DataSource):
     """Topics as tables and streams: `spark.dataSource.register(KlammDataSource)`, then `format("klamm")`.
 
     The columns are those of Spark's own source. Spark asks a Python source for all of them, whatever the query needs;
-    `schema("key binary, offset long")` names those that are wanted, and the others are not made at all.
+    the option `columns`, such as `key,offset`, names those that are wanted, and the others are not made at all.
     """
 
     @classmethod
@@ -35,7 +35,7 @@ class KlammDataSource(DataSource):
         return "klamm"
 
     def schema(self) -> str:
-        """All columns; wrong options are refused here, before anything runs."""
+        """The columns, all or those that are chosen; wrong options are refused here, before anything runs."""
         options = parse_common(self.options)
         connect(options.client).close()  # which reaches nobody, and checks the keys of the client
         return full_schema(self._pinned(options))

@@ -6,20 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from klamm.spark.limits import At, AtOffsets, AtTimestamp, AtTimestamps
 from klamm.spark.offsets import EARLIEST, LATEST, TopicPartition
-from klamm.spark.options import (
-    Assign,
-    At,
-    AtOffsets,
-    AtTimestamp,
-    AtTimestamps,
-    OptionError,
-    SourceOptions,
-    Subscribe,
-    SubscribePattern,
-    parse_batch,
-    parse_stream,
-)
+from klamm.spark.option_map import OptionError
+from klamm.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern, parse_batch, parse_stream
+from klamm.spark.sink_options import parse_sink
 
 Parse = Callable[[dict[str, str]], SourceOptions]
 
@@ -141,6 +132,11 @@ def test_bytes_have_spark_s_units(value: str, expected: int) -> None:
 BOTH: list[tuple[dict[str, str], str]] = [
     (given(startingOffset="earliest"), "'startingoffset' ('earliest') is not known; did you mean 'startingOffsets'?"),
     (given(path="/x"), "option 'path' ('/x') is not known; known are kafka.*"),
+    (
+        given(**{"schema.registry.url": "http://u:s@h,ftp://x"}),
+        "option 'schema.registry.url' is 'http://h,ftp://x': say",
+    ),
+    (given(**{"kafkassl.password": "s"}), "option 'kafkassl.password' is not known; known are kafka.*"),
     ({"subscribe": "t"}, "'kafka.bootstrap.servers' is missing"),
     (without_subscribe(), "subscribe, subscribePattern and assign must say what to read: none is there"),
     (given(assign='{"a": [0]}'), "subscribe and assign is there"),
@@ -169,6 +165,13 @@ BOTH: list[tuple[dict[str, str], str]] = [
     ),
     (given(**{"kafka.value.deserializer": "x.Y"}), "'kafka.value.deserializer' ('x.Y') is not supported"),
 ]
+
+
+def test_the_client_s_keys_may_be_secret_and_are_in_no_text() -> None:
+    assert "secret" not in repr(parse_batch(given(**{"kafka.client.id": "secret"})))
+    assert "secret" not in repr(
+        parse_sink({"kafka.bootstrap.servers": "h:1", "kafka.client.id": "secret"}, False, is_stream=False)
+    )
 
 
 @pytest.mark.parametrize("parse", [parse_batch, parse_stream])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm.spark.options import OptionError
+from klamm.spark.option_map import OptionError
 from klamm.spark.sink_options import Delivery, check_columns, parse_sink
 
 BOOTSTRAP = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -33,6 +33,12 @@ def test_a_stream_that_is_written_exactly_once() -> None:
             parse_sink(BOOTSTRAP | asked | {"transactionalIdPrefix": prefix}, False, is_stream=True)
 
 
+def test_headers_are_written_whatever_includeheaders_says() -> None:
+    """As Spark's own sink has it, whose documentation names the option."""
+    for word in ("true", "False"):
+        assert parse_sink(BOOTSTRAP | {"includeHeaders": word}, False, is_stream=False).topic is None
+
+
 def test_the_options_of_the_query_are_not_the_sink_s() -> None:
     assert parse_sink(BOOTSTRAP | {"checkpointLocation": "/x", "path": "/y"}, False, is_stream=True).topic is None
 
@@ -45,6 +51,7 @@ def test_the_options_of_the_query_are_not_the_sink_s() -> None:
             {"kafka.transactional.id": "i"},
             "'kafka.transactional.id' ('i') is not supported: say deliveryGuarantee=exactly-once",
         ),
+        ({"includeHeaders": "some"}, "option 'includeHeaders' is 'some': say true or false"),
         ({"deliveryGuarantee": "once"}, "('once') is not known: say at-least-once or exactly-once"),
         ({"deliveryGuarantee": "Exactly-Once"}, "('Exactly-Once') is for writeStream"),
         ({"transactionalIdPrefix": "p"}, "('p') means nothing without deliveryGuarantee=exactly-once"),

@@ -133,7 +133,8 @@ class Registry:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls_of(bare)) as answer:
                 told = json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            raise self._refused(error, what) from None
+            with error:
+                raise self._refused(error, what) from None
         except ValueError as error:
             raise self._error(f"{what} came as no JSON ({error}): is this a schema registry?") from None
         if not isinstance(told, dict):

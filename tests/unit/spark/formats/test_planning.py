@@ -18,7 +18,8 @@ from klamm.spark.formats.avro.schema import parse
 from klamm.spark.formats.planning import PlanningError, pin, shape_of
 from klamm.spark.formats.registry import RegistryError
 from klamm.spark.offsets import TopicPartition
-from klamm.spark.options import OptionError, SourceOptions, parse_batch
+from klamm.spark.option_map import OptionError
+from klamm.spark.options import SourceOptions, parse_batch
 from klamm.spark.rows import CorruptValueError, Rows
 
 FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 from klamm.client import ClientError, KafkaClient
 from klamm.pipelines.archive.cluster import choose_topics, cluster_id, committed
@@ -21,7 +22,8 @@ from klamm.pipelines.errors import PipelineError
 from klamm.pipelines.session import session
 from klamm.spark.cluster_view import connect
 from klamm.spark.offsets import EARLIEST, LATEST, OffsetRange, nested, split
-from klamm.spark.options import OptionError, SourceOptions, parse_batch
+from klamm.spark.option_map import OptionError
+from klamm.spark.options import SourceOptions, parse_batch
 from klamm.spark.sampling import cut_large
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ RECORDS_PER_TASK: Final = 1_000_000
 BYTES_PER_TASK: Final = 512 << 20
 TASKS_PER_COMMIT: Final = 4
 """For each task that runs at once: a killed run loses what it wrote since the last commit, and no more."""
+_LOSS: Final = "failOnDataLoss"
+"""In what the source says where retention overtook it."""
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
@@ -87,30 +91,32 @@ def archive(
     with Client(bootstrap) as admin:
         chosen = choose_topics(admin, topics, pattern)
         with writing(Path(to).absolute()) as store:
-            run = _Run(store, keys, allow_loss, admin)
-            if ranges := run.plan(chosen, groups):
-                options = run.options(ranges)
+            run = _Run(store, keys, allow_loss, admin, chosen)
+            if ranges := run.plan(groups):
                 with session("klamm archive", spark=spark, master=master, quiet=spark is None) as running:
-                    pieces = split(cut_large(options, ranges), rows_max=records_per_task)
-                    run.read(running, pieces, WriteTask(str(run.root), options, compression), progress)
+                    run.add(running, ranges, records_per_task, compression, progress)
     return Archived(tuple(topic.name for topic in chosen), tuple(run.added))
 
 
 class _Run:
     """One call of `archive`, with the archive locked."""
 
-    def __init__(self, store: Store, keys: Mapping[str, str], allow_loss: bool, admin: Client) -> None:
+    def __init__(
+        self, store: Store, keys: Mapping[str, str], allow_loss: bool, admin: Client, topics: Sequence[Topic]
+    ) -> None:
         self._store = store
+        self._topics = topics
         self._keys = keys
         self._allow_loss = allow_loss
         self._admin = admin
         self._cluster_id = cluster_id(admin)
         self.added: list[Range] = []
 
-    def plan(self, topics: Sequence[Topic], groups: bool) -> list[OffsetRange]:
+    def plan(self, groups: bool) -> list[OffsetRange]:
         """What is to be read. Commits what else there is to note."""
+        topics = self._topics
         for topic in topics:
-            check_same(self._store.manifest.topics.get(topic.name), topic)
+            check_same(self._store.manifest.topics.get(topic.name), topic.name, topic.topic_id)
         # Before the ends are asked for, so that no group is behind the archive's end.
         offsets = committed(self._admin, [topic.name for topic in topics]) if groups else None
         ranges: list[OffsetRange] = []
@@ -129,12 +135,31 @@ class _Run:
             self._commit(lost, changed, offsets)
         return ranges
 
-    @property
-    def root(self) -> Path:
-        """The archive."""
-        return self._store.root
+    def add(
+        self,
+        spark: SparkSession,
+        ranges: list[OffsetRange],
+        records_per_task: int,
+        compression: str,
+        progress: Progress,
+    ) -> None:
+        """Archive the ranges. Where retention overtakes that and may, what is left of them is planned anew."""
+        while True:
+            options = self._options(ranges)
+            try:
+                pieces = split(cut_large(options, ranges), rows_max=records_per_task)
+                self._read(spark, pieces, WriteTask(str(self._store.root), options, compression), progress)
+            except (PipelineError, ClientError) as error:
+                text = str(error)
+                if _LOSS not in text:
+                    raise PipelineError(text) from None
+                if not self._allow_loss:
+                    raise PipelineError(f"{text} (for an archive: --allow-loss, allow_loss=True)") from None
+                ranges = self.plan(groups=False)
+            else:
+                return
 
-    def read(self, spark: SparkSession, pieces: list[OffsetRange], task: WriteTask, progress: Progress) -> None:
+    def _read(self, spark: SparkSession, pieces: list[OffsetRange], task: WriteTask, progress: Progress) -> None:
         """Let Spark write the pieces, and commit round by round."""
         total = sum(piece.size for piece in pieces)
         done = 0
@@ -143,6 +168,7 @@ class _Run:
         for some in rounds(pieces, at_once):
             try:
                 ranges = run_tasks(spark, task, some)
+                self._check_same({one.topic for one in ranges})
             except BaseException:
                 self._store.tidy()
                 raise
@@ -150,7 +176,14 @@ class _Run:
             done += sum(piece.size for piece in some)
             progress(done, total)
 
-    def options(self, ranges: Sequence[OffsetRange]) -> SourceOptions:
+    def _check_same(self, names: Collection[str]) -> None:
+        """PipelineError where a topic was made again meanwhile: of which one a task has read, nobody knows."""
+        # Brokers close a connection that nobody used for some minutes.
+        self._admin.start_again()
+        for topic in topic_admin.topics(self._admin, sorted(names)):
+            check_same(self._store.manifest.topics[topic.name], topic.name, topic.topic_id)
+
+    def _options(self, ranges: Sequence[OffsetRange]) -> SourceOptions:
         """The source's, to read these."""
         names = {one.partition: 0 for one in ranges}
         wanted = {topic: list(map(int, numbers)) for topic, numbers in nested(names).items()}
@@ -161,7 +194,6 @@ class _Run:
                 "assign": json.dumps(wanted),
                 "includeHeaders": "true",
                 "maxBytesPerPartition": str(BYTES_PER_TASK),
-                "failOnDataLoss": str(not self._allow_loss).lower(),
             }
         )
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from klamm.pipelines.archive.store import write_durably
+from klamm.pipelines.archive.store import make_folder, write_durably
 from klamm.pipelines.errors import PipelineError
 
 FOLDER: Final = "mapping"
@@ -54,7 +54,17 @@ def joined(runs: list[Run], more: Iterable[Run]) -> None:
 
 def file_of(state: Path, topic: str, target: str, partition: int, start: int) -> Path:
     """The file with the runs of the range that begins with offset `start`."""
-    return state / FOLDER / f"topic={topic}" / f"target={target}" / f"{partition:05}-{start:020}.parquet"
+    return _folder_of(state, topic, target) / f"{partition:05}-{start:020}.parquet"
+
+
+def _folder_of(state: Path, topic: str, target: str) -> Path:
+    return state / FOLDER / f"topic={topic}" / f"target={target}"
+
+
+def forget_runs(state: Path, topic: str, target: str) -> None:
+    """Away with the mapping into a target that is no more."""
+    for file in _folder_of(state, topic, target).glob("*.parquet"):
+        file.unlink()
 
 
 def write_runs(file: Path, partition: int, runs: list[Run]) -> None:
@@ -64,7 +74,7 @@ def write_runs(file: Path, partition: int, runs: list[Run]) -> None:
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), sink)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     write_durably(file, sink.getvalue().to_pybytes())
 
 
@@ -95,7 +105,7 @@ class Mapping:
 def read_runs(state: Path, topic: str, target: str, bases: dict[int, int]) -> Mapping:
     """The mapping of a topic, as far as it is restored."""
     mapping = Mapping(bases)
-    for file in sorted((state / FOLDER / f"topic={topic}" / f"target={target}").glob("*.parquet")):
+    for file in sorted(_folder_of(state, topic, target).glob("*.parquet")):
         for row in pq.read_table(file, schema=SCHEMA).to_pylist():
             run = row["old_offset"], row["new_offset"], row["records"]
             joined(mapping.runs.setdefault(row["partition"], []), [run])

@@ -18,12 +18,12 @@ class Plan:
     lost: list[Range] = field(default_factory=list)
 
 
-def check_same(known: Topic | None, found: Topic) -> None:
-    """PipelineError where the topic is another than the one that is archived under its name."""
-    if known is not None and known.topic_id != found.topic_id:
+def check_same(known: Topic | None, name: str, topic_id: str | None) -> None:
+    """PipelineError where the topic that has this id is another than the one that is archived under its name."""
+    if known is not None and known.topic_id != topic_id:
         raise PipelineError(
-            f"topic '{found.name}' was deleted and made again: the archive holds the one with id {known.topic_id}, the "
-            f"cluster has {found.topic_id}; archive it into another folder"
+            f"topic '{name}' was deleted and made again: the archive holds the one with id {known.topic_id}, the "
+            f"cluster has {topic_id}; archive it into another folder"
         )
 
 

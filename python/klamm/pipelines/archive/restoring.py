@@ -15,17 +15,18 @@ from klamm.admin.client import Client
 from klamm.client import ClientError
 from klamm.pipelines.archive.cluster import cluster_id
 from klamm.pipelines.archive.manifest import Manifest
-from klamm.pipelines.archive.mapping import read_runs
+from klamm.pipelines.archive.mapping import forget_runs, read_runs
 from klamm.pipelines.archive.producing import CompareTask, Part, RestoreTask
 from klamm.pipelines.archive.running import NO_PROGRESS, Progress, run_tasks
-from klamm.pipelines.archive.state import State, read_state, write_state
+from klamm.pipelines.archive.state import State, Target, read_state, write_state
 from klamm.pipelines.archive.store import OWN, locked, read_manifest
-from klamm.pipelines.archive.targets import Cluster, TopicPlan, Wishes, begin, end, parts, plan_topic
+from klamm.pipelines.archive.targets import Cluster, TopicPlan, Wishes, begin, end, intended, parts, plan_topic
 from klamm.pipelines.archive.verifying import check_files, names_in
 from klamm.pipelines.errors import PipelineError
 from klamm.pipelines.session import session
 from klamm.spark.cluster_view import connect
-from klamm.spark.options import OptionError, SourceOptions, parse_batch
+from klamm.spark.option_map import OptionError
+from klamm.spark.options import SourceOptions, parse_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,8 +146,11 @@ class _Run:
         todo = [plan for plan in done.topics if plan.written < plan.records]
         check_files(spark, self._root, self._manifest.files([plan.topic for plan in todo]), NO_PROGRESS)
         for plan in done.topics:
-            self._state[plan.target] = begin(self._cluster.admin, plan, self._wishes.replicas)
-            write_state(self._place, self._state)
+            if not plan.known:
+                # Of a topic of that name that was restored before, and is gone.
+                forget_runs(self._place, plan.topic, plan.target)
+                self._remember(plan, intended(plan))
+            self._remember(plan, begin(self._cluster.admin, plan, self._wishes.replicas))
         wanted = [part for plan in done.topics for part in parts(self._manifest, plan)]
         options = _options(done.topics, keys)
         with self._watched(wanted, progress):
@@ -160,6 +164,10 @@ class _Run:
             wrong = [*filter(None, run_tasks(spark, CompareTask(str(self._root), options), wanted))]
             if wrong:
                 raise PipelineError("; ".join(wrong))
+
+    def _remember(self, plan: TopicPlan, target: Target) -> None:
+        self._state[plan.target] = target
+        write_state(self._place, self._state)
 
     @contextlib.contextmanager
     def _watched(self, wanted: Sequence[Part], progress: Progress) -> Iterator[None]:

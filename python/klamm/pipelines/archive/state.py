@@ -22,7 +22,7 @@ class Target:
     topic: str
     """As the archive has it."""
     topic_id: str | None
-    """Of the one in the cluster."""
+    """Of the one in the cluster; None before it is made."""
     bases: dict[int, int] = field(default_factory=dict)
     """Where each partition ended before the first record was restored."""
     afterwards: dict[str, str] = field(default_factory=dict)

@@ -58,7 +58,7 @@ def hidden(root: Path, path: str) -> Path:
 @contextlib.contextmanager
 def locked(folder: Path, what: str, *, name: str = "lock", wait_s: float = 0) -> Iterator[None]:
     """A lock in a folder, which is made; it ends with the process. PipelineError where another has it for `wait_s`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     deadline_s = time.monotonic() + wait_s
     with (folder / name).open("ab") as file:
         while True:
@@ -83,7 +83,14 @@ class Store:
     def commit(self, commit: Commit) -> None:
         """Make it part of the archive, durably, and give its files their names."""
         self.manifest.add(commit)
-        write_durably(self.root / COMMITS / _name(self.manifest.commits), encode(commit))
+        file = self.root / COMMITS / _name(self.manifest.commits)
+        try:
+            write_durably(file, encode(commit))
+        except OSError as error:
+            raise PipelineError(
+                f"cannot write '{file}': {error.strerror or error}; make room or mend it, and run the same again: it "
+                "goes on where the manifest ends"
+            ) from None
         self._show(file for one in commit.ranges for file in one.files)
 
     def _show(self, files: Iterator[DataFile]) -> None:
@@ -110,7 +117,7 @@ def writing(root: Path) -> Iterator[Store]:
     if root.is_dir() and not (root / OWN).exists() and any(root.iterdir()):
         raise PipelineError(f"'{root}' is no archive and not empty: name another folder, which is then made")
     with locked(root / OWN, f"archive '{root}'"):
-        (root / COMMITS).mkdir(exist_ok=True)
+        make_folder(root / COMMITS)
         store = Store(root)
         store.tidy()
         yield store
@@ -124,6 +131,14 @@ def write_durably(path: Path, data: bytes) -> None:
         sync_file(file.fileno())
     made.rename(path)
     sync_folder(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """A folder and those above it, where they are missing, on the disk."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in made:
+        sync_folder(one.parent)
 
 
 def sync_file(descriptor: int) -> None:

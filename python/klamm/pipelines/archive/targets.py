@@ -121,8 +121,9 @@ def _plan_existing(
             "--into-existing"
         )
     plan.bases = {number: latest[number] for number in range(plan.partitions)}
-    # The topic's own, and not those of the archive.
-    plan.configs, plan.afterwards = {}, {}
+    # The topic's own, and not those of the archive; but a run that was killed as soon as it had made it is to be ended.
+    was_intended = known is not None and known == intended(plan) and not filled
+    plan.configs, plan.afterwards = {}, dict(known.afterwards) if known is not None and was_intended else {}
     if found.configs.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME:
         raise PipelineError(
             f"topic '{found.name}' has {TIMESTAMP_TYPE}={LOG_APPEND_TIME}, which would replace the records' "
@@ -138,6 +139,11 @@ def parts(manifest: Manifest, plan: TopicPlan) -> list[Part]:
         if ranges:
             found.append(Part(plan.topic, plan.target, number, plan.bases[number], tuple(ranges), plan.known))
     return found
+
+
+def intended(plan: TopicPlan) -> Target:
+    """What to remember of a topic before it is made."""
+    return Target(plan.topic, None, plan.bases, plan.afterwards)
 
 
 def begin(admin: Client, plan: TopicPlan, replicas: int) -> Target:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from klamm.pipelines.archive import store
 from klamm.pipelines.archive.manifest import Commit, DataFile, Range
 from klamm.pipelines.archive.store import COMMITS, hidden, locate, read_manifest, writing
 from klamm.pipelines.errors import PipelineError
@@ -25,28 +27,28 @@ def visible(root: Path) -> set[str]:
 
 def test_a_file_is_seen_when_it_is_committed_and_not_before(tmp_path: Path) -> None:
     root = tmp_path / "archive"
-    with writing(root) as store:
+    with writing(root) as opened:
         first = written(root, 0)
         assert not visible(root)
-        store.commit(Commit(0, None, (), (first,)))
+        opened.commit(Commit(0, None, (), (first,)))
         assert visible(root) == {"00000-0.parquet"}
     assert read_manifest(root).end(("t", 0)) == 1
 
 
 def test_what_a_killed_run_did_not_commit_is_removed_by_the_next(tmp_path: Path) -> None:
-    with writing(tmp_path) as store:
-        store.commit(Commit(0, None, (), (written(tmp_path, 0),)))
+    with writing(tmp_path) as opened:
+        opened.commit(Commit(0, None, (), (written(tmp_path, 0),)))
         written(tmp_path, 1)
         (tmp_path / COMMITS / "00000000000000000002.json.new").write_bytes(b"{")
-    with writing(tmp_path) as store:
-        assert store.manifest.end(("t", 0)) == 1
+    with writing(tmp_path) as opened:
+        assert opened.manifest.end(("t", 0)) == 1
     assert [file.name for file in tmp_path.rglob("*") if file.suffix in (".parquet", ".new")] == ["00000-0.parquet"]
 
 
 def test_what_it_committed_and_did_not_show_is_read_and_shown_by_the_next(tmp_path: Path) -> None:
-    with writing(tmp_path) as store:
+    with writing(tmp_path) as opened:
         one = written(tmp_path, 0)
-        store.commit(Commit(0, None, (), (one,)))
+        opened.commit(Commit(0, None, (), (one,)))
     path = one.files[0].path
     (tmp_path / path).rename(hidden(tmp_path, path))
     assert locate(tmp_path, path) == hidden(tmp_path, path)
@@ -56,6 +58,28 @@ def test_what_it_committed_and_did_not_show_is_read_and_shown_by_the_next(tmp_pa
     (tmp_path / path).unlink()
     with pytest.raises(PipelineError, match=r"00000-0.parquet' is missing"):
         locate(tmp_path, path)
+
+
+def test_every_name_is_on_the_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut takes the names that nobody synced in their folder, and with them what is below."""
+    synced: list[Path] = []
+    monkeypatch.setattr(store, "sync_folder", synced.append)
+    root = tmp_path / "backup" / "kafka"
+    with writing(root) as opened:
+        assert {tmp_path, root.parent, root, root / "_klamm"} <= set(synced)
+        opened.commit(Commit(0, None))
+        assert synced[-1] == root / COMMITS
+
+
+def test_a_manifest_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with writing(tmp_path) as opened:
+        monkeypatch.setattr(store, "sync_file", full)
+        with pytest.raises(PipelineError, match=r"0001\.json': No space left on device; make room"):
+            opened.commit(Commit(0, None))
+    assert read_manifest(tmp_path).commits == 0
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
@@ -77,9 +101,9 @@ def test_a_folder_that_is_no_archive_is_named(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_is_missing_is_named(tmp_path: Path) -> None:
-    with writing(tmp_path) as store:
+    with writing(tmp_path) as opened:
         for number in range(3):
-            store.commit(Commit(0, None, (), (written(tmp_path, number),)))
+            opened.commit(Commit(0, None, (), (written(tmp_path, number),)))
     (tmp_path / COMMITS / "00000000000000000002.json").unlink()
     with pytest.raises(PipelineError, match=r"commit 00000000000000000002\.json is missing"):
         read_manifest(tmp_path)

@@ -9,16 +9,24 @@ import pytest
 from klamm.pipelines.bench import connector
 from klamm.pipelines.bench.comparison import Wanted, bench_spark
 from klamm.pipelines.bench.workload import Size
+from tests.interop import apache_kafka
 from tests.spark.own_connector import FOLDER
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
-def test_all_jobs_of_all_sides(java: None) -> None:
+@pytest.mark.parametrize("broker", ["klamm", "Apache Kafka"])
+def test_all_jobs_of_all_sides(java: None, broker: str, request: pytest.FixtureRequest) -> None:
     if missing := connector.why_not():
         pytest.skip(missing)
-    wanted = Wanted(rounds=1, with_engine=True, connector_folder=FOLDER, sizes=(Size(5000, 100),))
+    bootstrap = None
+    if broker != "klamm":
+        if missing := apache_kafka.why_not():
+            pytest.skip(missing)
+        bootstrap = request.getfixturevalue("kafka")
+    wanted = Wanted(rounds=1, bootstrap=bootstrap, with_engine=True, connector_folder=FOLDER, sizes=(Size(5000, 100),))
     found = json.loads(json.dumps(bench_spark(wanted).as_json()))
+    assert found["broker"].startswith(bootstrap or "klamm ")
     assert found["versions"]["connector"]["spark"] == connector.VERSION
     assert found["versions"]["klamm"]["spark"] == found["versions"]["engine"]["spark"]
     results = {(one["job"], one["side"]): one for one in found["results"]}
@@ -27,6 +35,7 @@ def test_all_jobs_of_all_sides(java: None) -> None:
     }
     for (_, side), one in results.items():
         assert one["records_per_second"] > 0
+        assert (one["broker_cpu_seconds"] is None) == (bootstrap is not None)
         assert one["jvm_peak_rss_bytes"] > 1 << 20
         assert (one["worker_peak_rss_bytes"] > 0) == (side != "connector")
         assert (one["ratio"] is None) == (side == "connector")

@@ -11,6 +11,7 @@ import typer
 
 from klamm.admin.connection import ClientError
 from klamm.cli.output import AsJson, console, errors, examples, print_json, print_table, say
+from klamm.cli.pipeline_options import pairs
 
 if TYPE_CHECKING:
     from klamm.pipelines.bench.comparison import Comparison
@@ -83,7 +84,7 @@ def spark(
         cores,
         with_engine=engine,
         connector_folder=folder,
-        conf=_pairs(conf or []),
+        conf=pairs("--conf", conf),
     )
     with _told() as tell:
         found = bench_spark(wanted, tell)
@@ -91,13 +92,6 @@ def spark(
         print_json(found.as_json())
     else:
         _show(found)
-
-
-def _pairs(given: list[str]) -> dict[str, str]:
-    for one in given:
-        if not one.partition("=")[0] or "=" not in one:
-            raise ClientError(f"--conf {one}: say KEY=VALUE")
-    return {key: value for key, _, value in (one.partition("=") for one in given)}
 
 
 @contextlib.contextmanager

@@ -15,9 +15,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from klamm.admin.configs import parse_changes
-from klamm.admin.connection import ClientError
 from klamm.cli.output import AsJson, errors, print_json, print_table, say
+from klamm.cli.pipeline_options import pairs
 
 if TYPE_CHECKING:
     from klamm.pipelines.mirror import MirrorOptions, MirrorProgress
@@ -128,17 +127,17 @@ def mirror(
         str(checkpoint),
         pipeline.topics(names=names or [], patterns=patterns or [], excluded=exclude or []),
         pipeline.groups(names=group or [], patterns=group_pattern or []),
-        pipeline.Naming(prefix, _pairs(rename)),
+        pipeline.Naming(prefix, pairs("--rename", rename)),
         once=once,
         interval_s=interval,
         batch_records_max=batch_records,
         fail_on_data_loss=not allow_data_loss,
         replication_factor=replication_factor,
         excluded_configs=tuple(exclude_config or ()),
-        source_config=_pairs(source_config),
-        target_config=_pairs(target_config),
+        source_config=pairs("--source-config", source_config),
+        target_config=pairs("--target-config", target_config),
     )
-    conf = _pairs(spark_conf)
+    conf = pairs("--spark-conf", spark_conf)
     with _ended_by_sigterm(), _shown(as_json, options) as show:
         done = pipeline.mirror(options, master=master, conf=conf, on_progress=show, quiet=True)
     if as_json and once:
@@ -148,13 +147,6 @@ def mirror(
     else:
         print_table(["topic", "target", "#partitions", "#lag"], _rows(done))
         say(f"{done.records} records written")
-
-
-def _pairs(texts: list[str] | None) -> dict[str, str]:
-    pairs = {key: value or "" for key, value in parse_changes(texts or []).items()}
-    if empty := [key for key, value in pairs.items() if not value]:
-        raise ClientError(f"'{empty[0]}=' has no value")
-    return pairs
 
 
 @contextmanager

@@ -41,6 +41,8 @@ def test_copies_have_names_of_their_own() -> None:
     assert naming.targets(["a", "c"]) == {"a": "b", "c": "eu.c"}
     with pytest.raises(SelectionError, match="topics a and b would both be written to b: rename one of them"):
         Naming("", {"a": "b"}).targets(["a", "b"])
+    with pytest.raises(SelectionError, match="topic a is to be called nothing on the target: say TOPIC=NAME"):
+        Naming("", {"a": ""})
 
 
 def topic(name: str, partitions: int) -> Topic:

@@ -41,9 +41,9 @@ class MirrorOptions:
     """Of topics that are made on the target; -1: its default."""
     excluded_configs: tuple[str, ...] = ()
     """Regular expressions of configs that are not mirrored, beside MirrorMaker 2's."""
-    source_config: Mapping[str, str] = field(default_factory=dict)
+    source_config: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Keys of Kafka's clients; so of the target."""
-    target_config: Mapping[str, str] = field(default_factory=dict)
+    target_config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not self.topics:

@@ -74,6 +74,10 @@ class Naming:
     prefix: str = ""
     renamed: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if nameless := [topic for topic, name in self.renamed.items() if not name]:
+            raise SelectionError(f"topic {nameless[0]} is to be called nothing on the target: say TOPIC=NAME")
+
     def target(self, topic: str) -> str:
         """The name there."""
         return self.renamed.get(topic, self.prefix + topic)

@@ -11,7 +11,7 @@ def with_bytes(log: MetadataLog, response: Response, read: Read | None) -> Respo
     """The response as it goes to the wire.
 
     It may have waited for what must be durable before it. A snapshot that is gone by now is answered with
-    SNAPSHOT_NOT_FOUND; records that are gone, behind a newer snapshot or truncated, with none: whoever asked asks again.
+    SNAPSHOT_NOT_FOUND; records that are gone, behind a newer snapshot or truncated, with none: who asked asks again.
     """
     if isinstance(read, ReadRange) and isinstance(response, FetchResponse):
         if not log.start_offset <= read.offset < log.end_offset:

@@ -219,6 +219,10 @@ def test_a_log_that_begins_with_a_snapshot(from_snapshot: Audit) -> None:
 def test_tables_and_views(story: Audit) -> None:
     views = story.create_views()
     assert {"records", "PartitionChangeRecord", "LeaderChangeMessage", *QUESTIONS} <= set(views)
+    assert story.create_views("select * from `Leadership` l join topicrecord using (topic_id)") == [
+        "TopicRecord",
+        "leadership",
+    ]
     counts = dict(map(tuple, story.spark.sql("select type, count(*) from records group by type").collect()))
     assert sum(counts.values()) == 39
     assert counts["PartitionChangeRecord"] == 11
@@ -236,8 +240,8 @@ def test_a_report_is_one_file(story: Audit, tmp_path: Path) -> None:
     assert "&lt;other&gt;" in text
     assert "<other>" not in text
     assert "sesame" not in text
-    assert "and 7 more" in text, "of broker states"
-    assert text.count("<svg") == 5
+    assert "The first 2 of 9, the newest first." in text, "of broker states"
+    assert text.count('role="img"') == 6
     assert text.count("<section") == text.count("</section>") == 9
     for word in ("<script", "http://", "https://", "@import", "<link", "<img"):
         assert word not in text

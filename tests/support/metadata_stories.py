@@ -19,10 +19,12 @@ TOPIC, BROKER = 2, 4
 class WrittenLog:
     """A log below a directory; each call is a batch, at a time in ms."""
 
-    def __init__(self, directory: Path, *, segment_bytes: int = 8 << 20) -> None:
+    def __init__(self, directory: Path, *, segment_bytes: int = 8 << 20, is_volatile: bool = False) -> None:
         self.directory = directory
         self.folder = directory / FOLDER
-        self.native = _engine.MetadataLog(self.folder, segment_bytes=segment_bytes, segment_ms=1 << 40, now_ms=0)
+        self.native = _engine.MetadataLog(
+            self.folder, segment_bytes=segment_bytes, segment_ms=1 << 40, now_ms=0, is_volatile=is_volatile
+        )
         self.epoch = 0
 
     def lead(self, time_ms: int, epoch: int, leader: int) -> int:
@@ -47,9 +49,10 @@ def register(broker: int, epoch: int) -> mr.RegisterBrokerRecord:
     )
 
 
-def registration(broker: int, **changes: int) -> mr.BrokerRegistrationChangeRecord:
-    """What changes in it."""
-    return mr.BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=broker, **changes)
+def registration(broker: int, *, broker_epoch: int | None = None, **changes: int) -> mr.BrokerRegistrationChangeRecord:
+    """What changes in it; its epoch is its number unless it is given."""
+    epoch = broker if broker_epoch is None else broker_epoch
+    return mr.BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=epoch, **changes)
 
 
 def partition(

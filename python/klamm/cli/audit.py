@@ -134,7 +134,7 @@ def _head(column: str) -> str:
 
 
 def _print_query(opened: Audit, sql: str, rows: int, step: Callable[[str], None], *, as_json: bool) -> None:
-    opened.create_views()
+    opened.create_views(sql)
     found: DataFrame = opened.spark.sql(sql)
     if as_json:
         import json

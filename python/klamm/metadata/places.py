@@ -13,6 +13,7 @@ from klamm.node.directories import METADATA_FOLDER
 from klamm.node.meta_properties import message_of
 
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
+_SEGMENT_NAME: Final = re.compile(r"\d{20}\.log")
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
@@ -73,15 +74,22 @@ def _folder_in(directory: Path) -> Path:
     inside = directory / METADATA_FOLDER
     if inside.is_dir():
         return inside
-    if directory.is_dir() and any(_is_of_a_log(one.name) for one in directory.iterdir()):
-        return directory
+    if directory.is_dir():
+        names = {one.name for one in directory.iterdir()}
+        is_named = directory.resolve().name == METADATA_FOLDER
+        if any(map(_is_of_a_log, names)) or (is_named and any(map(_is_segment, names))):
+            return directory
     raise HistoryError(
         f"{directory} holds no metadata log: name a controller's log directory, with {METADATA_FOLDER} in it"
     )
 
 
+def _is_segment(name: str) -> bool:
+    return _SEGMENT_NAME.fullmatch(name) is not None
+
+
 def _is_of_a_log(name: str) -> bool:
-    """Segments of these names has a partition of any topic: raft's own files make the difference."""
+    """Segments has a partition of any topic: raft's own files make the difference, or else the folder's name."""
     return name == "quorum-state" or parse_snapshot_name(name) is not None
 
 

@@ -180,6 +180,21 @@ def test_places(tmp_path: Path, kafka_dir: Path) -> None:
             locate(path)
 
 
+def test_segments_alone_are_a_metadata_log_by_the_name_of_their_folder(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append([encode(ConfigRecord(resource_type=2, resource_name="t", name="k", value="v"), 0)], 1, 0)
+    log.close()
+    [segment] = (tmp_path / FOLDER).glob("*.log")
+    for name in (f"copied/{FOLDER}", "greetings-0"):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        (folder / segment.name).write_bytes(segment.read_bytes())
+    copied = tmp_path / "copied" / FOLDER
+    assert [entry.offset for entry in History(copied).records()] == [0]
+    with pytest.raises(HistoryError, match="holds no metadata log"):
+        locate(tmp_path / "greetings-0")
+
+
 def test_a_torn_end_is_named_and_damage_before_it_is_an_error(tmp_path: Path, cluster: WrittenCluster) -> None:
     cluster.add_brokers(1)
     cluster.flush()

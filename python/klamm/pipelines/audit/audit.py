@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,16 +81,21 @@ class Audit:
         """The names that `table` knows."""
         return table_names()
 
-    def create_views(self) -> list[str]:
-        """Temporary views for `spark.sql`: `records`, one a record type, one a question. Their names."""
+    def create_views(self, query: str | None = None) -> list[str]:
+        """Temporary views for `spark.sql`: `records`, one a record type, one a question. Their names.
+
+        With a query only those whose names are words in it: Spark asks a Python process about each view.
+        """
         from klamm.pipelines.audit.questions import QUESTIONS
 
-        self.records().createOrReplaceTempView(RECORDS_VIEW)
-        for name in table_names():
-            self.table(name).createOrReplaceTempView(name)
-        for question in QUESTIONS:
-            self.ask(question).createOrReplaceTempView(question)
-        return [RECORDS_VIEW, *table_names(), *QUESTIONS]
+        views: dict[str, Callable[[], DataFrame]] = {RECORDS_VIEW: self.records}
+        views |= {name: partial(self.table, name) for name in table_names()}
+        views |= {question: partial(self.ask, question) for question in QUESTIONS}
+        words = None if query is None else set(re.findall(r"\w+", query.lower()))
+        names = [name for name in views if words is None or name.lower() in words]
+        for name in names:
+            views[name]().createOrReplaceTempView(name)
+        return names
 
     # Questions
 
@@ -189,6 +195,13 @@ class Audit:
             f.max_by("last_time", "last_offset").alias("last_time"),
             f.sum("records").alias("records"),
         )
+
+    def counts(self) -> DataFrame:
+        """type and records: how many of each type the log alone has."""
+        from pyspark.sql import functions as f
+
+        rows = self._scan(self.plan.log, is_counts=True)
+        return rows.groupBy("type").agg(f.sum("records").alias("records"))
 
     def close(self) -> None:
         """Let go of what is cached."""

@@ -16,6 +16,7 @@ class Subject(NamedTuple):
     title: str
     order: str
     """What comes first, as Spark's SQL has it."""
+    order_text: str
     columns: tuple[str, ...]
 
 
@@ -28,52 +29,63 @@ class Finding(NamedTuple):
     """Of all rows."""
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+    order: str
+    """What comes first, in words."""
 
 
 SUBJECTS: Final = {
     "elections": Subject(
         "Elections of the quorum",
         "epoch desc",
+        "the newest first",
         ("epoch", "leader", "leader_before", "offset", "timestamp", "length_ms", "epochs_between"),
     ),
     "broker_states": Subject(
         "Brokers: active, fenced, away",
-        "broker, from_offset",
+        "from_offset desc, broker",
+        "the newest first",
         ("broker", "state", "because", "from_offset", "from_time", "to_time", "duration_ms"),
     ),
     "leadership": Subject(
         "Leaders that moved",
         "offset desc, topic, partition",
+        "the newest first",
         ("topic", "partition", "offset", "timestamp", "from_leader", "to_leader", "leader_epoch", "kind", "is_unclean"),
     ),
     "unclean_elections": Subject(
         "Unclean elections",
         "offset desc, topic, partition",
+        "the newest first",
         ("topic", "partition", "offset", "timestamp", "from_leader", "to_leader", "isr_before", "recovered_time"),
     ),
     "under_replicated": Subject(
         "Under-replicated partitions",
         "duration_ms desc, topic, partition, from_offset",
+        "the longest first",
         ("topic", "partition", "from_time", "to_time", "ended", "duration_ms", "replicas", "isr_min", "missing"),
     ),
     "leaderless": Subject(
         "Partitions without a leader",
         "duration_ms desc, topic, partition, from_offset",
+        "the longest first",
         ("topic", "partition", "from_time", "to_time", "ended", "duration_ms", "isr"),
     ),
     "isr_churn": Subject(
         "ISR churn by broker",
         "shrinks desc, broker",
+        "the brokers that ISRs lost most first",
         ("broker", "shrinks", "expands", "removed", "partitions", "first_time", "last_time"),
     ),
     "isr_changes": Subject(
         "Changes of ISRs",
         "offset desc, topic, partition, broker",
+        "the newest first",
         ("topic", "partition", "offset", "timestamp", "broker", "change"),
     ),
     "config_changes": Subject(
         "Configs that changed",
         "offset desc, resource_name, name",
+        "the newest first",
         ("resource_type", "resource_name", "name", "offset", "timestamp", "before", "after", "change"),
     ),
 }
@@ -94,7 +106,8 @@ def find(audit: Audit, question: str, limit: int, *, every_column: bool = False)
     shown = [f.unix_millis(name).alias(name) if name in times else f.col(name) for name in columns]
     rows = answer.orderBy(*order).limit(limit).select(*shown).collect()
     at = [number for number, name in enumerate(columns) if name in times]
-    return Finding(question, subject.title, answer.count(), columns, [_with_times(tuple(row), at) for row in rows])
+    found = [_with_times(tuple(row), at) for row in rows]
+    return Finding(question, subject.title, answer.count(), columns, found, subject.order_text)
 
 
 def _ordered(part: str) -> Any:

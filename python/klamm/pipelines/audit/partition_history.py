@@ -108,10 +108,8 @@ def _cleared(audit: Audit, partitions: DataFrame) -> DataFrame:
     clears = audit.facts("ClearElrRecord").select("topic_name", *_PLACE)
     ends = topic_ends(audit).selectExpr("topic_id", "offset as died")
     living = partitions.join(topics(audit), "topic_id").join(ends, "topic_id", "left")
-    found = living.join(
-        clears,
-        (clears["topic_name"].isin("") | (clears["topic_name"] == living["topic"]))
-        & (clears["offset"] > living["born"])
-        & (living["died"].isNull() | (clears["offset"] < living["died"])),
-    )
-    return found.select(*KEY, *_PLACE)
+    # Of one topic and of all apart: a join by name stays one, however many topics and clears there are.
+    of_one = living.join(clears.withColumnRenamed("topic_name", "topic"), "topic")
+    of_all = living.crossJoin(clears.where("topic_name = ''"))
+    found = of_one.select(*KEY, *_PLACE, "born", "died").unionByName(of_all.select(*KEY, *_PLACE, "born", "died"))
+    return found.where("offset > born and (died is null or offset < died)").select(*KEY, *_PLACE)

@@ -24,7 +24,7 @@ _PLACES: Final = 5
 
 
 class Wanted(NamedTuple):
-    """Which rows: of one type with a column a field, of several with a column a type, of any, or a row an epoch."""
+    """Which rows: of one type, a column a field; of several, a column a type; of any; or a row an epoch or a type."""
 
     record_type: int | None = None
     types: tuple[tuple[str, int], ...] = ()
@@ -32,6 +32,7 @@ class Wanted(NamedTuple):
     controls: tuple[int, ...] | None = None
     with_fields: bool = True
     is_epochs: bool = False
+    is_counts: bool = False
 
     def decode(self, data: bytes) -> pa.RecordBatch:
         """Whole batches as rows."""
@@ -41,6 +42,8 @@ class Wanted(NamedTuple):
             return _of_types(data, self.types)
         if self.is_epochs:
             return _epochs(data)
+        if self.is_counts:
+            return _counts(data)
         found = _engine.metadata_overview(data, controls=self.controls, with_fields=self.with_fields)
         return pa.record_batch(found)
 
@@ -129,9 +132,7 @@ def _of_types(data: bytes, types: tuple[tuple[str, int], ...]) -> pa.RecordBatch
         struct = pa.StructArray.from_arrays(rows.columns[_PLACES:], fields=fields)
         places = {rows.schema.names[at]: rows.column(at) for at in range(_PLACES - 1)}
         tables.append(pa.table({**places, "type": pa.repeat(name, rows.num_rows), name: struct}))
-    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+    return _one_batch(pa.concat_tables(tables, promote_options="default"))
 
 
 def _with_own_names(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -168,6 +169,17 @@ def _epochs(data: bytes) -> pa.RecordBatch:
         "timestamp_last": "last_time",
         "offset_count": "records",
     }
-    table = found.select(list(names)).rename_columns(list(names.values())).combine_chunks()
+    return _one_batch(found.select(list(names)).rename_columns(list(names.values())))
+
+
+def _counts(data: bytes) -> pa.RecordBatch:
+    """A row a type."""
+    rows = pa.record_batch(_engine.metadata_overview(data, with_fields=False)).select(["type"])
+    found = pa.Table.from_batches([rows]).group_by("type", use_threads=False).aggregate([("type", "count")])
+    return _one_batch(found.select(["type", "type_count"]).rename_columns(["type", "records"]))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    table = table.combine_chunks()
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

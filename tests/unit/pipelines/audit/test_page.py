@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import pytest
+
 from klamm.pipelines.audit.findings import OVERVIEW, SUBJECTS, Finding
-from klamm.pipelines.audit.report.figures import STRETCHES, Figures, Period
+from klamm.pipelines.audit.report.figures import BrokerStates, Churn, Figures
 from klamm.pipelines.audit.report.page import page
+from klamm.pipelines.audit.report.period import STRETCHES, Period
 
 HOSTILE = "<script>alert('&')</script>"
 START = 1_795_248_780_286
@@ -25,11 +29,19 @@ VALUES = {
 }
 
 
-def figures(total: int) -> Figures:
+STATES = ("active", "fenced", "shutting down", "unregistered")
+
+
+def figures(total: int, length_ms: int = 3_600_000) -> Figures:
+    def rows(columns: tuple[str, ...]) -> list[tuple[object, ...]]:
+        return [tuple(VALUES.get(name, 7) for name in columns)] * min(total, 20)
+
     def finding(question: str) -> Finding:
-        columns = SUBJECTS[question].columns
-        row = tuple(VALUES.get(name, 7) for name in columns)
-        return Finding(question, SUBJECTS[question].title, total, columns, [row] * min(total, 20))
+        subject = SUBJECTS[question]
+        return Finding(question, subject.title, total, subject.columns, rows(subject.columns), subject.order_text)
+
+    def summary(*columns: str) -> Finding:
+        return Finding("summary", "By something", total, columns, rows(columns), "the most first")
 
     some = [number % 5 if total else 0 for number in range(STRETCHES)]
     log = {
@@ -43,25 +55,34 @@ def figures(total: int) -> Figures:
         "withheld_offsets": [[1, 2]] if total else [],
         "damage": [HOSTILE] if total else [],
     }
-    columns = ("topic", "moves", "partitions", "unclean", "last_time")
+    states = [(broker, state, START, None) for broker in range(40) for state in STATES]
     return Figures(
         log,
-        Period(START, START + 3_600_000),
+        Period(START, START + length_ms),
         {question: finding(question) for question in OVERVIEW},
         {"NoOpRecord": 5} if total else {},
         {"moved": some, "lost": some, "regained": some, "unclean": some},
-        Finding("leadership", "Topics", total, columns, [(HOSTILE, 3, 2, 1, None)] * min(total, 20)),
+        summary("topic", "moves", "partitions", "unclean", "last_time"),
+        summary("broker", "last_state", "registrations", "times_fenced", "time_fenced_ms", "longest_ms"),
         some,
-        [(broker, "active", START, None) for broker in range(50)] if total else [],
-        [(1, 10, 9), (2, 0, 1)] if total else [],
-        [(1, 1, START, START + 1000), (3, 2, START + 2000, START + 3_600_000)] if total else [],
+        some,
+        BrokerStates(states if total else [], 50 if total else 0, 100, total > 0),
+        Churn([(1, 10, 9), (2, 0, 1)] if total else [], 3 if total else 0),
+        [(1, 1, START, START + 1000), (3, 2, START + 2000, START + length_ms)] if total else [],
     )
+
+
+def plots_of(text: str) -> list[ElementTree.Element]:
+    return [
+        ElementTree.fromstring('<svg class="plot"' + part.partition("</svg>")[0] + "</svg>")
+        for part in text.split('<svg class="plot"')[1:]
+    ]
 
 
 class Tags(HTMLParser):
     """Whether each tag is closed where it should be."""
 
-    EMPTY = frozenset({"meta", "line", "!doctype"})
+    EMPTY = frozenset({"meta", "!doctype"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,25 +108,63 @@ def test_names_are_no_markup_and_every_tag_is_closed() -> None:
     assert tags.open == []
     assert "script" not in tags.seen
     assert "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in text
-    assert "and 9,980 more" in text
+    assert "The first 20 of 10,000, the newest first." in text
     assert "1.0 d" in text
+    assert "not set" in text
     assert len(text) < 200_000, "as many rows as are asked for, however many there are"
 
 
-def test_plots_are_well_formed() -> None:
+def test_plots_are_well_formed_and_say_what_they_show() -> None:
     text = page(figures(10_000))
-    plots = ["<svg" + part.partition("</svg>")[0] + "</svg>" for part in text.split("<svg")[1:]]
-    assert len(plots) == 5
+    plots = plots_of(text)
+    assert len(plots) == 6
     for plot in plots:
-        root = ElementTree.fromstring(plot)
-        width, height = map(float, root.attrib["viewBox"].split()[2:])
-        for shape in root.iter("rect"):
+        width, height = map(float, plot.attrib["viewBox"].split()[2:])
+        for shape in plot.iter("rect"):
             x, y, wide, high = (float(shape.attrib[name]) for name in ("x", "y", "width", "height"))
             assert 0 <= x <= x + wide <= width + 1
             assert 0 <= y <= y + high <= height
+            [title] = shape
+            assert title.text
+        told = [shape.text or "" for shape in plot.iter("text")]
+        assert any("UTC" in one for one in told) or "changes of ISRs" in told
+    units = {one.text for plot in plots for one in plot.iter("text") if "rotate" in one.attrib.get("transform", "")}
+    assert units == {"moves", "partitions"}
+    assert "The 40 of 50 brokers with the most stretches are drawn." in text
+    assert "The 2 of 3 brokers with the most of them are drawn." in text
+
+
+def test_no_fill_is_known_by_its_colour_alone() -> None:
+    text = page(figures(10_000))
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    kinds = set(re.findall(r'<rect class="k-([a-z-]+)"', text))
+    looks = dict(re.findall(r"\.k-([a-z-]+) \{ fill: (.*?); \}", style))
+    assert kinds <= set(looks)
+    for pattern in re.findall(r"url\(#([a-z-]+)\)", style):
+        assert f'id="{pattern}"' in text
+    for together in (STATES, ("moved", "lost", "regained", "unclean"), ("shrinks", "expands")):
+        patterned = [looks[kind.replace(" ", "-")].startswith("url") for kind in together]
+        assert patterned.count(False) == 1, "the usual state alone is plain"
+        assert all(f"</svg>{kind}</span>" in text for kind in together), "in a legend"
+
+
+@pytest.mark.parametrize(
+    ("length_ms", "first", "caption"),
+    [
+        (0, "08:13:00.286", "2026-11-21, UTC"),
+        (3_600_000, "08:13:00", "2026-11-21, UTC"),
+        (90 * 86_400_000, "2026-11-21 08:13", "UTC"),
+    ],
+)
+def test_times_are_as_fine_as_they_need_be(length_ms: int, first: str, caption: str) -> None:
+    for plot in plots_of(page(figures(1, length_ms)))[:2]:
+        told = [shape.text for shape in plot.iter("text")]
+        assert first in told
+        assert caption in told
 
 
 def test_nothing_happened() -> None:
     text = page(figures(0))
-    assert text.count("None.") == len(OVERVIEW)
+    assert text.count('class="none">None: ') == len(OVERVIEW) + 1
     assert "Damaged" not in text
+    assert plots_of(text) == []

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klamm.pipelines.audit.findings import OVERVIEW, SUBJECTS, Finding, find, log_fields
+from klamm.pipelines.audit.report.period import STRETCHES, Period
+from klamm.pipelines.audit.report.summaries import fenced_brokers, moving_topics
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from klamm.pipelines.audit.audit import Audit
 
-STRETCHES: Final = 80
 BROKERS_MAX: Final = 40
-STATES_MAX: Final = 2000
-"""Stretches of brokers' lives that are drawn."""
+"""Brokers that are drawn: those with the most to show."""
+STATES_MAX: Final = 100
+"""Stretches of each broker's life that are drawn."""
+LEADERS_MAX: Final = 2000
+"""Epochs of the quorum that are drawn, the newest."""
 
 
-class Period(NamedTuple):
-    """The time that a report is about, in equal stretches."""
+class BrokerStates(NamedTuple):
+    """Stretches of brokers' lives."""
 
-    start_ms: int
-    end_ms: int
+    states: list[tuple[int, str, int, int | None]]
+    """Broker, state, and from when until when, in ms: those that are drawn, by broker."""
+    total: int
+    """Of the brokers that there are."""
+    newest: int
+    """How many stretches of a broker are drawn at most."""
+    is_cut: bool
+    """Whether a broker that is drawn has more."""
 
-    @property
-    def width_ms(self) -> int:
-        """Of one stretch."""
-        return max(1, -(-(self.end_ms - self.start_ms + 1) // STRETCHES))
 
-    def stretch(self, name: str) -> Column:
-        """Which stretch a time is in."""
-        from pyspark.sql import functions as f
+class Churn(NamedTuple):
+    """Changes of ISRs by broker."""
 
-        number = f.floor((f.unix_millis(name) - self.start_ms) / self.width_ms)
-        return f.least(f.greatest(number, f.lit(0)), f.lit(STRETCHES - 1)).cast("int")
+    brokers: list[tuple[int, int, int]]
+    """Broker, shrinks, expands: those that are drawn, by broker."""
+    total: int
+    """Of the brokers that ISRs lost or gained."""
 
 
 class Figures(NamedTuple):
@@ -48,14 +56,15 @@ class Figures(NamedTuple):
     moves: dict[str, list[int]]
     """Leaders that moved, by kind, in each stretch."""
     moving_topics: Finding
+    fenced_brokers: Finding
     under_replicated: list[int]
     """Partitions that were under-replicated at some time of each stretch."""
-    brokers: list[tuple[int, str, int, int | None]]
-    """Broker, state, and from when until when, in ms."""
-    churn: list[tuple[int, int, int]]
-    """Broker, shrinks, expands."""
+    leaderless: list[int]
+    """The same of those without a leader."""
+    brokers: BrokerStates
+    churn: Churn
     leaders: list[tuple[int, int, int, int]]
-    """Of the quorum: epoch, leader, and from when until when."""
+    """Of the quorum: epoch, leader, and the times of its first and its last record."""
 
 
 def gather(audit: Audit, rows: int, on_step: Callable[[str], None]) -> Figures:
@@ -72,8 +81,10 @@ def gather(audit: Audit, rows: int, on_step: Callable[[str], None]) -> Figures:
         findings,
         _counts(audit),
         _moves(audit, period),
-        _moving_topics(audit, rows),
-        _under_replicated(audit, period),
+        moving_topics(audit, rows),
+        fenced_brokers(audit, rows),
+        _partitions(audit.under_replicated(), period),
+        _partitions(audit.leaderless(), period),
         _brokers(audit),
         _churn(audit),
         _leaders(audit, period),
@@ -81,8 +92,10 @@ def gather(audit: Audit, rows: int, on_step: Callable[[str], None]) -> Figures:
 
 
 def _counts(audit: Audit) -> dict[str, int]:
-    rows = audit.overview().where("snapshot is null").groupBy("type").count().collect()
-    return {row["type"]: row["count"] for row in sorted(rows, key=lambda row: (-row["count"], row["type"]))}
+    from pyspark.sql import functions as f
+
+    rows = audit.counts().orderBy(f.desc("records"), "type").collect()
+    return {row["type"]: row["records"] for row in rows}
 
 
 def _moves(audit: Audit, period: Period) -> dict[str, list[int]]:
@@ -97,68 +110,73 @@ def _moves(audit: Audit, period: Period) -> dict[str, list[int]]:
     return moves
 
 
-def _moving_topics(audit: Audit, limit: int) -> Finding:
+def _partitions(answer: DataFrame, period: Period) -> list[int]:
+    """In how many partitions an interval of the answer was open at some time of each stretch of the period."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    columns = ("topic", "moves", "partitions", "unclean", "last_time")
-    by_topic = audit.leadership().groupBy("topic", "topic_id")
-    grouped = by_topic.agg(
-        f.count("*").alias("moves"),
-        f.count_distinct("partition").alias("partitions"),
-        f.count_if("is_unclean").alias("unclean"),
-        f.date_format(
-            f.to_utc_timestamp(f.max("timestamp"), f.current_timezone()), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
-        ).alias("last_time"),
-    )
-    rows = grouped.orderBy(f.desc("moves"), "topic").limit(limit).select(*columns).collect()
-    return Finding("leadership", "Topics by leaders that moved", grouped.count(), columns, [tuple(row) for row in rows])
-
-
-def _under_replicated(audit: Audit, period: Period) -> list[int]:
-    """How many stretches there are in each: begun by then, and not ended before."""
-    from pyspark.sql import functions as f
-
-    answer = audit.under_replicated()
-    begun = _in_stretches(answer, period.stretch("from_time"))
-    ended = _in_stretches(answer.where(f.col("to_time").isNotNull()), period.stretch("to_time"))
-    found, now = [], 0
-    for more, fewer in zip(begun, ended, strict=True):
-        now += more
-        found.append(now)
-        now -= fewer
-    return found
-
-
-def _in_stretches(rows: DataFrame, stretch: Column) -> list[int]:
-    counted = [0] * STRETCHES
-    for row in rows.groupBy(stretch.alias("stretch")).count().collect():
-        counted[row["stretch"] or 0] += row["count"]
-    return counted
-
-
-def _brokers(audit: Audit) -> list[tuple[int, str, int, int | None]]:
-    from pyspark.sql import functions as f
-
-    rows = audit.broker_states().select(
-        "broker",
-        "state",
-        f.unix_millis("from_time").alias("from_ms"),
-        f.unix_millis("to_time").alias("to_ms"),
+    of_partition = Window.partitionBy("topic_id", "partition").orderBy("from_offset")
+    spans = answer.select(
+        "topic_id",
+        "partition",
         "from_offset",
+        period.stretch("from_time").alias("first"),
+        f.when(f.col("to_offset").isNull(), STRETCHES - 1).otherwise(period.stretch("to_time")).alias("last"),
     )
-    found = rows.orderBy("broker", "from_offset").limit(STATES_MAX).collect()
-    return [(row["broker"], row["state"], row["from_ms"] or 0, row["to_ms"]) for row in found]
+    # Clocks of two leaders may disagree: an interval ends where it begins at least.
+    spans = spans.withColumn("last", f.greatest("first", "last"))
+    before = f.max("last").over(of_partition.rowsBetween(Window.unboundedPreceding, -1))
+    # A stretch that an earlier interval of the partition is in counts once.
+    spans = spans.withColumn("first", f.greatest("first", f.coalesce(before + 1, f.lit(0)))).where("first <= last")
+    changes = [0] * (STRETCHES + 1)
+    for row in spans.groupBy("first", "last").count().collect():
+        changes[row["first"]] += row["count"]
+        changes[row["last"] + 1] -= row["count"]
+    return list(itertools.accumulate(changes[:-1]))
 
 
-def _churn(audit: Audit) -> list[tuple[int, int, int]]:
-    rows = audit.isr_churn().orderBy("broker").limit(BROKERS_MAX).collect()
-    return [(row["broker"], row["shrinks"], row["expands"]) for row in rows]
+def _brokers(audit: Audit) -> BrokerStates:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    answer = audit.broker_states()
+    counts = answer.groupBy("broker").count()
+    most = sorted(counts.orderBy(f.desc("count"), "broker").limit(BROKERS_MAX).collect())
+    newest = f.row_number().over(Window.partitionBy("broker").orderBy(f.desc("from_offset")))
+    rows = (
+        answer.where(f.col("broker").isin([row["broker"] for row in most]))
+        .withColumn("newest", newest)
+        .where(f.col("newest") <= STATES_MAX)
+        .select(
+            "broker",
+            "state",
+            f.unix_millis("from_time").alias("from_ms"),
+            f.unix_millis("to_time").alias("to_ms"),
+            "from_offset",
+        )
+    )
+    states = [
+        (row["broker"], row["state"], row["from_ms"] or 0, row["to_ms"])
+        for row in rows.orderBy("broker", "from_offset").collect()
+    ]
+    return BrokerStates(states, counts.count(), STATES_MAX, any(row["count"] > STATES_MAX for row in most))
+
+
+def _churn(audit: Audit) -> Churn:
+    from pyspark.sql import functions as f
+
+    answer = audit.isr_churn()
+    rows = answer.orderBy(f.desc(f.col("shrinks") + f.col("expands")), "broker").limit(BROKERS_MAX).collect()
+    return Churn(sorted((row["broker"], row["shrinks"], row["expands"]) for row in rows), answer.count())
 
 
 def _leaders(audit: Audit, period: Period) -> list[tuple[int, int, int, int]]:
     from pyspark.sql import functions as f
 
-    rows = audit.elections().select("epoch", "leader", f.unix_millis("timestamp").alias("from_ms")).orderBy("epoch")
-    found = rows.tail(STATES_MAX)
-    ends = [row["from_ms"] for row in found[1:]] + [period.end_ms]
-    return [(row["epoch"], row["leader"], row["from_ms"] or 0, end or 0) for row, end in zip(found, ends, strict=True)]
+    times = [f.unix_millis(name).alias(name) for name in ("timestamp", "last_time")]
+    found = audit.elections().select("epoch", "leader", *times).orderBy("epoch").tail(LEADERS_MAX)
+    # What an election tells of the last record before it is the end of the leader before.
+    ends = [row["last_time"] for row in found[1:]] + [period.end_ms]
+    return [
+        (row["epoch"], row["leader"], row["timestamp"] or 0, end or 0) for row, end in zip(found, ends, strict=True)
+    ]

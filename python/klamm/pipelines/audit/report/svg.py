@@ -1,4 +1,7 @@
-"""Small plots as inline SVG. Colours are classes, which the page's style sheet gives for light and for dark."""
+"""Small plots as inline SVG: scales with numbers, time and what they count, and fills that differ without colour, too.
+
+A fill is a class, which the page's style sheet gives a colour for light and for dark, and a pattern (`style`).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,23 @@ from html import escape
 from typing import Final, NamedTuple
 
 WIDTH: Final = 760
-LEFT: Final = 64
-_RIGHT, _TOP, _BOTTOM = 12, 10, 24
-_HEIGHT: Final = 170
+_RIGHT, _TOP = 16, 10
+_BOTTOM: Final = 40
+"""Room for the texts of the time and for its caption."""
+_HEIGHT: Final = 190
 _ROW: Final = 20
+_BAR: Final = 9
 _TICKS: Final = 4
+_LETTER: Final = 6.2
+"""About how wide a letter of a scale is."""
+
+
+class Time(NamedTuple):
+    """The time below a plot."""
+
+    texts: Sequence[str]
+    """Where each stretch begins, and the end."""
+    caption: str
 
 
 class Bar(NamedTuple):
@@ -25,70 +40,92 @@ class Bar(NamedTuple):
     title: str
 
 
-def columns(series: Mapping[str, Sequence[int]], times: Sequence[str], what: str) -> str:
-    """Stacked columns over time; `times` has a text for each column and one for the end."""
-    count = len(times) - 1
+def columns(series: Mapping[str, Sequence[int]], time: Time, unit: str, what: str) -> str:
+    """Stacked columns over time, one a stretch; `unit` is what they count."""
+    count = len(time.texts) - 1
     totals = [sum(values[at] for values in series.values()) for at in range(count)]
     top = max([1, *totals])
-    width = (WIDTH - LEFT - _RIGHT) / count
+    left = 28 + _LETTER * len(f"{top:,}")
+    width = (WIDTH - left - _RIGHT) / count
     shapes = []
     for at in range(count):
         below = 0
         for name, values in series.items():
             if values[at]:
                 y, height = _y(below + values[at], top), _y(below, top) - _y(below + values[at], top)
-                title = f"{values[at]} {name}, {times[at]} to {times[at + 1]}"
-                shapes.append(_rect(name, LEFT + at * width, y, max(width - 1, 0.5), height, title))
+                title = f"{values[at]:,} {name}, {time.texts[at]} to {time.texts[at + 1]}"
+                shapes.append(_rect(name, left + at * width, y, max(width - 1, 0.5), height, title))
                 below += values[at]
-    return _plot([*_grid(top), *shapes, *_time_axis(times, _HEIGHT)], _HEIGHT, what)
+    return _plot([*_scale(top, left, unit), *shapes, *_time_scale(time, left, _HEIGHT)], _HEIGHT, what)
 
 
-def timeline(bars: Sequence[Bar], times: Sequence[str], what: str) -> str:
+def timeline(bars: Sequence[Bar], time: Time, what: str) -> str:
     """A row for each name with its stretches."""
     rows = list(dict.fromkeys(bar.row for bar in bars))
     height = _TOP + _ROW * len(rows) + _BOTTOM
-    inner = WIDTH - LEFT - _RIGHT
+    left = _room_for(rows)
+    inner = WIDTH - left - _RIGHT
     shapes = []
     for at, row in enumerate(rows):
         y = _TOP + at * _ROW
-        shapes.append(f'<text class="axis" x="{LEFT - 6}" y="{y + 13}" text-anchor="end">{escape(row)}</text>')
+        shapes.append(_text(left - 6, y + 13, row, "end"))
+        shapes.append(_line(left, WIDTH - _RIGHT, y + _ROW - 1))
         for bar in (one for one in bars if one.row == row):
             width = max((bar.end - bar.start) * inner, 1)
-            shapes.append(_rect(bar.kind, LEFT + bar.start * inner, y + 2, width, _ROW - 5, bar.title))
-    return _plot([*shapes, *_time_axis(times, height)], height, what)
+            x = min(left + bar.start * inner, WIDTH - _RIGHT - width)
+            shapes.append(_rect(bar.kind, x, y + 2, width, _ROW - 5, bar.title))
+    return _plot([*shapes, *_time_scale(time, left, height)], height, what)
 
 
-def pairs(rows: Sequence[tuple[str, Mapping[str, int]]], what: str) -> str:
-    """Two or more horizontal bars for each name."""
+def pairs(rows: Sequence[tuple[str, Mapping[str, int]]], unit: str, what: str) -> str:
+    """Two or more horizontal bars for each name, with their numbers."""
     most = max([1, *(value for _, values in rows for value in values.values())])
-    inner = WIDTH - LEFT - _RIGHT - 60
+    left = _room_for([name for name, _ in rows])
+    inner = WIDTH - left - _RIGHT - 10 - _LETTER * len(f"{most:,}")
     shapes, y = [], float(_TOP)
     for name, values in rows:
-        shapes.append(f'<text class="axis" x="{LEFT - 6}" y="{y + 13:.1f}" text-anchor="end">{escape(name)}</text>')
+        middle = y + len(values) * (_BAR + 1) / 2 + 4
+        shapes.append(_text(left - 6, middle, name, "end"))
         for kind, value in values.items():
             width = value / most * inner
-            shapes.append(_rect(kind, LEFT, y, max(width, 0.5), 8, f"{name}: {value} {kind}"))
-            shapes.append(f'<text class="axis" x="{LEFT + width + 5:.1f}" y="{y + 8:.1f}">{value}</text>')
-            y += 10
-        y += 6
-    return _plot(shapes, int(y) + _TOP, what)
+            shapes.append(_rect(kind, left, y, max(width, 0.5), _BAR, f"{name}: {value:,} {kind}"))
+            shapes.append(_text(left + width + 5, y + _BAR - 0.5, f"{value:,}"))
+            y += _BAR + 1
+        y += 7
+    shapes.append(_text((left + WIDTH - _RIGHT) / 2, y + 10, unit, "middle"))
+    return _plot(shapes, int(y) + 18, what)
 
 
 def legend(kinds: Sequence[str]) -> str:
-    """Which colour is what."""
-    return (
-        '<p class="legend">' + "".join(f'<span class="{_class(kind)}">{escape(kind)}</span>' for kind in kinds) + "</p>"
+    """Which fill is what."""
+    swatch = (
+        '<svg class="swatch" viewBox="0 0 14 14" aria-hidden="true"><rect class="{}" width="14" height="14"/></svg>'
     )
+    keys = "".join(f"<span>{swatch.format(_class(kind))}{escape(kind)}</span>" for kind in kinds)
+    return f'<p class="legend">{keys}</p>'
+
+
+def _room_for(rows: Sequence[str]) -> float:
+    """How far from the left a plot begins with these names in front."""
+    return 12 + _LETTER * max(map(len, rows), default=0)
 
 
 def _plot(shapes: Sequence[str], height: int, what: str) -> str:
-    head = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(what)}">'
-    return "\n".join([head, *shapes, "</svg>"])
+    head = f'<div class="wide"><svg class="plot" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(what)}">'
+    return "\n".join([head, *shapes, "</svg></div>"])
 
 
 def _rect(kind: str, x: float, y: float, width: float, height: float, title: str) -> str:  # noqa: PLR0917
     place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
     return f'<rect class="{_class(kind)}" {place}><title>{escape(title)}</title></rect>'
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text class="axis" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _line(start: float, end: float, y: float) -> str:
+    return f'<line class="grid" x1="{start:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
 
 
 def _class(kind: str) -> str:
@@ -99,22 +136,24 @@ def _y(value: float, top: float) -> float:
     return _HEIGHT - _BOTTOM - value / top * (_HEIGHT - _TOP - _BOTTOM)
 
 
-def _grid(top: int) -> list[str]:
-    shapes = []
+def _scale(top: int, left: float, unit: str) -> list[str]:
+    """Numbers on the left, and what they count."""
+    middle = (_TOP + _HEIGHT - _BOTTOM) / 2
+    shapes = [f'<text class="axis" transform="translate(12 {middle}) rotate(-90)" text-anchor="middle">{unit}</text>']
     for value in sorted({round(top * part / 2) for part in range(3)}):
-        y = _y(value, top)
-        shapes.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        shapes.append(f'<text class="axis" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:,}</text>')
+        shapes.append(_line(left, WIDTH - _RIGHT, _y(value, top)))
+        shapes.append(_text(left - 6, _y(value, top) + 4, f"{value:,}", "end"))
     return shapes
 
 
-def _time_axis(times: Sequence[str], height: int) -> list[str]:
-    """Some of the times below."""
-    last = len(times) - 1
-    shapes = []
+def _time_scale(time: Time, left: float, height: int) -> list[str]:
+    """Some of the times below, and what they are."""
+    last, bottom = len(time.texts) - 1, height - _BOTTOM + 2
+    shapes = [_line(left, WIDTH - _RIGHT, bottom - 2)]
     for tick in range(_TICKS + 1):
-        x = LEFT + tick / _TICKS * (WIDTH - LEFT - _RIGHT)
+        x = left + tick / _TICKS * (WIDTH - left - _RIGHT)
         anchor = "start" if tick == 0 else "end" if tick == _TICKS else "middle"
-        text = times[round(tick / _TICKS * last)]
-        shapes.append(f'<text class="axis" x="{x:.1f}" y="{height - 6}" text-anchor="{anchor}">{escape(text)}</text>')
+        shapes.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom - 2}" y2="{bottom + 3}"/>')
+        shapes.append(_text(x, bottom + 14, time.texts[round(tick / _TICKS * last)], anchor))
+    shapes.append(_text((left + WIDTH - _RIGHT) / 2, height - 8, time.caption, "middle"))
     return shapes

@@ -1,0 +1,110 @@
+"""`python -m benches.audit`: what `klamm audit` takes for a metadata log of a million records, and whether it is right.
+
+The log is the life of a cluster of 30 brokers (`tests/support/metadata_life`), drawn with a seed, with snapshots on the
+way. One JSON object: seconds, CPU seconds of all processes, and peaks of resident memory in MB, of the report; then
+whether each count of it is that of what happened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import rich.console
+from tests.support.metadata_life import Life, Truth
+
+from klamm.pipelines.bench.process_tree import Watch
+
+BROKERS, TOPICS = 30, 1500
+
+
+def write(directory: Path, records: int, seed: int, snapshots: int) -> Truth:
+    """The log below the directory."""
+    status = rich.console.Console(stderr=True).status("")
+    with status:
+        life = Life(directory, seed, brokers=BROKERS, topics=TOPICS)
+        truth = life.live(
+            records,
+            snapshots=snapshots,
+            on_progress=lambda at: status.update(f"writing: {at:,} of {records:,} records"),
+        )
+        life.close()
+    return truth
+
+
+def command(*arguments: str) -> dict[str, Any]:
+    """`klamm audit` in a process of its own: what it printed, with what it took."""
+    begun = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-m", "klamm", "audit", *arguments, "--json"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        with Watch(process.pid) as watch:
+            assert process.stdout is not None
+            text = process.stdout.read()
+            wall = time.monotonic() - begun
+        if process.wait() != 0:
+            raise SystemExit(process.returncode)
+    used = watch.used
+    told: dict[str, Any] = json.loads(text)
+    told["took"] = {
+        "seconds": round(wall, 1),
+        "cpu_seconds": round(used.cpu, 1),
+        "jvm_mb": used.jvm_rss >> 20,
+        "worker_mb": used.worker_rss >> 20,
+    }
+    return told
+
+
+def differences(truth: Truth, answers: dict[str, Any]) -> list[str]:
+    """Where the answers are not what happened, in words."""
+    expected = {
+        "leadership": truth.moves.total(),
+        "unclean_elections": len(truth.unclean),
+        "under_replicated": len(truth.under_replicated),
+        "leaderless": len(truth.leaderless),
+        "config_changes": truth.configs.total(),
+        "elections": len(truth.elections),
+    }
+    found = {question: answers[question]["count"] for question in expected}
+    return [f"{name}: {found[name]:,} instead of {count:,}" for name, count in expected.items() if found[name] != count]
+
+
+def main() -> None:
+    """Write, audit, compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--snapshots", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--directory", type=Path, help="keep the log, and the report, here")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="klamm-audit-bench-") as temporary:
+        directory = given.directory or Path(temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        begun = time.monotonic()
+        truth = write(directory, given.records, given.seed, given.snapshots)
+        wrote_s = time.monotonic() - begun
+        report = directory / "report.html"
+        told = command("--data", str(directory), "--html", str(report), "--limit", "1")
+        size = sum(file.stat().st_size for file in directory.rglob("*.log"))
+        wrong = differences(truth, told["answers"])
+        shown = {
+            "records": given.records,
+            "log_mb": size >> 20,
+            "writing_seconds": round(wrote_s, 1),
+            **told["took"],
+            "report_kb": report.stat().st_size >> 10,
+            "wrong": wrong,
+        }
+        print(json.dumps(shown, indent=2))
+    if wrong:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

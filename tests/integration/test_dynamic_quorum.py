@@ -23,9 +23,9 @@ def test_controllers_join_and_leave_by_command(tmp_path, capsys):
         assert quorum.wait_for([1]).leader_id == 1
         for node_id in (2, 3):
             quorum.start(node_id)
-            wait_until(lambda node_id=node_id: node_id in [one.node_id for one in quorum.describe().observers])
+            quorum.wait_for_observer(node_id)
             assert run_app(["quorum", "add", str(quorum.controllers[node_id].file), *at]) == 0, capsys.readouterr()
-        assert quorum.voters() == [1, 2, 3]
+        quorum.wait_for([1, 2, 3])
         capsys.readouterr()
         assert run_app(["quorum", "status", "--json", *at]) == 0
         told = json.loads(capsys.readouterr().out)
@@ -33,8 +33,7 @@ def test_controllers_join_and_leave_by_command(tmp_path, capsys):
         assert all(one["endpoints"][0].startswith("CONTROLLER://") for one in told["currentVoters"])
 
         assert run_app(["quorum", "remove", "3", "--yes", *at]) == 0, capsys.readouterr()
-        assert quorum.wait_for([1, 2]).leader_id == 1
-
+        quorum.wait_for([1, 2])
         assert run_app(["quorum", "remove", "1", "--yes", *at]) == 0, capsys.readouterr()
         assert quorum.wait_for([2]).leader_id == 2
         assert run_app(["quorum", "remove", "2", "--yes", *at]) == 1
@@ -46,7 +45,7 @@ def test_controllers_join_and_leave_by_way_of_a_broker(tmp_path, capsys):
         quorum.start_broker()
         at = ["--bootstrap-server", quorum.broker.bootstrap]
         quorum.start(2)
-        wait_until(lambda: 2 in [one.node_id for one in quorum.describe().observers])
+        quorum.wait_for_observer(2)
         assert run_app(["quorum", "add", str(quorum.controllers[2].file), *at]) == 0, capsys.readouterr()
         voters = quorum.wait_for([1, 2]).voters
         # What the active controller refuses comes back in its words.

@@ -26,7 +26,8 @@ def test_apache_kafkas_tools(tools: Tools, tmp_path: Path) -> None:
         quorum.start_broker()
         for node_id in (2, 3):
             quorum.start(node_id)
-        wait_until(lambda: (told := quorum.describe()) and {2, 3} <= {one.node_id for one in told.observers}, 60)
+        for node_id in (2, 3):
+            quorum.wait_for_observer(node_id)
         voters_are_added_shown_and_removed(tools, quorum)
         by_controller = "--bootstrap-controller", quorum.controllers[3].bootstrap
         features_change(tools, by_controller)

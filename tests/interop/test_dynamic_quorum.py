@@ -8,7 +8,6 @@ from klamm.node.storage import FormatRequest, format_storage
 from tests.interop import apache_kafka
 from tests.support import foreign
 from tests.support.dynamic_quorum import DynamicQuorum
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -19,10 +18,10 @@ def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tools, tmp_path)
         quorum.wait_for([1])
         at = ["--bootstrap-controller", f"127.0.0.1:{quorum.controllers[1].port}"]
         quorum.start(2)
-        wait_until(lambda: 2 in [one.node_id for one in quorum.describe().observers])
+        quorum.wait_for_observer(2)
         added = tools("metadata-quorum", *at, "--command-config", str(quorum.controllers[2].file), "add-controller")
         assert "Added controller 2" in added.stdout, added.stdout
-        assert quorum.voters() == [1, 2]
+        quorum.wait_for([1, 2])
 
         java = apache_kafka.KafkaNode(quorum.controllers[3].data, node_id=3)
         java.port = quorum.controllers[3].port

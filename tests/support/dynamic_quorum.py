@@ -94,14 +94,28 @@ class DynamicQuorum:
 
     def wait_for(self, voters: list[int]) -> Quorum:
         """Until a leader that is among them tells of these voters."""
-        wait_until(lambda: self._is_led_by(voters), 60)
-        found = self.describe()
-        assert found is not None
-        return found
+        told: list[Quorum] = []
 
-    def _is_led_by(self, voters: list[int]) -> bool:
-        found = self.describe()
-        return found is not None and found.leader_id in voters and [one.node_id for one in found.voters] == voters
+        def is_led_by_them() -> bool:
+            found = self.describe()
+            if found is None or found.leader_id not in voters or [one.node_id for one in found.voters] != voters:
+                return False
+            told.append(found)
+            return True
+
+        wait_until(is_led_by_them, 60)
+        return told[0]
+
+    def wait_for_observer(self, node_id: int) -> None:
+        """Until the leader tells that it follows the log and has caught up once, as who is to vote must have."""
+
+        def has_caught_up() -> bool:
+            found = self.describe()
+            return found is not None and any(
+                one.node_id == node_id and one.last_caught_up_ms >= 0 for one in found.observers
+            )
+
+        wait_until(has_caught_up, 60)
 
     def log(self) -> str:
         """What all of them printed last."""

@@ -63,6 +63,7 @@ async def test_replicas_over_sockets(tmp_path, voters):
     expected = {b"a": b"2", b"b": b"99"}
     for one in three:
         assert await one.read(values) == expected
+    await until(lambda: any(one.leadership.is_self for one in three))
     lost = next(one for one in three if one.leadership.is_self)
     await lost.close()
     three.remove(lost)

@@ -76,7 +76,7 @@ async def test_an_owner_that_is_cut_off_knows_that_it_lost_the_lock_before_anoth
     async with grove(tmp_path) as three:
         lost = await three.leader()
         dying, living = three.trees[lost], next(tree for node_id, tree in three.trees.items() if node_id != lost)
-        session = await dying.session(timeout_s=0.5)
+        session = await dying.session(timeout_s=3)  # which a busy machine must be able to renew
         lock = Lock(session, "/locks/x", b"first")
         first = await lock.acquire()
         assert lock.is_held
@@ -105,7 +105,7 @@ async def test_an_owner_that_is_cut_off_knows_that_it_lost_the_lock_before_anoth
 async def test_silent_sessions_end_with_their_nodes_and_renewed_ones_stay(tmp_path):
     async with grove(tmp_path) as three:
         one, two, third = three.trees.values()
-        quiet, kept = await one.session(timeout_s=1), await two.session(timeout_s=30)
+        quiet, kept = await one.session(timeout_s=3), await two.session(timeout_s=30)
         await one.create("/quiet", session=quiet)
         await two.create("/kept", session=kept)
         await third.wait_for(lambda machine: machine.exists("/quiet"))  # a follower may apply it later than `one`

@@ -9,6 +9,7 @@ KLAMM = Path(__file__).resolve().parent.parent / "python" / "klamm"
 
 ROOMS_THAT_KNOW_THE_ENGINE = {
     "__init__.py": "the version",
+    "admin": "connections by TLS and SASL",
     "broker": "the config keys",
     "cli": "the version, and the errors that a person is told",
     "controller": "the metadata image",

@@ -247,6 +247,9 @@ class ClientError(Exception):
 class ClientTimeoutError(ClientError):
     """Nothing helped within the time-out: brokers that cannot be reached, partitions without a leader."""
 
+class MistrustError(ClientError):
+    """Client and broker do not trust each other: TLS or SASL failed, and would again with the same keys."""
+
 class OffsetOutOfRangeError(ClientError):
     """An offset that the partition does not hold; it holds [earliest, latest)."""
 
@@ -342,6 +345,25 @@ class ValueDecoder:
 
     def decode(self, values: object) -> DecodedValues:
         """The same number of values, null where one is null or bad."""
+
+@final
+class BrokerLink:
+    """A connection to one broker for frames that Python wrote, by TLS and with SASL as the keys say. Releases the GIL.
+
+    Who the client is, is told again before the broker forgets it (KIP-368). After an error the link is of no use.
+    """
+
+    def __new__(cls, address: str, config: Mapping[str, str]) -> Self:
+        """Connects to host:port, within `socket.connection.setup.timeout.ms`. Keys as for KafkaClient.
+
+        ConfigError; MistrustError, ClientTimeoutError, or else ClientError where it does not come about.
+        """
+
+    def exchange(self, frame: bytes, timeout_s: float) -> bytes:
+        """The answer's frame to a request's, both without their lengths. One at a time. ClientError."""
+
+    def close(self) -> None:
+        """Let the connection go."""
 
 @final
 class KafkaClient:

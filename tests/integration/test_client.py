@@ -139,13 +139,54 @@ def test_nobody_there() -> None:
         client.topics()
 
 
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+SSL = {"security.protocol": "SSL"}
+
+
 @pytest.mark.parametrize(
     ("config", "why"),
     [
         ({"group.id": "x"}, r"group\.id is no configuration"),
         ({"isolation.level": "read"}, r"isolation\.level=read: it must be read_uncommitted or read_committed"),
         ({"fetch.max.bytes": "many"}, r"fetch\.max\.bytes=many: it must be a number from 1"),
-        ({"security.protocol": "SSL"}, r"security\.protocol=SSL: it must be PLAINTEXT"),
+        (
+            {"security.protocol": "TLS"},
+            r"security\.protocol=TLS: it must be PLAINTEXT or SSL or SASL_PLAINTEXT or SASL_SSL",
+        ),
+        (
+            {"security.protocol": "SASL_PLAINTEXT"},
+            r"sasl\.mechanism: it is missing, .* PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
+        (
+            {**PLAIN, "sasl.mechanism": "OAUTHBEARER"},
+            r"sasl\.mechanism: OAUTHBEARER is not supported: .* one of PLAIN, SCRAM",
+        ),
+        ({**PLAIN, "sasl.mechanism": "GSSAPI"}, r"sasl\.mechanism: GSSAPI is not supported"),
+        (PLAIN, r"sasl\.jaas\.config: it is missing: set it, or sasl\.username and sasl\.password"),
+        ({**PLAIN, "sasl.username": "x"}, r"sasl\.password: it is missing"),
+        ({**PLAIN, "sasl.jaas.config": "x.ScramLoginModule required;"}, r"the login module of PLAIN is another"),
+        (
+            {**PLAIN, "sasl.jaas.config": f"{MODULE} required password='x';"},
+            r"sasl\.jaas\.config: it has no username; its form is",
+        ),
+        (
+            {**SSL, "ssl.truststore.location": "/no/such.pem"},
+            r"ssl\.truststore\.location: /no/such\.pem cannot be read: No such",
+        ),
+        (
+            {**SSL, "ssl.truststore.type": "JKS"},
+            r"JKS stores are not read, only PEM: convert it by `keytool -list -rfc",
+        ),
+        (
+            {**SSL, "ssl.keystore.type": "PKCS12"},
+            r"PKCS12 stores are not read, only PEM: convert it by `openssl pkcs12",
+        ),
+        ({**SSL, "ssl.truststore.certificates": "x", "ssl.ca.pem": "x"}, r"it says the same as ssl\.ca\.pem"),
+        ({**SSL, "ssl.keystore.key": "x"}, r"ssl\.keystore\.key: there is no certificate beside it"),
+        ({**SSL, "ssl.keystore.certificate.chain": "x"}, r"there is no private key beside it: set ssl\.keystore\.key"),
+        ({**SSL, "ssl.enabled.protocols": "TLSv1"}, r"ssl\.enabled\.protocols: TLSv1 is not supported"),
+        ({**SSL, "ssl.endpoint.identification.algorithm": "x"}, r"identification\.algorithm=x: it must be https"),
     ],
 )
 def test_configurations_are_refused_by_name(config: dict[str, str], why: str) -> None:

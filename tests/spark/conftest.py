@@ -18,7 +18,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
-from tests.interop import apache_kafka
+from tests.interop.secured_kafka import SecuredKafka, running
+from tests.support.foreign import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,10 +119,17 @@ def bootstrap() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A node of Apache Kafka with a listener for each way to be secured."""
+    require("openssl")
+    with running(tmp_path_factory.mktemp("secured")) as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def kafka(secured_kafka: SecuredKafka) -> str:
     """A node of Apache Kafka, for what klamm has not: transactions."""
-    with apache_kafka.running(tmp_path_factory.mktemp("kafka") / "data", "FmLEJzC1oDM5WR89ieSnJg") as node:
-        yield node.bootstrap
+    return secured_kafka.bootstrap
 
 
 @pytest.fixture

@@ -224,7 +224,14 @@ def test_filters_that_are_pushed_down_change_no_answer(
     [
         ({"startingoffset": "earliest"}, "did you mean 'startingOffsets'?"),
         ({"failOnDataLoss": "perhaps"}, "option 'failOnDataLoss' is 'perhaps': say true or false"),
-        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol=SSL"),
+        (
+            {"kafka.security.protocol": "TLS"},
+            "kafka.security.protocol=TLS: it must be PLAINTEXT or SSL or SASL_PLAINTEXT",
+        ),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.type": "JKS"},
+            "option kafka.ssl.truststore.type: JKS",
+        ),
         ({"kafka.no.such.key": "1"}, "kafka.no.such.key"),
     ],
 )

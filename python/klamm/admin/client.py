@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from klamm.admin.channel import MistrustError
 from klamm.admin.connection import ClientError, Connection, Entity, UnreachableError, parse_bootstrap
 from klamm.protocol.errors import ErrorCode
 
@@ -27,8 +28,11 @@ _HINTS: Final = {
 class Client:
     """Connections to the brokers of one cluster, opened when they are needed."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = 30) -> None:
-        """`bootstrap`: `host:port,...`; the first that answers is asked. Raises ClientError."""
+    def __init__(self, bootstrap: str, timeout_s: float = 30, config: Mapping[str, str] | None = None) -> None:
+        """`bootstrap`: `host:port,...`; the first that answers is asked. `config`: keys of Kafka's clients, of which
+        those of TLS and SASL mean something here. Raises ClientError.
+        """
+        self._config = dict(config or {})
         self._timeout_s = timeout_s
         self._bootstrap = parse_bootstrap(bootstrap)
         self._first = self._connect_first(self._bootstrap)
@@ -58,7 +62,7 @@ class Client:
             if node_id not in self._addresses:
                 raise ClientError(f"there is no broker {node_id}")
             host, port = self._addresses[node_id]
-            known = self._brokers[node_id] = Connection(host, port, self._timeout_s)
+            known = self._brokers[node_id] = Connection(host, port, self._timeout_s, self._config)
         return known
 
     def brokers(self) -> list[Connection]:
@@ -100,7 +104,9 @@ class Client:
         errors: list[str] = []
         for host, port in addresses:
             try:
-                return Connection(host, port, self._timeout_s)
+                return Connection(host, port, self._timeout_s, self._config)
+            except MistrustError:
+                raise
             except ClientError as error:
                 errors.append(str(error))
         raise UnreachableError("\n".join(errors))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from klamm.admin.channel import Channel, ClientError, UnreachableError, open_channel
 from klamm.protocol import codec, kio_classes
 from klamm.protocol.errors import MalformedRequest
 
+__all__ = ["ClientError", "Connection", "Entity", "UnreachableError", "parse_bootstrap"]
+
 API_VERSIONS: Final = 18
 CLIENT_ID: Final = "klamm-cli"
-ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 
 Entity = Any
 """An answer: one of kio's message classes, which share no base class."""
@@ -21,31 +22,17 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-class ClientError(Exception):
-    """What a person at the command line is told. Says what went wrong and, where there is, the way out."""
-
-
-class UnreachableError(ClientError):
-    """Nobody answers there: not yet, not any more, or not in time."""
-
-
 class Connection:
     """A connection that knows which versions its broker speaks. Close it, or use it in a `with`."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 30) -> None:
-        """Connects and asks for the broker's versions. Raises ClientError."""
+    def __init__(self, host: str, port: int, timeout_s: float = 30, config: Mapping[str, str] | None = None) -> None:
+        """Connects and asks for the broker's versions. `config`: keys of Kafka's clients. Raises ClientError."""
         self.address = f"{host}:{port}"
         self._correlation_id = 0
         self._timeout_s = timeout_s
         self.is_open = True
         """False once an exchange did not come to its end: then nobody knows what comes next on it."""
-        try:
-            self._socket = socket.create_connection((host, port), timeout_s)
-        except OSError as error:
-            raise UnreachableError(
-                f"cannot connect to {self.address}: {_reason(error)}; is a broker running there?"
-            ) from None
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._channel: Channel = open_channel(host, port, timeout_s, config or {})
         try:
             self._versions = self._ask_versions()
         except BaseException:  # also Ctrl-C, and the error goes on
@@ -63,9 +50,7 @@ class Connection:
     def ask(self, request: Any, answer: type[T], version_max: int, timeout_s: float | None = None) -> T:
         """The same with our own values: the answer to `request`, waited for as long as `timeout_s`, as `answer`."""
         version = self._version(request.API_KEY, version_max)
-        self._socket.settimeout(timeout_s or self._timeout_s)
-        body = self._exchange(request.API_KEY, version, codec.write_request(request, version))
-        self._socket.settimeout(self._timeout_s)
+        body = self._exchange(request.API_KEY, version, codec.write_request(request, version), timeout_s)
         return self._readable(codec.read_response, answer, version, body)
 
     def version(self, api_key: int, version_max: int) -> int:
@@ -75,7 +60,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection."""
         self.is_open = False
-        self._socket.close()
+        self._channel.close()
 
     def __enter__(self) -> Self:
         return self
@@ -101,20 +86,13 @@ class Connection:
             )
         return version
 
-    def _exchange(self, api_key: int, version: int, body: bytes) -> bytes:
+    def _exchange(self, api_key: int, version: int, body: bytes, timeout_s: float | None = None) -> bytes:
         """The answer's body to a request's."""
         self._correlation_id += 1
         is_flexible = kio_classes.request_class(api_key, version).__header_schema__.__version__ >= 2
         frame = _header(api_key, version, self._correlation_id, is_flexible) + body
         try:
-            self._socket.sendall(struct.pack(">i", len(frame)) + frame)
-            answer = self._read_frame()
-        except TimeoutError:
-            self.close()
-            raise UnreachableError(f"the broker at {self.address} did not answer in time") from None
-        except OSError as error:
-            self.close()
-            raise UnreachableError(f"the connection to {self.address} broke: {_reason(error)}") from None
+            answer = self._channel.exchange(frame, timeout_s or self._timeout_s)
         except BaseException:  # also Ctrl-C: the rest of an answer may be on its way
             self.close()
             raise
@@ -130,21 +108,6 @@ class Connection:
             return read(what, version, body)
         except MalformedRequest as error:
             raise ClientError(f"{self.address} sent an answer that cannot be read: {error}") from None
-
-    def _read_frame(self) -> bytes:
-        (size,) = struct.unpack(">i", self._read_exactly(4))
-        if not 4 <= size <= ANSWER_BYTES_MAX:
-            raise ClientError(f"{self.address} does not speak Kafka's protocol, or not without TLS")
-        return self._read_exactly(size)
-
-    def _read_exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            part = self._socket.recv(min(size - len(data), 1 << 20))
-            if not part:
-                raise ConnectionError("closed by the broker")
-            data += part
-        return bytes(data)
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
@@ -166,7 +129,3 @@ def _header(api_key: int, version: int, correlation_id: int, is_flexible: bool) 
     client_id = CLIENT_ID.encode()
     fixed = struct.pack(f">hhih{len(client_id)}s", api_key, version, correlation_id, len(client_id), client_id)
     return fixed + b"\x00" if is_flexible else fixed
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Self, TypeVar
 
 from klamm.admin.client import RefusedError, check
@@ -87,9 +87,11 @@ class Quorum(NamedTuple):
 class QuorumClient:
     """A connection to where the quorum can be asked: to a broker, which asks the active controller, or to that."""
 
-    def __init__(self, bootstrap: str, *, is_controller: bool, timeout_s: float = 40) -> None:
+    def __init__(
+        self, bootstrap: str, *, is_controller: bool, timeout_s: float = 40, config: Mapping[str, str] | None = None
+    ) -> None:
         """`bootstrap`: `host:port,...`; the first that answers is asked. Raises ClientError."""
-        self._timeout_s, self._is_controller = timeout_s, is_controller
+        self._timeout_s, self._is_controller, self._config = timeout_s, is_controller, dict(config or {})
         self._connection = self._connect(bootstrap)
 
     def describe(self) -> Quorum:
@@ -145,13 +147,13 @@ class QuorumClient:
         if leader is None:
             raise ClientError(f"{self._connection.address} knows no leader of the quorum: try again in a moment")
         self._connection.close()
-        self._connection = Connection(leader.host, leader.port, self._timeout_s)
+        self._connection = Connection(leader.host, leader.port, self._timeout_s, self._config)
 
     def _connect(self, bootstrap: str) -> Connection:
         errors: list[str] = []
         for host, port in parse_bootstrap(bootstrap):
             try:
-                return Connection(host, port, self._timeout_s)
+                return Connection(host, port, self._timeout_s, self._config)
             except ClientError as error:
                 errors.append(str(error))
         raise ClientError("\n".join(errors))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, print_json, print_table, say
 from klamm.cli.pipeline_options import ClientKeys, Master, archives, pairs, shown
 
@@ -35,6 +36,7 @@ def archive(
     client: ClientKeys = None,
     master: Master = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Keep topics as Parquet files, by topic and day; call it again to add what is new.
@@ -65,7 +67,7 @@ def archive(
                 groups=groups,
                 records_per_task=records_per_task,
                 compression=compression,
-                client=pairs("--client", client),
+                client=client_keys(command_config) | pairs("--client", client),
                 master=master,
                 progress=progress,
             )

@@ -9,6 +9,7 @@ import typer
 from klamm.admin import configs as config_admin
 from klamm.admin.client import Client
 from klamm.admin.configs import Entry
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, print_json, print_table, say
 
 app = typer.Typer(
@@ -34,6 +35,7 @@ def describe(
     all_keys: Annotated[bool, typer.Option("--all", "-a", help="With the keys that nobody set.")] = False,
     documentation: Annotated[bool, typer.Option("--doc", "-d", help="With what each key does.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show configs, and where each value comes from.
@@ -44,7 +46,7 @@ def describe(
       klamm configs describe topic orders --all --doc
       klamm configs describe broker 1
     """
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         found = config_admin.describe(client, kind, _resource(kind, name), with_documentation=documentation)
     shown = [entry for entry in found if all_keys or not entry.is_default]
     if as_json:
@@ -64,6 +66,7 @@ def set_configs(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check, and change nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Set configs; the others stay as they are.
@@ -75,7 +78,7 @@ def set_configs(
       klamm configs set broker '*' log.cleaner.threads=2
     """
     changes = config_admin.parse_changes(pairs)
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         config_admin.alter(client, kind, _resource(kind, name), changes, validate_only=dry_run)
     if as_json:
         print_json({"set": {} if dry_run else changes})
@@ -88,7 +91,9 @@ def unset(
     kind: Kind,
     name: Name,
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="What to give back to its default.")],
+    *,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Give configs back to their defaults.
@@ -97,7 +102,7 @@ def unset(
     [bold]Examples[/bold]
       klamm configs unset topic orders retention.ms
     """
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         config_admin.alter(client, kind, _resource(kind, name), dict.fromkeys(keys))
     if as_json:
         print_json({"unset": keys})

@@ -20,6 +20,7 @@ from klamm.admin.client import Client
 from klamm.admin.connection import ClientError, UnreachableError
 from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import Topic, topics
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.group_session import GroupSession
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
 from klamm.cli.positions import Position, parse_position
@@ -60,6 +61,7 @@ def consume(
     ] = None,
     show_key: Annotated[bool, typer.Option("--key", "-k", help="Print the key before the value.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic: the values, or with --json everything, one record a line.
@@ -83,7 +85,7 @@ def consume(
     if instance is not None and group is None:
         raise typer.BadParameter("--group-instance-id is that of a member: give --group too")
     position = _position(start, from_beginning=from_beginning, offset=offset, has_partition=bool(partition))
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         (found,) = topics(client, [topic])
         reader = Reader(client, found, position, follow=follow)
         printer = Printer(reader, count, show_key=show_key, as_json=as_json)

@@ -8,6 +8,7 @@ import typer
 
 from klamm.admin import features as feature_admin
 from klamm.admin.quorum import QuorumClient
+from klamm.cli.command_config import CommandConfig
 from klamm.cli.output import AsJson, examples, print_json, print_table
 from klamm.cli.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
 from klamm.node.config import NodeConfigError
@@ -37,6 +38,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Features.")
 @app.command()
 def describe(
     bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +49,7 @@ def describe(
       klamm features describe
       klamm features describe --bootstrap-controller localhost:9093 --json
     """
-    with connect(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         features = feature_admin.describe(client)
     if as_json:
         print_json({one.name: {"supported": list(one.supported), "finalized": one.finalized} for one in features})
@@ -62,6 +64,7 @@ def upgrade(
     *,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
@@ -73,7 +76,7 @@ def upgrade(
       klamm features upgrade metadata.version=4.3 group.version=1
     """
     wanted = _parsed(levels)
-    with connect(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         _update(client, "upgrade", wanted, UpgradeType.UPGRADE, dry_run=dry_run, as_json=as_json)
 
 
@@ -84,6 +87,7 @@ def downgrade(
     unsafe: Unsafe = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
@@ -94,7 +98,7 @@ def downgrade(
       klamm features downgrade group.version=0
     """
     wanted = _parsed(levels)
-    with connect(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         _update(client, "downgrade", wanted, _DOWNGRADE[unsafe], dry_run=dry_run, as_json=as_json)
 
 
@@ -105,6 +109,7 @@ def disable(
     unsafe: Unsafe = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
@@ -115,7 +120,7 @@ def disable(
       klamm features disable group.version
     """
     wanted = dict.fromkeys(names, 0)
-    with connect(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         _update(client, "disable", wanted, _DOWNGRADE[unsafe], dry_run=dry_run, as_json=as_json)
 
 

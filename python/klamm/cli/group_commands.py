@@ -11,6 +11,7 @@ from klamm.admin.client import Client
 from klamm.admin.connection import ClientError
 from klamm.admin.groups import Group, TopicPartition
 from klamm.admin.topics import topics
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -38,14 +39,16 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 
 
 @app.command("list")
-def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def list_groups(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, as_json: AsJson = False
+) -> None:
     """List the groups of the cluster.
 
     \b
     [bold]Examples[/bold]
       klamm groups list
     """
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         found = group_admin.groups(client)
     if as_json:
         print_json([{"name": one.name, "state": one.state, "protocol_type": one.protocol_type} for one in found])
@@ -56,14 +59,19 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = Fals
 
 
 @app.command()
-def describe(group: GroupName, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def describe(
+    group: GroupName,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
     """Show a group's members, and how far it is behind in each partition.
 
     \b
     [bold]Examples[/bold]
       klamm groups describe billing
     """
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         found = group_admin.describe(client, group)
     if as_json:
         print_json(_as_json(found))
@@ -82,6 +90,7 @@ def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups without members.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete groups and their committed offsets.
@@ -92,7 +101,7 @@ def delete(
     """
     if not yes:
         confirm(f"Delete {', '.join(groups)} with all committed offsets?")
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         group_admin.delete(client, groups)
     tell_deleted(groups, as_json=as_json)
 
@@ -109,6 +118,7 @@ def reset_offsets(
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", "-x", help="Commit; without it the plan is shown.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Move the offsets of a group without members. Shows what it would do until it is told to --execute.
@@ -120,7 +130,7 @@ def reset_offsets(
       klamm groups reset-offsets billing --to -100 -t orders:0,3 -x
     """
     position = parse_position(to)
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         committed = group_admin.committed_offsets(client, group)
         where = _partitions(client, topic) if topic else sorted(committed)
         if not where:

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from klamm.cli.command_config import client_keys
 from klamm.cli.output import AsJson, errors, print_json, print_table, say
 from klamm.cli.pipeline_options import pairs
 
@@ -92,6 +93,16 @@ def mirror(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A key of Kafka's producer.", rich_help_panel=_HOW),
     ] = None,
+    source_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--source-config-file", metavar="FILE", help="The same as properties: TLS, SASL.", rich_help_panel=_HOW
+        ),
+    ] = None,
+    target_file: Annotated[
+        Path | None,
+        typer.Option("--target-config-file", metavar="FILE", help="So for the target.", rich_help_panel=_HOW),
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Spark's master; this machine's cores without.", rich_help_panel=_HOW),
@@ -134,8 +145,8 @@ def mirror(
         fail_on_data_loss=not allow_data_loss,
         replication_factor=replication_factor,
         excluded_configs=tuple(exclude_config or ()),
-        source_config=pairs("--source-config", source_config),
-        target_config=pairs("--target-config", target_config),
+        source_config=client_keys(source_file) | pairs("--source-config", source_config),
+        target_config=client_keys(target_file) | pairs("--target-config", target_config),
     )
     conf = pairs("--spark-conf", spark_conf)
     with _ended_by_sigterm(), _shown(as_json, options) as show:

@@ -15,6 +15,7 @@ from klamm import records
 from klamm.admin.client import LEADER_MOVED, Client, check, retried
 from klamm.admin.connection import ClientError
 from klamm.admin.topics import Topic, topics
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
 from klamm.cli.record_input import RecordInput, Row
 from klamm.protocol.errors import ErrorCode
@@ -46,6 +47,7 @@ def produce(
     compression: Annotated[str, typer.Option("--compression", "-z", help=f"{', '.join(records.CODECS)}.")] = "none",
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="One partition for all.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
 ) -> None:
     """Write records to a topic; each is acknowledged before the command ends.
 
@@ -60,7 +62,7 @@ def produce(
     if compression not in records.CODECS:
         raise typer.BadParameter(f"{compression} is not one of {', '.join(records.CODECS)}")
     given = RecordInput(key=key, separator=separator, headers=header or [], as_json=as_json)
-    with Client(bootstrap) as client, progress(f"writing to {topic}") as counted:
+    with Client(bootstrap, config=client_keys(command_config)) as client, progress(f"writing to {topic}") as counted:
         producer = Producer(client, topic, compression, partition)
         try:
             for row in _read(given, values, file):

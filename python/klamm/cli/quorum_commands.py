@@ -11,6 +11,7 @@ import typer
 from klamm.admin.connection import ClientError
 from klamm.admin.quorum import Member, Quorum, observer_directory, voter_of
 from klamm.cli import quorum_doctor, quorum_recover
+from klamm.cli.command_config import CommandConfig
 from klamm.cli.output import AsJson, confirm, examples, print_json, print_table
 from klamm.cli.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
 from klamm.node.meta_properties import FILE_NAME, parse, parse_uuid, uuid_text
@@ -42,6 +43,7 @@ def status(
         bool, typer.Option("--replication", "-r", help="How far each voter and observer is.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +55,7 @@ def status(
       klamm quorum status --replication
       klamm quorum status --bootstrap-controller localhost:9093 --json
     """
-    with connect(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         quorum = client.describe()
     if as_json:
         print_json(_as_json(quorum))
@@ -80,6 +82,7 @@ def add(
     ] = None,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,7 +104,7 @@ def add(
         controller_id, directory, listeners = _from_config(config, directory, listeners)
     if controller_id is None or not listeners:
         raise typer.BadParameter("--listener is missing: where the others reach the controller")
-    with connect(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         directory = directory or observer_directory(client.describe(), controller_id)
         if not dry_run:
             client.add(controller_id, directory, listeners)
@@ -117,6 +120,7 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
     as_json: AsJson = False,
 ) -> None:
@@ -128,7 +132,7 @@ def remove(
       klamm quorum remove 3 --directory-id 5Xa9LKrZSfS6ZzNnMqxjnA --yes
     """
     wanted = None if directory_id is None else _directory(directory_id)
-    with connect(bootstrap_server, bootstrap_controller) as client:
+    with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         quorum = client.describe()
         voter = voter_of(quorum, controller_id, wanted)
         if not dry_run:

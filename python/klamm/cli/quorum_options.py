@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from klamm.admin.quorum import QuorumClient
+from klamm.cli.command_config import client_keys
 from klamm.cli.output import DEFAULT_BOOTSTRAP, print_json, say
 
 _PANEL = "Where and how"
@@ -35,11 +37,12 @@ BootstrapController = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be asked.")]
 
 
-def connect(server: str | None, controller: str | None) -> QuorumClient:
+def connect(server: str | None, controller: str | None, command_config: Path | None) -> QuorumClient:
     """To the controller that is given, else to the broker. Raises ClientError."""
+    config = client_keys(command_config)
     if controller is not None:
-        return QuorumClient(controller, is_controller=True)
-    return QuorumClient(server or DEFAULT_BOOTSTRAP, is_controller=False)
+        return QuorumClient(controller, is_controller=True, config=config)
+    return QuorumClient(server or DEFAULT_BOOTSTRAP, is_controller=False, config=config)
 
 
 def tell_change(verb: str, done: str, what: str, value: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, print_json, print_table
 from klamm.cli.pipeline_options import ClientKeys, Master, archives, pairs, shown
 
@@ -42,6 +43,7 @@ def restore(
     client: ClientKeys = None,
     master: Master = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring archived topics back, to the same cluster or another.
@@ -72,7 +74,7 @@ def restore(
             groups=groups,
             compare=compare,
             state=state,
-            client=pairs("--client", client),
+            client=client_keys(command_config) | pairs("--client", client),
             master=master,
             progress=progress,
         )

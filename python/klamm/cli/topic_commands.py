@@ -11,6 +11,7 @@ from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 from klamm.admin.connection import ClientError
 from klamm.admin.topics import Topic
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -41,6 +42,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Topics.")]
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="With internal topics.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """List the topics of the cluster.
@@ -50,7 +52,7 @@ def list_topics(
       klamm topics list
       klamm topics list --internal --json
     """
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         found = [topic for topic in topic_admin.topics(client) if internal or not topic.is_internal]
     if as_json:
         print_json([_summary(topic) for topic in found])
@@ -77,6 +79,7 @@ def create(
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave topics that exist alone.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check, and create nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Create topics.
@@ -87,7 +90,7 @@ def create(
       klamm topics create orders payments -p 12
       klamm topics create prices -c cleanup.policy=compact -c min.insync.replicas=2
     """
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         created = topic_admin.create(
             client,
             names,
@@ -105,7 +108,12 @@ def create(
 
 
 @app.command()
-def describe(names: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+def describe(
+    names: Names,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
     """Show the partitions of topics and the configs that were set on them.
 
     \b
@@ -113,7 +121,7 @@ def describe(names: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: As
       klamm topics describe orders
       klamm topics describe orders payments --json
     """
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         found = [(topic, _own_configs(client, topic.name)) for topic in topic_admin.topics(client, names)]
     if as_json:
         print_json(
@@ -131,6 +139,7 @@ def alter(
     name: Annotated[str, typer.Argument(help="The topic.")],
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number, never a smaller one.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Give a topic more partitions. Configs are changed by [bold]klamm configs set[/bold].
@@ -139,7 +148,7 @@ def alter(
     [bold]Examples[/bold]
       klamm topics alter orders --partitions 24
     """
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         topic_admin.add_partitions(client, name, partitions)
     if as_json:
         print_json({"name": name, "partition_count": partitions})
@@ -152,6 +161,7 @@ def delete(
     names: Names,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and their records.
@@ -163,7 +173,7 @@ def delete(
     """
     if not yes:
         confirm(f"Delete {', '.join(names)} with all records?")
-    with Client(bootstrap) as client:
+    with Client(bootstrap, config=client_keys(command_config)) as client:
         topic_admin.delete(client, names)
     tell_deleted(names, as_json=as_json)
 

@@ -41,8 +41,13 @@ _WITHOUT_MEANING: Final = frozenset(
         "receive.buffer.bytes",
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",
+        "sasl.kerberos.service.name",
         "send.buffer.bytes",
         "session.timeout.ms",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
     }
 )
 """Of a group's member, of a Java process, or of a pace that the client finds itself. Checksums are always checked."""

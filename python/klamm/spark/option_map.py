@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from klamm.spark.format_options import SECRETS
 
 _T = TypeVar("_T")
-_MAY_BE_SECRET: Final = re.compile(r"secret|password|token|jaas|auth|access.?key|^schema\.registry\.")
+_MAY_BE_SECRET: Final = re.compile(r"secret|password|token|jaas|auth|access.?key|keystore|\.pem$|^schema\.registry\.")
 """Of names that are not known: what was meant for such an option is not repeated."""
 _OF_AN_ADDRESS: Final = re.compile(r"//[^/@,]*@")
 """The user and password in front of a host."""

@@ -8,6 +8,7 @@ use klamm_engine::client::messages::fetch::FetchRequest;
 use klamm_engine::client::messages::list_offsets::ListOffsetsRequest;
 use klamm_engine::client::messages::metadata::MetadataRequest;
 use klamm_engine::client::messages::produce::ProduceRequest;
+use klamm_engine::client::messages::sasl::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use klamm_engine::client::messages::transactions::{
     AddOffsetsRequest, AddPartitionsRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
     TxnOffsetCommitRequest,
@@ -25,7 +26,7 @@ pub fn answers(data: &[u8]) {
     if let [kind, version, body @ ..] = data {
         let version = i16::from(*version);
         let body = Bytes::copy_from_slice(body);
-        crate::heap::bounded(data, SHARE * data.len(), || match kind % 11 {
+        crate::heap::bounded(data, SHARE * data.len(), || match kind % 13 {
             0 => read::<ApiVersionsRequest>(&body, version),
             1 => read::<MetadataRequest<'_>>(&body, version),
             2 => read::<ListOffsetsRequest<'_>>(&body, version),
@@ -36,7 +37,9 @@ pub fn answers(data: &[u8]) {
             7 => read::<AddPartitionsRequest<'_>>(&body, version),
             8 => read::<AddOffsetsRequest<'_>>(&body, version),
             9 => read::<TxnOffsetCommitRequest<'_>>(&body, version),
-            _ => read::<EndTxnRequest<'_>>(&body, version),
+            10 => read::<EndTxnRequest<'_>>(&body, version),
+            11 => read::<SaslHandshakeRequest>(&body, version),
+            _ => read::<SaslAuthenticateRequest>(&body, version),
         });
     }
     crate::heap::bounded(data, 2 * DECOMPRESSED_BYTES_MAX, || read_records(data));

@@ -204,3 +204,25 @@ def test_what_a_batch_refuses(options: dict[str, str], told: str) -> None:
 def test_a_stream_has_no_end(name: str) -> None:
     with pytest.raises(OptionError, match=f"option '{name}' is 'latest': a stream has no end"):
         parse_stream(given(**{name: "latest"}))
+
+
+SECURED = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": 'x.PlainLoginModule required username="me" password="open-sesame";',
+    "kafka.ssl.keystore.key": "open-sesame",
+}
+
+
+def test_secrets_go_to_the_client_and_are_not_shown() -> None:
+    servers = {"kafka.bootstrap.servers": "h:1"}
+    for found in (parse_batch(given(**SECURED)), parse_sink(SECURED | servers, False, is_stream=True)):
+        assert found.client["ssl.keystore.key"] == "open-sesame"
+        assert "sesame" not in repr(found)
+
+
+@pytest.mark.parametrize("name", ["sasl.password", "sasl.jaas.config", "ssl.keystore.key", "ssl.key.pem"])
+def test_a_secret_without_the_prefix_is_not_shown(name: str) -> None:
+    with pytest.raises(OptionError, match="is not known") as refused:
+        parse_batch(given(**{name: "open-sesame"}))
+    assert "sesame" not in str(refused.value)

@@ -88,7 +88,7 @@ def archive(
     if records_per_task < 1:
         raise PipelineError(f"{records_per_task} records a task are none: say 1 or more")
     keys = {"isolation.level": "read_committed", **(client or {}), "bootstrap.servers": bootstrap}
-    with Client(bootstrap) as admin:
+    with Client(bootstrap, config=keys) as admin:
         chosen = choose_topics(admin, topics, pattern)
         with writing(Path(to).absolute()) as store:
             run = _Run(store, keys, allow_loss, admin, chosen)

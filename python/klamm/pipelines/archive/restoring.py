@@ -87,7 +87,7 @@ def restore(
     wishes = Wishes(rename or {}, into_existing, configs or {}, replicas)
     _check_names(names, wishes)
     keys = {"max.request.size": REQUEST_BYTES_MAX, **(client or {}), "bootstrap.servers": bootstrap}
-    with Client(bootstrap) as admin, _engine_errors(), connect(keys) as engine:
+    with Client(bootstrap, config=keys) as admin, _engine_errors(), connect(keys) as engine:
         place = Path(state).absolute() if state else root / OWN / "restores" / (cluster_id(admin) or "cluster")
         run = _Run(root, place, manifest, Cluster(admin, engine), wishes)
         if not apply:

@@ -35,9 +35,9 @@ class Clusters:
     def __init__(self, options: MirrorOptions) -> None:
         """Raises ClientError; MirrorError where both are one cluster."""
         self._options = options
-        self.source = _connected("source", options.source)
+        self.source = _connected("source", options.source, client_options(source_keys(options)))
         try:
-            self.target = _connected("target", options.target)
+            self.target = _connected("target", options.target, target_keys(options))
         except BaseException:
             self.source.close()
             raise
@@ -198,8 +198,8 @@ def target_client(options: MirrorOptions) -> KafkaClient:
     return KafkaClient(keys.pop("bootstrap.servers"), keys)
 
 
-def _connected(which: str, bootstrap: str) -> Client:
+def _connected(which: str, bootstrap: str, config: Mapping[str, str]) -> Client:
     try:
-        return Client(bootstrap)
+        return Client(bootstrap, config=config)
     except UnreachableError as error:
         raise MirrorError(f"the {which}, {bootstrap}: {error}") from None

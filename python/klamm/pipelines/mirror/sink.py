@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class SinkSettings:
     """What the tasks are told."""
 
-    client: dict[str, str]
+    client: dict[str, str] = field(repr=False)
     """Keys of the target's client."""
     naming: Naming
     left_out: tuple[str, ...]

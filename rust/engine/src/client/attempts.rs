@@ -1,6 +1,6 @@
 //! Whether and when to try again.
 
-use super::connection::LinkError;
+use super::link_error::LinkError;
 use crate::ErrorCode;
 
 /// Why a try came to nothing.

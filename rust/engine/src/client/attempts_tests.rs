@@ -2,7 +2,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::attempts::{Attempts, Fault, Next, Patience, Remedy};
-use super::connection::LinkError;
+use super::link_error::LinkError;
 use crate::ErrorCode;
 
 const PATIENCE: Patience = Patience { timeout_ms: 1_000, backoff_ms: 100, backoff_max_ms: 350, retries: 100 };

@@ -43,7 +43,8 @@ pub(super) struct Call<'a> {
 impl Client {
     /// Nothing is connected to before something is asked.
     pub fn new(config: ClientConfig) -> Self {
-        let pool = Pool::new(config.client_id.clone(), Duration::from_millis(config.connect_timeout_ms));
+        let connect_within = Duration::from_millis(config.connect_timeout_ms);
+        let pool = Pool::new(config.client_id.clone(), config.security.clone(), connect_within);
         let patience = config.producer.patience(&config);
         let transactional = config.producer.transactional_id.is_some();
         let producer = Producer::new(patience, config.producer.request_bytes_max, transactional);
@@ -89,6 +90,7 @@ impl Client {
         for address in addresses {
             match self.pool.call(&address, request, within).await {
                 Ok(answer) => return Ok(answer),
+                Err(error) if error.is_mistrust() => return Err(Fault::Link(error)),
                 Err(error) => last = Fault::Link(error),
             }
         }

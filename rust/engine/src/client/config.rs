@@ -1,14 +1,17 @@
 //! The configuration of a client: the keys of Apache Kafka's Java clients that mean something here.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use klamm_records::{Codec, Compression};
+use klamm_records::Compression;
 
 use super::attempts::Patience;
+use super::keys::{ROUND_ROBIN, Values};
 use super::producing::Partitioner;
+use super::security::Security;
 
 /// What a client obeys. Times in ms, sizes in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Host and port each.
     pub bootstrap: Vec<String>,
@@ -25,6 +28,7 @@ pub struct ClientConfig {
     pub fetch_max_wait_ms: i32,
     pub partition_fetch_bytes_max: i32,
     pub decompressed_bytes_max: usize,
+    pub security: Arc<Security>,
     pub producer: ProducerConfig,
 }
 
@@ -51,74 +55,15 @@ pub enum ClientConfigError {
     Unknown { key: String, known: String },
     #[error("{key}={value}: it must be {allowed}")]
     Value { key: &'static str, value: String, allowed: String },
+    /// Of TLS and SASL. `why` repeats no value that may be secret.
+    #[error("{key}: {why}")]
+    Security { key: &'static str, why: String },
 }
-
-/// What the value of a key may be.
-enum Allowed {
-    Number(i64, i64),
-    Words(&'static [&'static str]),
-    Text,
-}
-
-struct Key {
-    name: &'static str,
-    default: &'static str,
-    allowed: Allowed,
-}
-
-const INT_MAX: i64 = i32::MAX as i64;
-
-const fn number(name: &'static str, default: &'static str, min: i64, max: i64) -> Key {
-    Key { name, default, allowed: Allowed::Number(min, max) }
-}
-
-const fn words(name: &'static str, default: &'static str, words: &'static [&'static str]) -> Key {
-    Key { name, default, allowed: Allowed::Words(words) }
-}
-
-const ROUND_ROBIN: &str = "org.apache.kafka.clients.producer.RoundRobinPartitioner";
-
-/// Every key, by name. Defaults are those of Apache Kafka 4.3's clients, except that batches are larger: records come
-/// by many at once here.
-const KEYS: &[Key] = &[
-    words("acks", "all", &["all", "-1"]),
-    number("batch.size", "262144", 1, 1 << 29),
-    number("buffer.memory", "33554432", 1, 1 << 40),
-    Key { name: "client.id", default: "klamm", allowed: Allowed::Text },
-    number("compression.gzip.level", "-1", -1, 9),
-    number("compression.lz4.level", "9", 1, 17),
-    words("compression.type", "none", &["none", "gzip", "snappy", "lz4", "zstd"]),
-    number("compression.zstd.level", "3", -131_072, 22),
-    number("default.api.timeout.ms", "60000", 0, INT_MAX),
-    number("delivery.timeout.ms", "120000", 1, INT_MAX),
-    words("enable.idempotence", "true", &["true"]),
-    number("fetch.max.bytes", "52428800", 1, 1 << 29),
-    number("fetch.max.wait.ms", "500", 0, INT_MAX),
-    number("fetch.min.bytes", "1", 0, INT_MAX),
-    words("isolation.level", "read_uncommitted", &["read_uncommitted", "read_committed"]),
-    number("klamm.decompressed.bytes.max", "1073741824", 1, INT_MAX),
-    number("linger.ms", "5", 0, INT_MAX),
-    number("max.partition.fetch.bytes", "1048576", 1, 1 << 29),
-    number("max.request.size", "1048576", 1, 1 << 29),
-    words("partitioner.class", "", &["", ROUND_ROBIN]),
-    number("request.timeout.ms", "30000", 1, INT_MAX),
-    number("retries", "2147483647", 0, INT_MAX),
-    number("retry.backoff.max.ms", "1000", 0, INT_MAX),
-    number("retry.backoff.ms", "100", 0, INT_MAX),
-    words("security.protocol", "PLAINTEXT", &["PLAINTEXT"]),
-    number("socket.connection.setup.timeout.ms", "10000", 1, INT_MAX),
-    number("transaction.timeout.ms", "60000", 1, INT_MAX),
-    Key { name: "transactional.id", default: "", allowed: Allowed::Text },
-];
 
 impl ClientConfig {
     pub fn new(bootstrap: &str, given: &BTreeMap<String, String>) -> Result<Self, ClientConfigError> {
-        if let Some(key) = given.keys().find(|key| !KEYS.iter().any(|known| known.name == **key)) {
-            let known = KEYS.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
-            return Err(ClientConfigError::Unknown { key: key.clone(), known });
-        }
-        let values = Values(given);
-        for the_only_choice in ["security.protocol", "acks", "enable.idempotence"] {
+        let values = Values::new(given)?;
+        for the_only_choice in ["acks", "enable.idempotence"] {
             values.word(the_only_choice)?;
         }
         Ok(Self {
@@ -136,6 +81,7 @@ impl ClientConfig {
             fetch_max_wait_ms: values.number("fetch.max.wait.ms")? as i32,
             partition_fetch_bytes_max: values.number("max.partition.fetch.bytes")? as i32,
             decompressed_bytes_max: values.number("klamm.decompressed.bytes.max")? as usize,
+            security: Arc::new(Security::new(&values)?),
             producer: ProducerConfig::new(&values)?,
         })
     }
@@ -175,68 +121,6 @@ impl ProducerConfig {
         Patience { timeout_ms: self.delivery_timeout_ms, ..config.patience() }
     }
 }
-
-/// The values that were given, and defaults for the rest.
-struct Values<'a>(&'a BTreeMap<String, String>);
-
-impl Values<'_> {
-    fn of(&self, name: &str) -> (&'static Key, &str) {
-        let key = KEYS.iter().find(|key| key.name == name).expect("a key of the table");
-        (key, self.0.get(name).map_or(key.default, |value| value.trim()))
-    }
-
-    fn number(&self, name: &str) -> Result<i64, ClientConfigError> {
-        let (key, value) = self.of(name);
-        let Allowed::Number(min, max) = key.allowed else { unreachable!("{name} is a number") };
-        let refused = || ClientConfigError::Value {
-            key: key.name,
-            value: value.to_owned(),
-            allowed: format!("a number from {min} to {max}"),
-        };
-        value.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(refused)
-    }
-
-    fn word(&self, name: &str) -> Result<&'static str, ClientConfigError> {
-        let (key, value) = self.of(name);
-        let Allowed::Words(words) = key.allowed else { unreachable!("{name} is one of some words") };
-        words.iter().find(|word| **word == value).copied().ok_or_else(|| ClientConfigError::Value {
-            key: key.name,
-            value: value.to_owned(),
-            allowed: words.join(" or "),
-        })
-    }
-
-    fn compression(&self) -> Result<Compression, ClientConfigError> {
-        let name = self.word("compression.type")?;
-        let codec = Codec::from_name(name).expect("the words are names of codecs");
-        if codec.levels().is_none() {
-            return Ok(Compression::of(codec));
-        }
-        let key = format!("compression.{name}.level");
-        let level = self.number(&key)? as i32;
-        let (key, value) = self.of(&key);
-        let refused = || ClientConfigError::Value {
-            key: key.name,
-            value: value.to_owned(),
-            allowed: format!("a level of {name}"),
-        };
-        Compression::at_level(codec, level).ok_or_else(refused)
-    }
-
-    /// Text that fits into a string of the protocol.
-    fn text(&self, name: &str) -> Result<String, ClientConfigError> {
-        let (key, value) = self.of(name);
-        let allowed = || format!("at most {TEXT_BYTES_MAX} bytes");
-        match value.len() {
-            ..=TEXT_BYTES_MAX => Ok(value.to_owned()),
-            _ => {
-                Err(ClientConfigError::Value { key: key.name, value: format!("{:.40}...", value), allowed: allowed() })
-            }
-        }
-    }
-}
-
-const TEXT_BYTES_MAX: usize = 1024;
 
 fn parse_bootstrap(text: &str) -> Result<Vec<String>, ClientConfigError> {
     let refused = |why: String| ClientConfigError::Bootstrap { value: text.to_owned(), why };

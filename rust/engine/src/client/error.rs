@@ -3,7 +3,6 @@
 use klamm_records::RecordsError;
 
 use super::attempts::Fault;
-use super::connection::LinkError;
 use crate::ErrorCode;
 
 #[derive(Debug, thiserror::Error)]
@@ -108,15 +107,25 @@ impl ClientError {
         matches!(self, Self::Failed { source, .. } if matches!(**source, Fault::NoTransactions))
     }
 
+    /// Whether client and broker do not trust each other.
+    pub fn is_mistrust(&self) -> bool {
+        let fault = match self {
+            Self::Failed { source, .. } | Self::NotDelivered { source, .. } => source,
+            _ => return false,
+        };
+        matches!(&**fault, Fault::Link(error) if error.is_mistrust())
+    }
+
     /// The protocol's code, where a broker told one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::TimedOut { last: fault, .. }
             | Self::Failed { source: fault, .. }
             | Self::NotDelivered { source: fault, .. } => match &**fault {
-                Fault::Code(code) | Fault::Link(LinkError::Refused { code, .. }) => Some(*code),
+                Fault::Code(code) => Some(*code),
                 Fault::NoSuchPartition { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-                Fault::Link(_) | Fault::LeftOut | Fault::NoTransactions => None,
+                Fault::Link(error) => error.code(),
+                Fault::LeftOut | Fault::NoTransactions => None,
             },
             Self::OffsetOutOfRange { .. } => Some(ErrorCode::OFFSET_OUT_OF_RANGE),
             Self::Damaged { .. } => Some(ErrorCode::CORRUPT_MESSAGE),

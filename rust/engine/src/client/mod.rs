@@ -9,6 +9,7 @@
 pub mod attempts;
 #[cfg(test)]
 mod attempts_tests;
+mod authentication;
 #[expect(clippy::module_inception, reason = "the client of this folder")]
 mod client;
 pub mod cluster;
@@ -18,10 +19,14 @@ pub mod config;
 mod connection;
 mod error;
 mod fetching;
+mod keys;
+mod link;
+mod link_error;
 mod listing;
 pub mod messages;
 mod pool;
 mod producing;
+pub mod security;
 pub mod slice;
 #[cfg(test)]
 mod slice_tests;
@@ -31,5 +36,7 @@ pub use client::Client;
 pub use config::{ClientConfig, ClientConfigError};
 pub use error::ClientError;
 pub use fetching::FetchRange;
+pub use link::Link;
+pub use link_error::LinkError;
 pub use producing::{Partitioner, Row, Rows, digest};
 pub use slice::Slice;

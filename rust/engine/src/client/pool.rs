@@ -1,12 +1,15 @@
 //! Connections by address: each is one call's alone while it is used.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::connection::{Connection, LinkError};
+use super::connection::Connection;
+use super::link_error::LinkError;
 use super::messages::Request;
+use super::security::Security;
 
 /// Connections to one broker that are kept while nobody uses them.
 const IDLE_MAX: usize = 8;
@@ -14,13 +17,14 @@ const IDLE_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Pool {
     client_id: String,
+    security: Arc<Security>,
     connect_within: Duration,
     idle: Mutex<HashMap<String, Vec<Connection>>>,
 }
 
 impl Pool {
-    pub fn new(client_id: String, connect_within: Duration) -> Self {
-        Self { client_id, connect_within, idle: Mutex::default() }
+    pub fn new(client_id: String, security: Arc<Security>, connect_within: Duration) -> Self {
+        Self { client_id, security, connect_within, idle: Mutex::default() }
     }
 
     /// Asks a broker. A connection that was idle may have been closed meanwhile: then a new one is made.
@@ -31,7 +35,8 @@ impl Pool {
                 outcome => return outcome,
             };
         }
-        let connection = Connection::open(address, &self.client_id, within.min(self.connect_within)).await?;
+        let connect_within = within.min(self.connect_within);
+        let connection = Connection::open(address, &self.client_id, &self.security, connect_within).await?;
         self.call_on(connection, address, request, within).await
     }
 

@@ -179,6 +179,11 @@ impl<'a> VersionedWriter<'a> {
     }
 
     #[inline]
+    pub fn bytes(&mut self, value: &[u8]) {
+        if self.flexible { self.writer.compact_bytes(value) } else { self.writer.bytes(value) }
+    }
+
+    #[inline]
     pub fn array_len(&mut self, count: usize) {
         if self.flexible { self.writer.compact_array_len(count) } else { self.writer.array_len(count) }
     }

@@ -1,7 +1,7 @@
 //! The client's errors as Python's exceptions.
 
 use klamm_engine::ErrorCode;
-use klamm_engine::client::ClientError as Error;
+use klamm_engine::client::{ClientError as Error, LinkError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
@@ -13,6 +13,12 @@ create_exception!(
     "A call to a cluster that failed; the text says how to go on."
 );
 create_exception!(klamm._engine, ClientTimeoutError, ClientError, "Nothing helped within the time-out.");
+create_exception!(
+    klamm._engine,
+    MistrustError,
+    ClientError,
+    "Client and broker do not trust each other: TLS or SASL failed, and would again."
+);
 create_exception!(klamm._engine, OffsetOutOfRangeError, ClientError, "An offset that the partition does not hold.");
 create_exception!(klamm._engine, NotDeliveredError, ClientError, "Records that are not known to be in the log.");
 create_exception!(klamm._engine, ProducerFencedError, ClientError, "A newer producer has the same transactional.id.");
@@ -23,6 +29,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("ClientError", py.get_type::<ClientError>())?;
     module.add("ClientTimeoutError", py.get_type::<ClientTimeoutError>())?;
+    module.add("MistrustError", py.get_type::<MistrustError>())?;
     module.add("OffsetOutOfRangeError", py.get_type::<OffsetOutOfRangeError>())?;
     module.add("NotDeliveredError", py.get_type::<NotDeliveredError>())?;
     module.add("ProducerFencedError", py.get_type::<ProducerFencedError>())?;
@@ -37,6 +44,7 @@ pub fn client_error(py: Python<'_>, error: &Error) -> PyErr {
     let exception = match error {
         _ if error.lacks_transactions() => NoTransactionsError::new_err(text),
         _ if is_fenced => ProducerFencedError::new_err(text),
+        _ if error.is_mistrust() => MistrustError::new_err(text),
         Error::Invalid(_) => return PyValueError::new_err(text),
         Error::TimedOut { .. } => ClientTimeoutError::new_err(text),
         Error::OffsetOutOfRange { .. } => OffsetOutOfRangeError::new_err(text),
@@ -66,5 +74,19 @@ fn set_attributes(exception: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
         Error::Damaged { offset, .. } => exception.setattr("offset", offset),
         Error::NotDelivered { records, .. } => exception.setattr("records", records),
         _ => Ok(()),
+    }
+}
+
+/// The exception of a link that does not come about, or breaks.
+pub fn link_error(py: Python<'_>, error: &LinkError) -> PyErr {
+    let text = error.to_string();
+    let exception = match error {
+        _ if error.is_mistrust() => MistrustError::new_err(text),
+        LinkError::Late { .. } => ClientTimeoutError::new_err(text),
+        _ => ClientError::new_err(text),
+    };
+    match exception.value(py).setattr("error_code", error.code().map(|code| code.0)) {
+        Ok(()) => exception,
+        Err(failure) => failure,
     }
 }

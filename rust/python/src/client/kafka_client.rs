@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use klamm_engine::client::{Client, ClientConfig, ClientError as Error, FetchRange, Rows, Slice};
 use pyo3::exceptions::PyValueError;
@@ -15,11 +13,10 @@ use super::columns::{Limits, Wanted, decode};
 use super::errors::{ClientError, client_error};
 use super::fetched::FetchedSlice;
 use super::rows::Columns;
+use super::waiting::wait;
 use crate::config::ConfigError;
 use crate::runtime::SharedRuntime;
 
-/// How long a signal may have to wait for Python to see it.
-const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 /// What one slice takes unless the caller says otherwise.
 const SLICE_BYTES: usize = 64 << 20;
 
@@ -63,15 +60,8 @@ impl KafkaClient {
 
     /// Waits for a call without the GIL.
     fn wait<T: Send>(&self, py: Python<'_>, call: impl Future<Output = Result<T, Error>> + Send) -> PyResult<T> {
-        let handle = self.client()?.runtime.handle();
-        let mut call = pin!(call);
-        loop {
-            let step = async { tokio::time::timeout(SIGNALS_EVERY, call.as_mut()).await };
-            match py.detach(|| handle.block_on(step)) {
-                Ok(outcome) => return outcome.map_err(|error| client_error(py, &error)),
-                Err(_) => py.check_signals()?,
-            }
-        }
+        let outcome = wait(py, &self.client()?.runtime, call)?;
+        outcome.map_err(|error| client_error(py, &error))
     }
 }
 

@@ -9,6 +9,7 @@ pub mod list_offsets;
 pub mod metadata;
 pub mod offset_fetch;
 pub mod produce;
+pub mod sasl;
 pub mod transactions;
 
 use bytes::Bytes;

@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::super::attempts::{Fault, Patience, Remedy};
 use super::super::cluster::{ClusterView, Leader};
-use super::super::connection::LinkError;
+use super::super::link_error::LinkError;
 use super::super::messages::produce::ProducedPartition;
 use crate::ErrorCode;
 

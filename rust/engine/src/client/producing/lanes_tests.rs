@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::super::attempts::{Fault, Patience};
 use super::super::cluster::ClusterView;
-use super::super::connection::LinkError;
+use super::super::link_error::LinkError;
 use super::super::messages::metadata::{BrokerAddress, MetadataAnswer, PartitionMetadata, TopicMetadata};
 use super::super::messages::produce::ProducedPartition;
 use super::lanes::{ClosedBatch, IN_FLIGHT_MAX, Lanes, Place, Send};

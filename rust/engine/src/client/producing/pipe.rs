@@ -1,17 +1,18 @@
 //! A connection on which requests do not wait for each other's answers.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::connection::{Connection, LinkError, broken, read_frame};
+use super::super::connection::{ANSWER_BYTES_MAX, Connection, Halves, read_frame, send};
+use super::super::link_error::LinkError;
 use super::super::messages::produce::{ProduceRequest, ProducedPartition};
 use super::super::messages::{Request, name_of, request_frame, split_answer};
+use super::super::security::{ReadHalf, Security, WriteHalf};
 use super::super::versions::Versions;
 
 /// An answer, or why there is none.
@@ -20,15 +21,16 @@ pub type Outcome = Result<Vec<ProducedPartition>, LinkError>;
 pub type Answered = (u64, Outcome);
 
 /// Writes requests; a task of its own reads the answers, which come in the same order.
-#[derive(Debug)]
 pub struct Pipe {
     address: String,
     client_id: String,
-    write: OwnedWriteHalf,
+    write: WriteHalf,
     versions: Versions,
     correlation_id: i32,
     expected: UnboundedSender<Expected>,
-    reader: AbortHandle,
+    reader: Reader,
+    /// When another one must take its place, because the broker forgets who the client is.
+    renew_at: Option<Instant>,
 }
 
 struct Expected {
@@ -39,9 +41,12 @@ struct Expected {
     within: Duration,
 }
 
-impl Drop for Pipe {
+/// The task that reads; it ends with this.
+struct Reader(JoinHandle<()>);
+
+impl Drop for Reader {
     fn drop(&mut self) {
-        self.reader.abort();
+        self.0.abort();
     }
 }
 
@@ -49,19 +54,34 @@ impl Pipe {
     pub async fn open(
         address: &str,
         client_id: &str,
+        security: &Arc<Security>,
         within: Duration,
         answers: UnboundedSender<Answered>,
     ) -> Result<Self, LinkError> {
-        let (read, write, versions) = Connection::open(address, client_id, within).await?.into_halves();
+        let opened = Connection::open(address, client_id, security, within).await?;
+        let Halves { read, write, versions, renew_at } = opened.into_halves();
         let (expected, to_come) = unbounded_channel();
-        let reader = tokio::spawn(read_answers(read, address.to_owned(), to_come, answers)).abort_handle();
+        let reader = Reader(tokio::spawn(read_answers(read, address.to_owned(), to_come, answers)));
         let (address, client_id) = (address.to_owned(), client_id.to_owned());
-        Ok(Self { address, client_id, write, versions, correlation_id: 0, expected, reader })
+        Ok(Self { address, client_id, write, versions, correlation_id: 0, expected, reader, renew_at })
     }
 
     /// Whether answers still come.
     pub fn is_whole(&self) -> bool {
         !self.expected.is_closed()
+    }
+
+    /// Whether another one must take its place.
+    pub fn is_due(&self) -> bool {
+        self.renew_at.is_some_and(|at| Instant::now() >= at)
+    }
+
+    /// Sends nothing more, and waits until every answer was given on or is late.
+    pub async fn finish(self) {
+        let Self { expected, mut reader, .. } = self;
+        drop(expected);
+        // The task neither panics nor is aborted before this.
+        let _ = (&mut reader.0).await;
     }
 
     /// Sends a request whose answer comes under its tag, unless this says why not.
@@ -71,13 +91,14 @@ impl Pipe {
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let frame = request_frame(request, version, self.correlation_id, &self.client_id);
         let until = Instant::now() + within;
-        match timeout_at(until, self.write.write_all(&frame)).await {
+        match timeout_at(until, send(&mut self.write, &frame)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(broken(&self.address, error)),
+            Ok(Err(error)) => return Err(LinkError::broken(&self.address, error)),
             Err(_) => return Err(late(&self.address, within)),
         }
         let expected = Expected { tag, correlation_id: self.correlation_id, version, until, within };
-        self.expected.send(expected).map_err(|_| broken(&self.address, io::ErrorKind::ConnectionReset.into()))
+        let is_gone = |_| LinkError::broken(&self.address, io::ErrorKind::ConnectionReset.into());
+        self.expected.send(expected).map_err(is_gone)
     }
 }
 
@@ -87,7 +108,7 @@ fn late(address: &str, within: Duration) -> LinkError {
 
 /// Gives answers on until one is missing; then all that are still expected are missing for the same reason.
 async fn read_answers(
-    mut read: OwnedReadHalf,
+    mut read: ReadHalf,
     address: String,
     mut to_come: UnboundedReceiver<Expected>,
     answers: UnboundedSender<Answered>,
@@ -107,8 +128,8 @@ async fn read_answers(
     }
 }
 
-async fn read_answer(read: &mut OwnedReadHalf, address: &str, expected: &Expected) -> Outcome {
-    let frame = timeout_at(expected.until, read_frame(read, address)).await;
+async fn read_answer(read: &mut ReadHalf, address: &str, expected: &Expected) -> Outcome {
+    let frame = timeout_at(expected.until, read_frame(read, address, ANSWER_BYTES_MAX)).await;
     let frame = frame.map_err(|_| late(address, expected.within))??;
     let what = name_of(ProduceRequest::API);
     let malformed = |source| LinkError::Malformed { address: address.to_owned(), what, source };

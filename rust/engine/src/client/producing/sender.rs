@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
-use super::super::attempts::Remedy;
+use super::super::attempts::{Fault, Remedy};
 use super::super::client::Client;
-use super::super::connection::LinkError;
+use super::super::link_error::LinkError;
 use super::super::messages::produce::ProduceRequest;
 use super::lanes::{Place, Send};
 use super::pipe::{Answered, Outcome, Pipe};
@@ -103,9 +103,16 @@ async fn try_transmit(
     send: &Send,
 ) -> Result<(), LinkError> {
     let config = &client.config;
+    if pipes.get(&send.address).is_some_and(Pipe::is_due)
+        && let Some(due) = pipes.remove(&send.address)
+    {
+        // What is sent by another connection could overtake what is under way, and its sequence would be out of order.
+        due.finish().await;
+    }
     if !pipes.get(&send.address).is_some_and(Pipe::is_whole) {
         let within = Duration::from_millis(config.connect_timeout_ms.min(config.request_timeout_ms));
-        let pipe = Pipe::open(&send.address, &config.client_id, within, answers.clone()).await?;
+        let (address, client_id) = (&send.address, &config.client_id);
+        let pipe = Pipe::open(address, client_id, &config.security, within, answers.clone()).await?;
         pipes.insert(send.address.clone(), pipe);
     }
     let pipe = pipes.get_mut(&send.address).expect("it is there");
@@ -129,7 +136,11 @@ fn on_answer(client: &Client, pipes: &mut HashMap<String, Pipe>, tag: u64, outco
 async fn refresh(client: &Client, topics: &BTreeSet<Arc<str>>) {
     for topic in topics {
         if let Err(fault) = client.refresh(topic, Duration::from_millis(client.config.request_timeout_ms)).await {
-            client.producer.lanes.lock().on_unknown(topic, &fault);
+            let mut lanes = client.producer.lanes.lock();
+            match &fault {
+                Fault::Link(error) if error.is_mistrust() => lanes.on_fatal(fault),
+                _ => lanes.on_unknown(topic, &fault),
+            }
         }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::super::attempts::Fault;
 use super::super::client::{Client, check_topic};
-use super::super::connection::LinkError;
 use super::super::error::{ClientError, What};
+use super::super::link_error::LinkError;
 use super::super::messages::Request;
 use super::super::messages::transactions::{
     AddOffsetsRequest, AddPartitionsRequest, CoordinatorOf, EndTxnRequest, FindCoordinatorRequest, Identity,

@@ -1,0 +1,85 @@
+"""A job on an Apache Kafka that wants TLS and SASL, by the options that jobs of Spark's own source have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from klamm.admin import topics
+from klamm.admin.client import Client
+from tests.interop.secured_kafka import PASSWORD, SecuredKafka, by_scram, trusting
+from tests.spark.patience import patiently
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 3000
+
+
+def options_of(node: SecuredKafka, listener: str, keys: dict[str, str]) -> dict[str, str]:
+    """A job's options."""
+    return {"kafka.bootstrap.servers": node.address(listener)} | {f"kafka.{key}": value for key, value in keys.items()}
+
+
+def shown_by_spark(spark: SparkSession) -> str:
+    """What the pages of Spark's UI say about all queries so far: descriptions, plans, their options."""
+    java: Any = spark._jsparkSession
+    store = java.sharedState().statusStore()
+    executions = store.executionsList()
+    texts: list[str] = []
+    for at in range(executions.size()):
+        execution = executions.apply(at)
+        texts += [execution.description(), execution.details(), execution.physicalPlanDescription()]
+        texts.append(execution.modifiedConfigs().toString())
+    return "\n".join(texts)
+
+
+def test_write_read_and_stream(spark: SparkSession, secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    node = secured_kafka
+    with Client(node.bootstrap) as admin:
+        topics.create(admin, ["secured-in", "secured-out"], partitions=2, replication_factor=1)
+    scram = options_of(node, "SCRAM", by_scram(node))
+    # As jobs say it where the connector is shaded.
+    jaas = scram["kafka.sasl.jaas.config"]
+    scram["kafka.sasl.jaas.config"] = f"kafkashaded.{jaas}"
+    key, certificate = node.files.key.read_text(), node.files.certificate.read_text()
+    store = {"ssl.keystore.type": "PEM", "ssl.keystore.key": key, "ssl.keystore.certificate.chain": certificate}
+    mutual = options_of(node, "MUTUAL", {**trusting(node), **store})
+
+    rows = spark.range(ROWS).selectExpr("cast(id as string) as value")
+    rows.write.format("klamm").mode("append").options(**scram, topic="secured-in").save()
+
+    table = spark.read.format("klamm").options(**mutual, subscribe="secured-in").load()
+    assert table.selectExpr("sum(cast(cast(value as string) as long))").first()[0] == ROWS * (ROWS - 1) // 2
+    plan = patiently(lambda: table._jdf.queryExecution().toString())
+
+    stream = (
+        spark.readStream.format("klamm").options(**scram, subscribe="secured-in", startingOffsets="earliest").load()
+    )
+    writer = stream.select("value").writeStream.format("klamm").options(**mutual, topic="secured-out")
+    writer = writer.option("deliveryGuarantee", "exactly-once").option("checkpointLocation", str(tmp_path / "state"))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(240)
+    progress = "".join(one.json for one in query.recentProgress)
+    copied = {"kafka.isolation.level": "read_committed", "subscribe": "secured-out"}
+    assert spark.read.format("klamm").options(**scram, **copied).load().count() == ROWS
+
+    shown = shown_by_spark(spark)
+    assert "secured" in shown or "klamm" in shown, "it is what Spark shows"
+    checkpoint = "".join(file.read_text(errors="replace") for file in (tmp_path / "state").rglob("*") if file.is_file())
+    explained = query._jsq.explainInternal(True)
+    assert "klamm" in explained
+    for text in (plan, explained, progress, checkpoint, shown, repr(query), str(table)):
+        assert PASSWORD not in text
+        assert key.splitlines()[1] not in text
+
+
+def test_a_wrong_password_fails_the_query(spark: SparkSession, secured_kafka: SecuredKafka) -> None:
+    wrong = options_of(secured_kafka, "SCRAM", by_scram(secured_kafka, password="wrong-word"))
+    with pytest.raises(
+        Exception, match=r"refuses user 'alice' by SCRAM-SHA-512: look at sasl\.jaas\.config"
+    ) as refused:
+        spark.read.format("klamm").options(**wrong, subscribe="secured-in").load().count()
+    assert "wrong-word" not in str(refused.value)

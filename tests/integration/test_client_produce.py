@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import klamm
 from klamm._engine import digest_rows
 from klamm.client import ClientError, KafkaClient, NoTransactionsError
 
@@ -187,3 +189,23 @@ def test_a_digest_is_of_rows_and_not_of_how_they_came() -> None:
     of_three = digest_rows("t", pa.array([3, 3, 3], pa.int32()), keys, values)
     assert of_three == digest_rows("t", 3, keys, values) != whole
     assert digest_rows("u", None, keys, values) != whole
+
+
+def test_who_waits_for_a_flush_hears_that_the_client_was_closed() -> None:
+    with klamm.Cluster() as cluster:
+        cluster.create_topic("orders")
+        client = KafkaClient(cluster.bootstrap_servers, {"linger.ms": "3600000"})
+        client.produce("orders", 0, None, pa.array([b"x"]))
+    told: list[str] = []
+
+    def flush() -> None:
+        with pytest.raises(ClientError) as error:
+            client.flush()
+        told.append(str(error.value))
+
+    # Nobody is there any more to acknowledge it: without the end of the wait it would be one of two minutes.
+    waiting = threading.Thread(target=flush)
+    waiting.start()
+    client.close()
+    waiting.join(30)
+    assert told == ["the client is closed"]

@@ -7,6 +7,7 @@ use klamm_engine::client::messages::api_versions::ApiVersionsRequest;
 use klamm_engine::client::messages::fetch::FetchRequest;
 use klamm_engine::client::messages::list_offsets::ListOffsetsRequest;
 use klamm_engine::client::messages::metadata::MetadataRequest;
+use klamm_engine::client::messages::offset_fetch::OffsetFetchRequest;
 use klamm_engine::client::messages::produce::ProduceRequest;
 use klamm_engine::client::messages::sasl::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use klamm_engine::client::messages::transactions::{
@@ -26,7 +27,7 @@ pub fn answers(data: &[u8]) {
     if let [kind, version, body @ ..] = data {
         let version = i16::from(*version);
         let body = Bytes::copy_from_slice(body);
-        crate::heap::bounded(data, SHARE * data.len(), || match kind % 13 {
+        crate::heap::bounded(data, SHARE * data.len(), || match kind % 14 {
             0 => read::<ApiVersionsRequest>(&body, version),
             1 => read::<MetadataRequest<'_>>(&body, version),
             2 => read::<ListOffsetsRequest<'_>>(&body, version),
@@ -39,6 +40,7 @@ pub fn answers(data: &[u8]) {
             9 => read::<TxnOffsetCommitRequest<'_>>(&body, version),
             10 => read::<EndTxnRequest<'_>>(&body, version),
             11 => read::<SaslHandshakeRequest>(&body, version),
+            12 => read::<OffsetFetchRequest<'_>>(&body, version),
             _ => read::<SaslAuthenticateRequest>(&body, version),
         });
     }

@@ -101,6 +101,16 @@ impl<'a> VersionedReader<'a> {
         }
     }
 
+    /// An array whose elements take at least `element_size_min` bytes each, read one after the other.
+    pub fn array<T>(
+        &mut self,
+        element_size_min: usize,
+        mut read: impl FnMut(&mut Self) -> Result<T, WireError>,
+    ) -> Result<Vec<T>, WireError> {
+        // What an element becomes may be larger than its bytes: no room is made before they are read.
+        (0..self.array_len(element_size_min)?).map(|_| read(self)).collect()
+    }
+
     /// The end of a structure: tagged fields where there are any, none of them known.
     #[inline]
     pub fn skip_tags(&mut self) -> Result<(), WireError> {

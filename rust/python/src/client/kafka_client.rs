@@ -7,7 +7,7 @@ use std::sync::Arc;
 use klamm_engine::client::{Client, ClientConfig, ClientError as Error, FetchRange, Rows, Slice};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use super::columns::{Limits, Wanted, decode};
 use super::errors::{ClientError, client_error};
@@ -21,7 +21,7 @@ use crate::runtime::SharedRuntime;
 const SLICE_BYTES: usize = 64 << 20;
 
 /// Topic, partition, offset, metadata.
-type Committed = (String, i32, Option<i64>, String);
+type Committed = (Py<PyString>, i32, Option<i64>, String);
 
 /// See `_engine.pyi`.
 #[pyclass(frozen, module = "klamm._engine")]
@@ -183,7 +183,12 @@ impl KafkaClient {
     #[pyo3(signature = (group, topic = None, *, stable = true))]
     fn committed(&self, py: Python<'_>, group: &str, topic: Option<&str>, stable: bool) -> PyResult<Vec<Committed>> {
         let found = self.wait(py, self.client()?.client.committed(group, topic, stable))?;
-        Ok(found.into_iter().map(|one| (one.topic, one.partition, one.offset, one.metadata)).collect())
+        // One text for all partitions of a topic, as the answer has it.
+        let rows = found.chunk_by(|one, other| one.topic == other.topic).flat_map(|of_topic| {
+            let topic = PyString::new(py, &of_topic[0].topic).unbind();
+            of_topic.iter().map(move |one| (topic.clone_ref(py), one.partition, one.offset, one.metadata.clone()))
+        });
+        Ok(rows.collect())
     }
 
     #[pyo3(signature = (group, offsets, metadata = ""))]

@@ -37,12 +37,11 @@ impl Request for ApiVersionsRequest {
         let version = if refused { 0 } else { version };
         let mut reader = VersionedReader::new(body, is_flexible(API_VERSIONS, version));
         let error = ErrorCode(reader.i16()?);
-        let count = reader.array_len(6)?;
-        let mut apis = Vec::with_capacity(count);
-        for _ in 0..count {
-            apis.push((reader.i16()?, reader.i16()?, reader.i16()?));
+        let apis = reader.array(6, |reader| {
+            let versions = (reader.i16()?, reader.i16()?, reader.i16()?);
             reader.skip_tags()?;
-        }
+            Ok(versions)
+        })?;
         Ok(ApiVersionsAnswer { error, apis })
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Request, is_flexible};
+use super::{Request, is_flexible, read_by_topic};
 use crate::ErrorCode;
 use crate::wire::api::LIST_OFFSETS;
 use crate::wire::primitives::WireError;
@@ -70,13 +70,10 @@ impl Request for ListOffsetsRequest<'_> {
             reader.i32()?;
         }
         let mut found = Vec::new();
-        for _ in 0..reader.array_len(3)? {
-            reader.string()?;
-            for _ in 0..reader.array_len(22)? {
-                found.push(read_partition(&mut reader, version)?);
-            }
-            reader.skip_tags()?;
-        }
+        read_by_topic(&mut reader, 22, |reader, _topic| {
+            found.push(read_partition(reader, version)?);
+            Ok(())
+        })?;
         Ok(found)
     }
 }
@@ -87,6 +84,5 @@ fn read_partition(reader: &mut VersionedReader<'_>, version: i16) -> Result<Foun
     if version >= 4 {
         reader.i32()?;
     }
-    reader.skip_tags()?;
     Ok(FoundOffset { partition, error, offset, timestamp })
 }

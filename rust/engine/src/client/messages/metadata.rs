@@ -81,14 +81,10 @@ impl Request for MetadataRequest<'_> {
     fn read(body: &Bytes, version: i16) -> Result<MetadataAnswer, WireError> {
         let mut reader = VersionedReader::new(body, is_flexible(METADATA, version));
         reader.i32()?;
-        let brokers = read_brokers(&mut reader)?;
+        let brokers = reader.array(11, read_broker)?;
         let cluster_id = reader.nullable_string()?.map(|id| id.into_owned());
         reader.i32()?;
-        let count = reader.array_len(8)?;
-        let mut topics = Vec::new();
-        for _ in 0..count {
-            topics.push(read_topic(&mut reader, version)?);
-        }
+        let topics = reader.array(8, |reader| read_topic(reader, version))?;
         if (8..=10).contains(&version) {
             reader.i32()?;
         }
@@ -97,18 +93,13 @@ impl Request for MetadataRequest<'_> {
     }
 }
 
-fn read_brokers(reader: &mut VersionedReader<'_>) -> Result<Vec<BrokerAddress>, WireError> {
-    let count = reader.array_len(11)?;
-    let mut brokers = Vec::new();
-    for _ in 0..count {
-        let id = reader.i32()?;
-        let host = reader.string()?.into_owned();
-        let port = reader.i32()?;
-        reader.nullable_string()?;
-        reader.skip_tags()?;
-        brokers.push(BrokerAddress { id, host, port });
-    }
-    Ok(brokers)
+fn read_broker(reader: &mut VersionedReader<'_>) -> Result<BrokerAddress, WireError> {
+    let id = reader.i32()?;
+    let host = reader.string()?.into_owned();
+    let port = reader.i32()?;
+    reader.nullable_string()?;
+    reader.skip_tags()?;
+    Ok(BrokerAddress { id, host, port })
 }
 
 fn read_topic(reader: &mut VersionedReader<'_>, version: i16) -> Result<TopicMetadata, WireError> {
@@ -116,11 +107,7 @@ fn read_topic(reader: &mut VersionedReader<'_>, version: i16) -> Result<TopicMet
     let name = reader.nullable_string()?.unwrap_or_default().into_owned();
     let id = if version >= 10 { reader.uuid()? } else { Uuid::ZERO };
     let is_internal = reader.bool()?;
-    let count = reader.array_len(13)?;
-    let mut partitions = Vec::new();
-    for _ in 0..count {
-        partitions.push(read_partition(reader, version)?);
-    }
+    let partitions = reader.array(13, |reader| read_partition(reader, version))?;
     if version >= 8 {
         reader.i32()?;
     }

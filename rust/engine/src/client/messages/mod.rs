@@ -12,12 +12,14 @@ pub mod produce;
 pub mod sasl;
 pub mod transactions;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::wire::api::{API_VERSIONS, Api};
 use crate::wire::header::patch_length;
 use crate::wire::primitives::{Reader, WireError, Writer};
-use crate::wire::versioned::VersionedWriter;
+use crate::wire::versioned::{VersionedReader, VersionedWriter};
 
 /// A request, and how its answer is read.
 pub trait Request {
@@ -46,6 +48,44 @@ pub(super) fn is_flexible(api: i16, version: i16) -> bool {
 /// The name of an API, for people.
 pub(super) fn name_of(api: i16) -> &'static str {
     Api::of(api).map_or("an unknown request", |api| api.name)
+}
+
+/// Writes an array of topics, each with an array of its items; those of a topic stand in one row.
+fn write_by_topic<T>(
+    out: &mut VersionedWriter<'_>,
+    items: &[T],
+    topic_of: impl Fn(&T) -> &str,
+    write: impl Fn(&mut VersionedWriter<'_>, &T),
+) {
+    out.array_len(items.chunk_by(|one, other| topic_of(one) == topic_of(other)).count());
+    for of_topic in items.chunk_by(|one, other| topic_of(one) == topic_of(other)) {
+        out.string(topic_of(&of_topic[0]));
+        out.array_len(of_topic.len());
+        for item in of_topic {
+            write(out, item);
+            out.no_tags();
+        }
+        out.no_tags();
+    }
+}
+
+/// Reads what `write_by_topic` writes; items take at least `item_size_min` bytes each.
+///
+/// The name of a topic is shared by its items: a few bytes each, they would else make it many times as long.
+fn read_by_topic(
+    reader: &mut VersionedReader<'_>,
+    item_size_min: usize,
+    mut read: impl FnMut(&mut VersionedReader<'_>, &Arc<str>) -> Result<(), WireError>,
+) -> Result<(), WireError> {
+    for _ in 0..reader.array_len(3)? {
+        let topic: Arc<str> = reader.string()?.into();
+        for _ in 0..reader.array_len(item_size_min)? {
+            read(reader, &topic)?;
+            reader.skip_tags()?;
+        }
+        reader.skip_tags()?;
+    }
+    Ok(())
 }
 
 /// The frame of a request, its length in front. No text in it may be longer than the protocol's strings.

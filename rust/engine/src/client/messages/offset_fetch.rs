@@ -1,8 +1,10 @@
 //! OffsetFetch v7: the committed offsets of a group (KIP-447).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
-use super::{Request, is_flexible};
+use super::{Request, is_flexible, read_by_topic};
 use crate::ErrorCode;
 use crate::wire::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
@@ -22,7 +24,7 @@ pub struct OffsetFetchRequest<'a> {
 /// What a group has committed for a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommittedOffset {
-    pub topic: String,
+    pub topic: Arc<str>,
     pub partition: i32,
     /// None: a transaction that has not ended holds another one.
     pub offset: Option<i64>,
@@ -55,26 +57,22 @@ impl Request for OffsetFetchRequest<'_> {
         reader.i32()?;
         let mut found = Vec::new();
         let mut first = ErrorCode::NONE;
-        for _ in 0..reader.array_len(3)? {
-            let topic = reader.string()?.into_owned();
-            for _ in 0..reader.array_len(20)? {
-                let partition = reader.i32()?;
-                let offset = reader.i64()?;
-                reader.i32()?;
-                let metadata = reader.nullable_string()?.unwrap_or_default().into_owned();
-                let error = ErrorCode(reader.i16()?);
-                reader.skip_tags()?;
-                let offset = (error != ErrorCode::UNSTABLE_OFFSET_COMMIT).then_some(offset);
-                if offset.is_some() && error.is_error() && !first.is_error() {
-                    first = error;
-                }
-                // -1: nothing is committed.
-                if offset.is_none_or(|offset| offset >= 0) {
-                    found.push(CommittedOffset { topic: topic.clone(), partition, offset, metadata });
-                }
+        read_by_topic(&mut reader, 20, |reader, topic| {
+            let partition = reader.i32()?;
+            let offset = reader.i64()?;
+            reader.i32()?;
+            let metadata = reader.nullable_string()?.unwrap_or_default().into_owned();
+            let error = ErrorCode(reader.i16()?);
+            let offset = (error != ErrorCode::UNSTABLE_OFFSET_COMMIT).then_some(offset);
+            if offset.is_some() && error.is_error() && !first.is_error() {
+                first = error;
             }
-            reader.skip_tags()?;
-        }
+            // -1: nothing is committed.
+            if offset.is_none_or(|offset| offset >= 0) {
+                found.push(CommittedOffset { topic: topic.clone(), partition, offset, metadata });
+            }
+            Ok(())
+        })?;
         let of_group = ErrorCode(reader.i16()?);
         let error = if of_group.is_error() { of_group } else { first };
         Ok(if error.is_error() { Err(error) } else { Ok(found) })

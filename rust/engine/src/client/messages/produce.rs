@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Request, is_flexible};
+use super::{Request, is_flexible, read_by_topic, write_by_topic};
 use crate::ErrorCode;
 use crate::wire::api::PRODUCE;
 use crate::wire::primitives::WireError;
@@ -22,7 +22,7 @@ pub struct ProduceRequest<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducedPartition {
-    pub topic: String,
+    pub topic: Arc<str>,
     pub partition: i32,
     pub error: ErrorCode,
     pub base_offset: i64,
@@ -44,37 +44,35 @@ impl Request for ProduceRequest<'_> {
         out.nullable_string(self.transactional_id);
         out.i16(-1);
         out.i32(self.timeout_ms);
-        let topics: Vec<_> = self.batches.chunk_by(|one, other| one.0 == other.0).collect();
-        out.array_len(topics.len());
-        for batches in topics {
-            out.string(&batches[0].0);
-            out.array_len(batches.len());
-            for (_, partition, batch) in batches {
+        write_by_topic(
+            out,
+            self.batches,
+            |(topic, ..)| topic,
+            |out, (_, partition, batch)| {
                 out.i32(*partition);
                 out.records_len(batch.len());
                 out.writer.slice(batch);
-                out.no_tags();
-            }
-            out.no_tags();
-        }
+            },
+        );
         out.no_tags();
     }
 
     fn read(body: &Bytes, version: i16) -> Result<Vec<ProducedPartition>, WireError> {
         let mut reader = VersionedReader::new(body, is_flexible(PRODUCE, version));
         let mut produced = Vec::new();
-        for _ in 0..reader.array_len(3)? {
-            let topic = reader.string()?.into_owned();
-            for _ in 0..reader.array_len(22)? {
-                produced.push(read_partition(&mut reader, &topic, version)?);
-            }
-            reader.skip_tags()?;
-        }
+        read_by_topic(&mut reader, 22, |reader, topic| {
+            produced.push(read_partition(reader, topic, version)?);
+            Ok(())
+        })?;
         Ok(produced)
     }
 }
 
-fn read_partition(reader: &mut VersionedReader<'_>, topic: &str, version: i16) -> Result<ProducedPartition, WireError> {
+fn read_partition(
+    reader: &mut VersionedReader<'_>,
+    topic: &Arc<str>,
+    version: i16,
+) -> Result<ProducedPartition, WireError> {
     let (partition, error, base_offset) = (reader.i32()?, ErrorCode(reader.i16()?), reader.i64()?);
     reader.i64()?;
     if version >= 5 {
@@ -90,7 +88,33 @@ fn read_partition(reader: &mut VersionedReader<'_>, topic: &str, version: i16) -
         }
         message = reader.nullable_string()?.map(|text| text.into_owned()).or(message);
     }
-    reader.skip_tags()?;
-    // The topic is said again for each of its partitions: not more often than the answer is long.
-    Ok(ProducedPartition { topic: topic.to_owned(), partition, error, base_offset, message })
+    Ok(ProducedPartition { topic: topic.clone(), partition, error, base_offset, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::primitives::Writer;
+
+    #[test]
+    fn partitions_share_the_name_of_their_topic() {
+        const COUNT: usize = 1000;
+        let mut writer = Writer::with_capacity(64);
+        let mut out = VersionedWriter::new(&mut writer, false);
+        let partitions: Vec<_> = (0..COUNT).map(|index| ("t".repeat(30_000), index as i32)).collect();
+        let write = |out: &mut VersionedWriter<'_>, (_, index): &(String, i32)| {
+            out.i32(*index);
+            out.i16(0);
+            out.i64(7);
+            out.i64(-1);
+        };
+        write_by_topic(&mut out, &partitions, |(topic, _)| topic, write);
+        out.i32(0);
+        let produced = ProduceRequest::read(&writer.into_bytes().into(), 3).expect("an answer");
+        assert_eq!(produced.len(), COUNT);
+        assert!(
+            produced.iter().all(|one| Arc::ptr_eq(&one.topic, &produced[0].topic)),
+            "or it takes 1000 times its bytes"
+        );
+    }
 }

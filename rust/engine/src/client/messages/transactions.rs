@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::{Request, is_flexible};
+use super::{Request, is_flexible, read_by_topic, write_by_topic};
 use crate::ErrorCode;
 use crate::wire::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
@@ -129,6 +129,7 @@ impl Request for AddPartitionsRequest<'_> {
 
     fn write(&self, out: &mut VersionedWriter<'_>, _version: i16) {
         self.of.write(out);
+        // The items are bare numbers, without tagged fields behind each.
         let topics: Vec<_> = self.partitions.chunk_by(|one, other| one.0 == other.0).collect();
         out.array_len(topics.len());
         for partitions in topics {
@@ -193,22 +194,19 @@ impl Request for TxnOffsetCommitRequest<'_> {
             out.string("");
             out.nullable_string(None);
         }
-        let topics: Vec<_> = self.offsets.chunk_by(|one, other| one.0 == other.0).collect();
-        out.array_len(topics.len());
-        for offsets in topics {
-            out.string(&offsets[0].0);
-            out.array_len(offsets.len());
-            for (_, partition, offset) in offsets {
+        write_by_topic(
+            out,
+            self.offsets,
+            |(topic, ..)| topic,
+            |out, (_, partition, offset)| {
                 out.i32(*partition);
                 out.i64(*offset);
                 if version >= 2 {
                     out.i32(-1);
                 }
                 out.nullable_string(Some(self.metadata));
-                out.no_tags();
-            }
-            out.no_tags();
-        }
+            },
+        );
         out.no_tags();
     }
 
@@ -253,17 +251,13 @@ fn read_first_error(body: &Bytes, flexible: bool) -> Result<ErrorCode, WireError
     let mut reader = VersionedReader::new(body, flexible);
     reader.i32()?;
     let mut first = ErrorCode::NONE;
-    for _ in 0..reader.array_len(3)? {
-        reader.string()?;
-        for _ in 0..reader.array_len(6)? {
-            reader.i32()?;
-            let error = ErrorCode(reader.i16()?);
-            if error.is_error() && matches!(first, ErrorCode::NONE | ErrorCode::OPERATION_NOT_ATTEMPTED) {
-                first = error;
-            }
-            reader.skip_tags()?;
+    read_by_topic(&mut reader, 6, |reader, _topic| {
+        reader.i32()?;
+        let error = ErrorCode(reader.i16()?);
+        if error.is_error() && matches!(first, ErrorCode::NONE | ErrorCode::OPERATION_NOT_ATTEMPTED) {
+            first = error;
         }
-        reader.skip_tags()?;
-    }
+        Ok(())
+    })?;
     Ok(first)
 }

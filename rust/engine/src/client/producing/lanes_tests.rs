@@ -50,7 +50,7 @@ fn lanes(count: i32) -> Lanes {
 }
 
 fn answer(error: ErrorCode) -> Vec<ProducedPartition> {
-    vec![ProducedPartition { topic: "t".to_owned(), partition: 0, error, base_offset: 0, message: None }]
+    vec![ProducedPartition { topic: "t".into(), partition: 0, error, base_offset: 0, message: None }]
 }
 
 fn lost() -> LinkError {

@@ -1,6 +1,7 @@
 //! What callers and the sender of a producer share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -25,6 +26,7 @@ pub struct Producer {
     /// To callers: something was answered.
     pub(super) progress: Notify,
     sender: Mutex<Option<AbortHandle>>,
+    is_closed: AtomicBool,
     pub(super) stage: Mutex<Stage>,
     pub(super) coordinator: Mutex<Option<String>>,
     /// Calls that change who the producer is come one after the other.
@@ -39,17 +41,20 @@ impl Producer {
             work: Notify::new(),
             progress: Notify::new(),
             sender: Mutex::default(),
+            is_closed: AtomicBool::new(false),
             stage: Mutex::new(Stage::Uninitialized),
             coordinator: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Ends the sender.
+    /// Ends the sender, and all waits for what it would have done.
     pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
         if let Some(sender) = self.sender.lock().take() {
             sender.abort();
         }
+        self.progress.notify_waiters();
     }
 
     /// Gives closed batches to the sender.
@@ -72,14 +77,17 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits until `is_done` says so.
-    pub(super) async fn until(&self, is_done: impl Fn(&Lanes) -> bool) {
+    /// Waits until `is_done` says so; fails once the client is closed, when nothing more will be done.
+    pub(super) async fn until(&self, is_done: impl Fn(&Lanes) -> bool) -> Result<(), ClientError> {
         loop {
             let progress = self.progress.notified();
             tokio::pin!(progress);
             progress.as_mut().enable();
             if is_done(&self.lanes.lock()) {
-                return;
+                return Ok(());
+            }
+            if self.is_closed.load(Ordering::Acquire) {
+                return Err(ClientError::Closed);
             }
             progress.await;
         }
@@ -122,6 +130,10 @@ impl Client {
         if open.identity.is_none() {
             return Err(ClientError::State { verb: "produce", why: "the producer is being made anew" });
         }
+        if config.transactional_id.is_some() {
+            // Within the lock, so that a commit has every record that was taken before it began.
+            producer.stage.lock().check_in_transaction("produce")?;
+        }
         let now_ms = self.now_ms();
         let next = open.append(config, topic, partitions, rows, at, room, now_ms, wall_ms, &mut closed);
         producer.hand_over(closed);
@@ -143,7 +155,7 @@ impl Client {
     /// Waits until there is room for more, or an error to tell.
     pub async fn room(&self) -> Result<(), ClientError> {
         let most = self.config.producer.buffer_bytes;
-        self.producer.until(|lanes| lanes.bytes() < most || lanes.has_failure()).await;
+        self.producer.until(|lanes| lanes.bytes() < most || lanes.has_failure()).await?;
         self.tell_failure()
     }
 
@@ -151,7 +163,7 @@ impl Client {
     pub async fn flush(&self) -> Result<(), ClientError> {
         self.check_open()?;
         self.producer.close_all(self.now_ms() + self.config.producer.delivery_timeout_ms)?;
-        self.producer.until(|lanes| lanes.is_idle() || lanes.has_failure()).await;
+        self.producer.until(|lanes| lanes.is_idle() || lanes.has_failure()).await?;
         self.tell_failure()
     }
 
@@ -182,13 +194,13 @@ impl Client {
         let _changing = producer.changing.lock().await;
         self.tell_failure()?;
         if self.config.producer.transactional_id.is_some() {
-            return producer.stage.lock().check_in_transaction();
+            return producer.stage.lock().check_in_transaction("produce");
         }
         let is_lost = producer.lanes.lock().has_lost();
         if producer.open.lock().identity.is_some() && !is_lost {
             return Ok(());
         }
-        producer.until(|lanes| lanes.has_nothing_in_flight()).await;
+        producer.until(|lanes| lanes.has_nothing_in_flight()).await?;
         let mut call = self.call(What::cluster("get a producer id"))?;
         let identity = loop {
             match self.ask_producer_id(call.within()).await {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::super::attempts::Fault;
 use super::super::client::{Client, check_topic};
 use super::super::error::{ClientError, What};
@@ -21,18 +23,43 @@ pub enum Stage {
     Uninitialized,
     Ready,
     InTransaction,
+    /// A commit is under way: what is produced now would be part of it or not.
+    Committing,
     /// The transaction cannot be committed any more.
     MustAbort,
 }
 
 impl Stage {
-    pub fn check_in_transaction(self) -> Result<(), ClientError> {
-        let refused = |why| Err(ClientError::State { verb: "produce", why });
+    /// `verb`: what is to be done in one.
+    pub fn check_in_transaction(self, verb: &'static str) -> Result<(), ClientError> {
+        let refused = |why| Err(ClientError::State { verb, why });
         match self {
             Self::InTransaction => Ok(()),
             Self::Uninitialized => refused("transactional.id is set: init_transactions() comes first"),
             Self::Ready => refused("transactional.id is set, and no transaction has begun"),
+            Self::Committing => refused("the transaction is being committed"),
             Self::MustAbort => refused("the transaction failed: abort_transaction() comes next"),
+        }
+    }
+}
+
+/// While it lives, a commit is under way. One that nobody waits for any more leaves the transaction as it was.
+struct Committing<'a>(&'a Mutex<Stage>);
+
+impl<'a> Committing<'a> {
+    fn begin(stage: &'a Mutex<Stage>) -> Result<Self, ClientError> {
+        let mut found = stage.lock();
+        found.check_in_transaction("commit")?;
+        *found = Stage::Committing;
+        Ok(Self(stage))
+    }
+}
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        let mut stage = self.0.lock();
+        if *stage == Stage::Committing {
+            *stage = Stage::InTransaction;
         }
     }
 }
@@ -98,7 +125,7 @@ impl Client {
         match *stage {
             Stage::Ready => *stage = Stage::InTransaction,
             Stage::Uninitialized => return refused("init_transactions() comes first"),
-            Stage::InTransaction => return refused("one has begun already"),
+            Stage::InTransaction | Stage::Committing => return refused("one has begun already"),
             Stage::MustAbort => return refused("the one before failed: abort_transaction() comes next"),
         }
         Ok(())
@@ -114,7 +141,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let transactional_id = self.transactional_id("commit offsets with a transaction")?;
         let stage = *self.producer.stage.lock();
-        stage.check_in_transaction()?;
+        stage.check_in_transaction("commit offsets with a transaction")?;
         let of = self.of_transaction(transactional_id)?;
         check_group(group)?;
         if metadata.len() > METADATA_BYTES_MAX {
@@ -151,8 +178,7 @@ impl Client {
     /// Flushes, then makes everything of the transaction visible at once.
     pub async fn commit_transaction(&self) -> Result<(), ClientError> {
         let transactional_id = self.transactional_id("commit")?;
-        let stage = *self.producer.stage.lock();
-        stage.check_in_transaction()?;
+        let _committing = Committing::begin(&self.producer.stage)?;
         let flushed = self.flush().await;
         self.mark_failed(&flushed);
         flushed?;
@@ -166,13 +192,15 @@ impl Client {
         let transactional_id = self.transactional_id("abort")?;
         let stage = *self.producer.stage.lock();
         if !matches!(stage, Stage::InTransaction | Stage::MustAbort) {
-            return Err(ClientError::State { verb: "abort", why: "no transaction has begun" });
+            let is_committing = stage == Stage::Committing;
+            let why = if is_committing { "the transaction is being committed" } else { "no transaction has begun" };
+            return Err(ClientError::State { verb: "abort", why });
         }
         let _changing = self.producer.changing.lock().await;
         self.producer.open.lock().discard();
         self.producer.lanes.lock().discard();
         self.producer.work.notify_one();
-        self.producer.until(|lanes| lanes.has_nothing_in_flight()).await;
+        self.producer.until(|lanes| lanes.has_nothing_in_flight()).await?;
         let is_lost = {
             let mut lanes = self.producer.lanes.lock();
             lanes.take_failure();
@@ -293,4 +321,23 @@ pub(super) fn checked<T>(answer: Result<T, LinkError>, error_of: impl Fn(&T) -> 
 /// Whether another broker may be the coordinator.
 fn is_misled(fault: &Fault) -> bool {
     matches!(fault, Fault::Link(_) | Fault::Code(ErrorCode::NOT_COORDINATOR | ErrorCode::COORDINATOR_NOT_AVAILABLE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_that_is_given_up_leaves_the_transaction_open() {
+        let stage = Mutex::new(Stage::InTransaction);
+        let committing = Committing::begin(&stage).expect("a transaction has begun");
+        assert!(stage.lock().check_in_transaction("produce").is_err(), "nothing may be produced meanwhile");
+        assert!(Committing::begin(&stage).is_err(), "nor committed twice");
+        drop(committing);
+        assert_eq!(*stage.lock(), Stage::InTransaction);
+        let committing = Committing::begin(&stage).expect("it can be tried again");
+        *stage.lock() = Stage::Ready;
+        drop(committing);
+        assert_eq!(*stage.lock(), Stage::Ready);
+    }
 }

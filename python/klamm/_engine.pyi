@@ -881,7 +881,8 @@ class MetadataLog:
         """`image` with the records of `[start, end)`. MetadataReplayError: a record does not fit."""
     def control_records(self, start: int = ...) -> list[tuple[int, int, bytes]]:
         """(offset, type, value) from `start` (-1) on; those of the latest snapshot at the last offset it contains."""
-    def truncate_to(self, offset: int, now_ms: int) -> None: ...
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Drop what is at or above `offset`, with all of a batch that holds it."""
     def bytes_from(self, offset: int) -> int: ...
     def snapshots(self) -> list[tuple[int, int, int, int]]:
         """(end offset, epoch, bytes, last contained log timestamp in ms), oldest first."""

@@ -127,7 +127,10 @@ class MetadataLog(LogView, Protocol):
         """Whole batches from the one that holds `offset` on: at least one, then as many as fit in `max_bytes`."""
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every record at or above `offset`; `flushed_offset` follows. Durable when it returns."""
+        """Drop every record at or above `offset`; `flushed_offset` follows. Durable when it returns.
+
+        Of a batch that holds `offset` nothing stays: then the log ends below it.
+        """
 
     def bytes_from(self, offset: int) -> int:
         """How many bytes the batches at or above `offset` take."""

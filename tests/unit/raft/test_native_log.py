@@ -152,6 +152,20 @@ def test_control_records_are_known_without_reading_the_log_again(tmp_path: Path)
     follower.close()
 
 
+def test_a_cut_inside_a_batch_leaves_no_gap(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append([b"a"], 1, 0)
+    log.append([b"b", b"c", b"d"], 1, 0)
+    whole = log.read(0, 1 << 20)
+    last = log.read(1, 1 << 20)
+    for offset in (2, 3, 1):
+        log.truncate_to(offset)
+        assert log.end_offset == 1
+        assert log.append_fetched(last, 1) == 4
+        assert log.read(0, 1 << 20) == whole
+    log.close()
+
+
 SNAPSHOT = OffsetAndEpoch(40, 3)
 
 

@@ -302,9 +302,11 @@ impl QuorumLog {
         Ok(found)
     }
 
-    /// Drops every record at or above `offset`, durably.
+    /// Drops every record at or above `offset`, durably. A batch that holds `offset` goes whole, and the log ends where it
+    /// began: what is fetched next must follow what is there.
     pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         let mut log = self.log.whole()?;
+        let offset = batch_start(&mut log, offset)?;
         log.truncate_to(offset, now_ms)?;
         log.flush()?;
         self.log.note_changed(&log);
@@ -438,6 +440,16 @@ fn has_epoch(log: &Log, epoch: i32) -> bool {
 
 fn too_large(count: usize) -> AppendError {
     AppendError::LargerThanSegment { size: count, segment_bytes: BATCH_BYTES_MAX as u32 }
+}
+
+/// Where the batch begins that holds `offset`; `offset` where none does.
+fn batch_start(log: &mut Log, offset: i64) -> Result<i64, LogError> {
+    if !(log.log_start_offset()..log.log_end_offset()).contains(&offset) {
+        return Ok(offset);
+    }
+    let bytes = log.read(offset, 1, i64::MAX, true)?.read()?;
+    let base_offset = batches(&bytes).next().and_then(Result::ok).map(|batch| batch.header().base_offset());
+    Ok(base_offset.map_or(offset, |base_offset| base_offset.min(offset)))
 }
 
 fn whole_batches(bytes: &[u8]) -> usize {

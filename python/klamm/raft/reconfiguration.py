@@ -77,29 +77,34 @@ class Reconfiguration:
 
     def on_api_versions(self, now_ms: int, node_id: int, response: ApiVersionsResponse) -> None:
         """Add the voter, if it can what is asked of it and keeps up."""
-        state = self._replica.state
-        change = state.change if isinstance(state, Leader) else None
-        if not isinstance(state, Leader) or change is None or change.offset is not None:
+        state, asking = self._replica.state, self._asking_for(node_id)
+        if not isinstance(state, Leader) or asking is None:
             return
-        if not isinstance(change.request, AddVoterRequest) or change.request.voter.id != node_id:
-            return
-        refusal = self._check_new_voter(now_ms, state, change.request.voter, response)
+        change, asked = asking
+        refusal = self._check_new_voter(now_ms, state, asked.voter, response)
         if refusal is not None:
             self._finish(state, *refusal)
             return
         low, high = response.kraft_versions or (0, 0)
-        self._append(self._replica.voters.with_voter(Voter(change.request.voter, change.request.endpoints, low, high)))
-        if not change.request.ack_when_committed and change.request_id is not None:
+        self._append(self._replica.voters.with_voter(Voter(asked.voter, asked.endpoints, low, high)))
+        if not asked.ack_when_committed and change.request_id is not None:
             self._replica.reply(change.request_id, change.answer(Error.NONE))
             change.request_id = None
 
     def on_api_versions_failed(self, node_id: int) -> None:
         """The new voter could not be asked."""
         state = self._replica.state
-        change = state.change if isinstance(state, Leader) else None
-        if isinstance(state, Leader) and change is not None and change.offset is None:
+        if isinstance(state, Leader) and self._asking_for(node_id) is not None:
             text = f"node {node_id} could not be asked for its versions at the endpoints given"
             self._finish(state, Error.REQUEST_TIMED_OUT, text)
+
+    def _asking_for(self, node_id: int) -> tuple[VoterChange, AddVoterRequest] | None:
+        """The change for which that node is asked, with its request: not one for which it was asked before."""
+        state = self._replica.state
+        change = state.change if isinstance(state, Leader) else None
+        if change is None or change.offset is not None or not isinstance(change.request, AddVoterRequest):
+            return None
+        return (change, change.request) if change.request.voter.id == node_id else None
 
     # Time
 

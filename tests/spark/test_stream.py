@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,6 +165,15 @@ def test_a_topic_that_is_gone_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
     assert sink.values() == words(15)
 
 
+@pytest.fixture
+def telling(spark: SparkSession) -> Iterator[None]:
+    """Spark tells progress at once where nothing is read, and not after 10 s."""
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
+    yield
+    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
+@pytest.mark.usefixtures("telling")
 def test_a_batch_waits_for_its_minimum(sink: Sink, topic: MakeTopic) -> None:
     name = topic()
     send(sink.bootstrap, name, numbered(3))

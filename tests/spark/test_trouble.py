@@ -127,7 +127,7 @@ def sink(spark: SparkSession, bootstrap: str, tmp_path: Path) -> Sink:
 def test_a_topic_that_was_made_anew_is_a_loss(sink: Sink, topic: MakeTopic) -> None:
     name = topic()
     send(sink.bootstrap, name, numbered(10))
-    options = {"subscribe": name, "startingOffsets": "earliest"}
+    options = {"subscribe": name, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": "10"}
     sink.run(**options)
     admin = AdminClient({"bootstrap.servers": sink.bootstrap})
     admin.delete_topics([name])[name].result(30)

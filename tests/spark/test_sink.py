@@ -123,6 +123,14 @@ def test_what_cannot_be_written_is_refused(
     assert told in str(refused.value)
 
 
+def test_a_record_that_is_too_large_is_named(spark: SparkSession, bootstrap: str, topic: MakeTopic) -> None:
+    name = topic()
+    with pytest.raises(
+        Exception, match=rf"for {name} takes 20000\d\d bytes, max\.request\.size allows 1048576: raise it"
+    ):
+        write(spark.sql("select repeat('x', 2000000) as value"), bootstrap, topic=name)
+
+
 @pytest.mark.skipif("KLAMM_TEST_BOOTSTRAP" in os.environ, reason="another broker may have transactions")
 def test_exactly_once_is_refused_where_brokers_have_no_transactions(bootstrap: str) -> None:
     """By the driver, before anything is read or written."""

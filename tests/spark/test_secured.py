@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from klamm.admin import topics
 from klamm.admin.client import Client
+from klamm.client import KafkaClient
+from klamm.pipelines import mirror
+from klamm.pipelines.archive import archive, restore
+from klamm.pipelines.mirror import MirrorOptions
 from tests.interop.secured_kafka import PASSWORD, SecuredKafka, by_scram, trusting
 from tests.spark.patience import patiently
 
@@ -83,3 +88,36 @@ def test_a_wrong_password_fails_the_query(spark: SparkSession, secured_kafka: Se
     ) as refused:
         spark.read.format("klamm").options(**wrong, subscribe="secured-in").load().count()
     assert "wrong-word" not in str(refused.value)
+
+
+@pytest.mark.slow
+def test_pipelines_obey_the_same_keys(
+    spark: SparkSession, secured_kafka: SecuredKafka, bootstrap: str, tmp_path: Path
+) -> None:
+    scram, address = by_scram(secured_kafka), secured_kafka.address("SCRAM")
+    with KafkaClient(address, scram) as client, Client(address, config=scram) as admin:
+        topics.create(admin, ["kept"], partitions=1, replication_factor=1)
+        client.produce("kept", 0, None, pa.array([b"%d" % number for number in range(ROWS)], pa.binary()))
+        client.flush()
+    kept, state = tmp_path / "kept", tmp_path / "state"
+    assert archive(["kept"], kept, bootstrap=address, client=scram, spark=spark).records == ROWS
+    done = restore(
+        kept,
+        bootstrap=address,
+        rename={"kept": "kept-again"},
+        apply=True,
+        compare=True,
+        state=state,
+        client=scram,
+        spark=spark,
+    )
+    assert done.written == ROWS
+    checkpoint = str(tmp_path / "mirror")
+    options = MirrorOptions(
+        address, bootstrap, checkpoint, mirror.topics(names=["kept"]), once=True, source_config=scram
+    )
+    assert "sesame" not in repr(options)
+    assert mirror.mirror(options, spark=spark).records == ROWS
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert files
+    assert not [file for file in files if b"sesame" in file.read_bytes()]

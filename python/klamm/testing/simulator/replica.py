@@ -344,6 +344,11 @@ class SimulatedReplica:
         self._known_voters = None
         self.wipes += 1
 
+    @property
+    def is_dying(self) -> bool:
+        """It crashes in the middle of an effect or between two: what it has in memory may not fit its disk any more."""
+        return self.crash_after_effects is not None and self.crash_after_effects < 0
+
     # Effects
 
     def _apply_all(self, effects: list[fx.Effect]) -> None:

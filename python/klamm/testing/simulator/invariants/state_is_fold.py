@@ -24,12 +24,11 @@ class StateIsFold:
             raise InvariantViolatedError(
                 f"{touched.id} has applied {applied} records, and its log begins at {touched.log.start_offset}"
             )
-        has_crashed = touched.crash_after_effects is not None and touched.crash_after_effects < 0  # between two effects
-        if applied < touched.high_watermark and not has_crashed:
+        if applied < touched.high_watermark and not touched.is_dying:
             raise InvariantViolatedError(
                 f"{touched.id} has applied {applied} records of {touched.high_watermark} that it knows to be committed"
             )
-        if applied > max(touched.high_watermark, touched.loaded_at_start) and not has_crashed:
+        if applied > max(touched.high_watermark, touched.loaded_at_start) and not touched.is_dying:
             raise InvariantViolatedError(
                 f"{touched.id} has applied {applied} records, and knows {touched.high_watermark} to be committed"
             )

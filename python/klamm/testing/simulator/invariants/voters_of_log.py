@@ -16,8 +16,8 @@ class VotersOfLog:
         self._seen: dict[int, tuple[VotersInLog, VotersInLog]] = {}
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
-        """What it goes by is what its log says."""
-        if touched.core is None:
+        """What it goes by is what its log says; not of one that dies while it installs a snapshot."""
+        if touched.core is None or touched.is_dying:
             return
         in_force, in_log = seen = touched.core.replica.voters_in_log, touched.known_voters()
         if self._seen.get(touched.id) == seen:

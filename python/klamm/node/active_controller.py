@@ -281,18 +281,29 @@ class ActiveController:
 
         Who was the leader and lives has its time to say what became of a request.
         """
-        task = asyncio.ensure_future(asking)
+        loop = asyncio.get_running_loop()
+        was_leading = self.address == address
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal was_leading, timer
+            if not was_leading and self.address is not None:
+                limit.reschedule(loop.time())
+                return
+            was_leading = self.address == address
+            timer = loop.call_later(LAST_WORD_S, look)
+
+        timer = loop.call_later(LAST_WORD_S, look)
         try:
-            while True:
-                was_leading = self.address == address
-                done, _ = await asyncio.wait({task}, timeout=LAST_WORD_S)
-                if done:
-                    return task.result()
-                if not was_leading and self.address is not None:
-                    log.info("node at %s:%d leads no more and does not answer; asking its successor", *address)
-                    return None
+            async with asyncio.timeout(None) as limit:
+                return await asking
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            log.info("node at %s:%d leads no more and does not answer; asking its successor", *address)
+            return None
         finally:
-            task.cancel()
+            timer.cancel()
 
 
 def _is_of_no_controller(answer: Any) -> bool:

@@ -275,7 +275,12 @@ impl<T> Slots<T> {
 
     /// The filled slots by ascending index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<T>)> {
-        Iter { stack: vec![(&self.root, self.height, 0)], leaf: None }
+        self.iter_from(0)
+    }
+
+    /// The filled slots from one on, by ascending index; those before it are not looked at.
+    pub fn iter_from(&self, index: u32) -> impl Iterator<Item = (u32, &Arc<T>)> {
+        Iter { from: index, stack: vec![(&self.root, self.height, 0)], leaf: None }
     }
 
     /// Calls `on_difference` with each slot that does not hold the same value in both, skipping what they share.
@@ -337,10 +342,18 @@ fn differences<'a, T>(
 }
 
 struct Iter<'a, T> {
+    from: u32,
     /// Nodes to come, with their height and first slot.
     stack: Vec<(&'a Node<T>, u32, u32)>,
     /// The node without branches that is under way, its first slot, and what comes next in it.
     leaf: Option<(&'a Node<T>, u32, usize)>,
+}
+
+impl<T> Iter<'_, T> {
+    /// How many children of a node lie wholly before the first slot that is wanted.
+    fn skipped(&self, start: u32, height: u32) -> usize {
+        (self.from.saturating_sub(start) >> (height * BITS)) as usize
+    }
 }
 
 impl<'a, T> Iterator for Iter<'a, T> {
@@ -360,10 +373,11 @@ impl<'a, T> Iterator for Iter<'a, T> {
             }
             let (node, height, start) = self.stack.pop()?;
             let Node::Branch(children) = node else {
-                self.leaf = Some((node, start, 0));
+                self.leaf = Some((node, start, self.skipped(start, 0)));
                 continue;
             };
-            for (at, child) in children.iter().enumerate().rev() {
+            let skipped = self.skipped(start, height);
+            for (at, child) in children.iter().enumerate().skip(skipped).rev() {
                 let start = start + ((at as u32) << (height * BITS));
                 self.stack.extend(child.as_ref().map(|child| (child, height - 1, start)));
             }
@@ -459,6 +473,10 @@ mod tests {
                 }
             }
             prop_assert_eq!(content(&slots), model.clone());
+            for index in (0..=slots.end() + 300).step_by(7) {
+                let behind = slots.iter_from(index).map(|(index, value)| (index, **value));
+                prop_assert!(behind.eq(model.range(index..).map(|(index, value)| (*index, *value))));
+            }
             for index in 0..=slots.end() {
                 prop_assert_eq!(slots.get(index).map(|value| **value), model.get(&index).copied());
             }

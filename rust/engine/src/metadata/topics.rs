@@ -89,7 +89,7 @@ impl TopicsImage {
 
     /// The topics from a slot on, by ascending slot: a topic keeps its slot for as long as it is there.
     pub fn iter_from(&self, slot: u32) -> impl Iterator<Item = (u32, &Arc<Topic>)> {
-        self.slots.iter().skip_while(move |(index, _)| *index < slot)
+        self.slots.iter_from(slot)
     }
 
     /// The names in ascending order; sorted when first asked for after a topic came or went.

@@ -24,7 +24,7 @@ TICK_S: Final = 0.001
 PARTITIONS: Final = 4
 
 
-def _waited_for_core_ms() -> float:
+def waited_for_core_ms() -> float:
     """How long this thread has been ready to run while others had the cores; 0 where the system does not tell."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e6
@@ -39,11 +39,11 @@ async def _lateness(samples: list[float], own: list[float]) -> None:
     """
     loop = asyncio.get_running_loop()
     while True:
-        due, waited = loop.time() + TICK_S, _waited_for_core_ms()
+        due, waited = loop.time() + TICK_S, waited_for_core_ms()
         await asyncio.sleep(TICK_S)
         late = (loop.time() - due) * 1000
         samples.append(late)
-        own.append(late - (_waited_for_core_ms() - waited))
+        own.append(late - (waited_for_core_ms() - waited))
 
 
 async def _load(mode: str, *words: str) -> None:

@@ -139,6 +139,15 @@ def test_nobody_there() -> None:
         client.topics()
 
 
+def test_a_producer_waits_for_brokers_as_long_as_its_own_key_says() -> None:
+    """As Java's, which has no `default.api.timeout.ms`, and begins to count `delivery.timeout.ms` later."""
+    with (
+        KafkaClient("127.0.0.1:1", {"max.block.ms": "200"}) as client,
+        pytest.raises(ClientTimeoutError, match=r"no answer within 200 ms .*127\.0\.0\.1:1 .* or raise max\.block\.ms"),
+    ):
+        client.produce("t", None, None, pa.array([b"v"]))
+
+
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PLAIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 SSL = {"security.protocol": "SSL"}

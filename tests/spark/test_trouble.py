@@ -108,12 +108,11 @@ def test_a_stream_says_so_when_its_broker_stays_away_and_resumes(
 
 def test_a_sink_says_so_when_its_broker_stays_away(spark: SparkSession, node: NodeProcess) -> None:
     node.kill()
-    options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t"}
-    options |= {"kafka.default.api.timeout.ms": SOON_MS}
+    options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t", "kafka.max.block.ms": SOON_MS}
     frame = spark.range(5).selectExpr("cast(id as string) as value")
     with pytest.raises(Exception, match=r"(?s).*") as failed:
         frame.write.format("klamm").mode("append").options(**options).save()
-    check_told(str(failed.value), node, "default.api.timeout.ms")
+    check_told(str(failed.value), node, "max.block.ms")
 
 
 # ---- topics and offsets that change under a stream ----
@@ -197,7 +196,8 @@ def test_a_full_disk_fails_the_query_and_is_made_good_later(spark: SparkSession,
     with SmallDisk(tmp_path / "data") as node:
         make(node.bootstrap, "t")
         frame = spark.range(40_000, numPartitions=1).selectExpr("repeat(cast(id as string), 200) as value")
-        options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t", "kafka.default.api.timeout.ms": "5000"}
+        options = {"kafka.bootstrap.servers": node.bootstrap, "topic": "t"}
+        options |= {"kafka.max.block.ms": "5000", "kafka.delivery.timeout.ms": "5000"}
         with pytest.raises(Exception, match=r"(?s).*") as failed:
             frame.write.format("klamm").mode("append").options(**options).save()
         # A broker ends with its only disk, as Apache Kafka's does.

@@ -24,36 +24,49 @@ _WITHOUT_MEANING: Final = frozenset(
         "auto.commit.interval.ms",
         "check.crcs",
         "client.dns.lookup",
+        "client.rack",
         "connections.max.idle.ms",
         "enable.metrics.push",
         "exclude.internal.topics",
         "group.instance.id",
         "group.protocol",
+        "group.remote.assignor",
         "heartbeat.interval.ms",
+        "max.in.flight.requests.per.connection",
         "max.poll.interval.ms",
         "max.poll.records",
         "metadata.max.age.ms",
+        "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
         "partition.assignment.strategy",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
         "receive.buffer.bytes",
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",
         "sasl.kerberos.service.name",
         "send.buffer.bytes",
         "session.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
         "ssl.keymanager.algorithm",
         "ssl.protocol",
         "ssl.secure.random.implementation",
         "ssl.trustmanager.algorithm",
     }
 )
-"""Of a group's member, of a Java process, or of a pace that the client finds itself. Checksums are always checked."""
+"""Of a group's member, of a Java process, or of a pace that the client finds itself. Checksums are always checked.
+
+Order does not depend on how many requests are under way, because the producer is idempotent.
+"""
 
 
 _REFUSED_OF_A_SINK: Final = {
+    "interceptor.classes": "there is no Java producer to intercept",
     "key.serializer": "keys are bytes or text; encode the column key",
     "value.serializer": "values are bytes or text; encode the column value",
     "transactional.id": "say deliveryGuarantee=exactly-once; transactionalIdPrefix begins the names of all tasks",

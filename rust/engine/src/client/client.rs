@@ -76,10 +76,18 @@ impl Client {
     }
 
     pub(super) fn call(&self, what: What) -> Result<Call<'_>, ClientError> {
+        self.call_with(what, self.config.patience(), "default.api.timeout.ms")
+    }
+
+    /// A call of the producer: the Java producer's waits as long as this key says, and knows no other.
+    pub(super) fn producer_call(&self, what: What) -> Result<Call<'_>, ClientError> {
+        self.call_with(what, self.config.producer.patience_of_calls(&self.config), "max.block.ms")
+    }
+
+    fn call_with(&self, what: What, patience: Patience, key: &'static str) -> Result<Call<'_>, ClientError> {
         self.check_open()?;
-        let patience = self.config.patience();
         let attempts = Attempts::new(patience, self.now_ms());
-        Ok(Call { client: self, what, attempts, patience, tries: 0, key: "default.api.timeout.ms" })
+        Ok(Call { client: self, what, attempts, patience, tries: 0, key })
     }
 
     /// Asks whoever answers first, known brokers before those of the configuration.
@@ -146,7 +154,15 @@ impl Client {
     /// The partitions of a topic, ascending, asked for anew.
     pub async fn partitions(&self, topic: &str) -> Result<Vec<i32>, ClientError> {
         check_topic(topic)?;
-        let mut call = self.call(What::topic("find the partitions of", topic))?;
+        self.find_partitions(topic, self.call(What::topic(FIND_PARTITIONS, topic))?).await
+    }
+
+    /// The same for the producer.
+    pub(super) async fn partitions_to_produce_to(&self, topic: &str) -> Result<Vec<i32>, ClientError> {
+        self.find_partitions(topic, self.producer_call(What::topic(FIND_PARTITIONS, topic))?).await
+    }
+
+    async fn find_partitions(&self, topic: &str, mut call: Call<'_>) -> Result<Vec<i32>, ClientError> {
         loop {
             match self.refresh(topic, call.within()).await {
                 Ok(()) => return Ok(self.view.lock().partitions(topic).unwrap_or_default()),
@@ -196,6 +212,7 @@ impl Call<'_> {
     }
 }
 
+const FIND_PARTITIONS: &str = "find the partitions of";
 /// The longest name a topic can have.
 const TOPIC_BYTES_MAX: usize = 249;
 

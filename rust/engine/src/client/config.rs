@@ -37,6 +37,7 @@ pub struct ClientConfig {
 pub struct ProducerConfig {
     pub transactional_id: Option<String>,
     pub transaction_timeout_ms: i32,
+    pub block_ms: u64,
     pub delivery_timeout_ms: u64,
     pub linger_ms: u64,
     pub batch_bytes: usize,
@@ -63,7 +64,7 @@ pub enum ClientConfigError {
 impl ClientConfig {
     pub fn new(bootstrap: &str, given: &BTreeMap<String, String>) -> Result<Self, ClientConfigError> {
         let values = Values::new(given)?;
-        for the_only_choice in ["acks", "enable.idempotence"] {
+        for the_only_choice in ["acks", "enable.idempotence", "partitioner.ignore.keys"] {
             values.word(the_only_choice)?;
         }
         Ok(Self {
@@ -103,6 +104,7 @@ impl ProducerConfig {
         Ok(Self {
             transactional_id: Some(values.text("transactional.id")?).filter(|id| !id.is_empty()),
             transaction_timeout_ms: values.number("transaction.timeout.ms")? as i32,
+            block_ms: values.number("max.block.ms")? as u64,
             delivery_timeout_ms: values.number("delivery.timeout.ms")? as u64,
             linger_ms: values.number("linger.ms")? as u64,
             batch_bytes: (values.number("batch.size")? as usize).min(request_bytes_max),
@@ -119,6 +121,11 @@ impl ProducerConfig {
     /// How patient a batch is.
     pub fn patience(&self, config: &ClientConfig) -> Patience {
         Patience { timeout_ms: self.delivery_timeout_ms, ..config.patience() }
+    }
+
+    /// How patient a caller is who waits for what comes before and after the batches.
+    pub fn patience_of_calls(&self, config: &ClientConfig) -> Patience {
+        Patience { timeout_ms: self.block_ms, ..config.patience() }
     }
 }
 

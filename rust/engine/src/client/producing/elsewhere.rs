@@ -11,7 +11,7 @@ use crate::ErrorCode;
 impl Client {
     /// Finds the coordinator of a transactional id: fails where brokers have no transactions.
     pub async fn check_transactions(&self, transactional_id: &str) -> Result<(), ClientError> {
-        let mut call = self.call(What::cluster("find the coordinator of the transactional.id"))?;
+        let mut call = self.producer_call(What::cluster("find the coordinator of the transactional.id"))?;
         while let Err(fault) = self.find_coordinator(transactional_id, CoordinatorOf::Transaction, call.within()).await
         {
             call.wait_after(fault).await?;
@@ -56,7 +56,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let of = OfTransaction { transactional_id, identity: Identity { id, epoch } };
         let verb = if commit { "commit a prepared transaction" } else { "abort a prepared transaction" };
-        let mut call = self.call(What::cluster(verb))?;
+        let mut call = self.producer_call(What::cluster(verb))?;
         let request = EndTxnRequest { of, commit };
         loop {
             let found = self.find_coordinator(transactional_id, CoordinatorOf::Transaction, call.within()).await;

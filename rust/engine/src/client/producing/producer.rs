@@ -106,7 +106,7 @@ impl Client {
         let known = self.view.lock().partitions(topic);
         let partitions = match known {
             Some(partitions) => partitions,
-            None => self.partitions(topic).await?,
+            None => self.partitions_to_produce_to(topic).await?,
         };
         if partitions.is_empty() {
             return Err(ClientError::Invalid(format!("{topic} has no partition")));
@@ -201,7 +201,7 @@ impl Client {
             return Ok(());
         }
         producer.until(|lanes| lanes.has_nothing_in_flight()).await?;
-        let mut call = self.call(What::cluster("get a producer id"))?;
+        let mut call = self.producer_call(What::cluster("get a producer id"))?;
         let identity = loop {
             match self.ask_producer_id(call.within()).await {
                 Ok(identity) => break identity,

@@ -101,7 +101,7 @@ impl Client {
         let transaction_timeout_ms = self.config.producer.transaction_timeout_ms;
         let request = InitProducerIdRequest { transactional_id: Some(transactional_id), transaction_timeout_ms };
         let what = What::cluster("get a producer id for the transactional.id");
-        let mut call = self.call(what)?;
+        let mut call = self.producer_call(what)?;
         let (_, identity) = loop {
             let asked = self.at_coordinator(transactional_id, &request, |(error, _)| *error, call.within()).await;
             match asked {
@@ -161,13 +161,13 @@ impl Client {
         offsets: &[(String, i32, i64)],
         metadata: &str,
     ) -> Result<(), ClientError> {
-        let mut call = self.call(What::cluster("add a group to the transaction"))?;
+        let mut call = self.producer_call(What::cluster("add a group to the transaction"))?;
         let request = AddOffsetsRequest { of, group };
         while let Err(fault) = self.at_coordinator(of.transactional_id, &request, |error| *error, call.within()).await {
             call.wait_after(fault).await?;
         }
         self.producer.lanes.lock().on_enlisted(&BTreeSet::from([(GROUP.into(), -1)]));
-        let mut call = self.call(What::cluster("commit offsets of a group with the transaction"))?;
+        let mut call = self.producer_call(What::cluster("commit offsets of a group with the transaction"))?;
         let request = TxnOffsetCommitRequest { of, group, offsets, metadata };
         while let Err(fault) = self.at_group(group, &request, |error| *error, call.within()).await {
             call.wait_after(fault).await?;
@@ -214,7 +214,7 @@ impl Client {
         let of = self.of_transaction(transactional_id)?;
         if self.producer.lanes.lock().has_enlisted() {
             let verb = if commit { "commit the transaction" } else { "abort the transaction" };
-            let mut call = self.call(What::cluster(verb))?;
+            let mut call = self.producer_call(What::cluster(verb))?;
             let request = EndTxnRequest { of, commit };
             while let Err(fault) = self.at_coordinator(transactional_id, &request, |error| *error, call.within()).await
             {

@@ -369,9 +369,10 @@ class BrokerLink:
 class KafkaClient:
     """A client of one cluster of klamm or Apache Kafka (Fetch v4 and newer). Thread-safe; calls release the GIL.
 
-    Leader changes, restarts and brokers that cannot be reached are waited out within `default.api.timeout.ms`. It can
-    be pickled, and is connected anew where it is unpickled; after a fork the child needs one of its own. Every
-    call raises ClientError, and ValueError for arguments that make no sense.
+    Leader changes, restarts and brokers that cannot be reached are waited out within `default.api.timeout.ms`; for
+    producing, as by the Java producer, within `max.block.ms` until it can begin, and within `delivery.timeout.ms` from
+    then on. It can be pickled, and is connected anew where it is unpickled; after a fork the child needs one of its
+    own. Every call raises ClientError, and ValueError for arguments that make no sense.
     """
 
     def __new__(cls, bootstrap_servers: str, config: Mapping[str, str] | None = None) -> Self:

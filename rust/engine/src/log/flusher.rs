@@ -15,6 +15,7 @@ use super::counters::LogCounters;
 use super::error::LogError;
 use super::flush::FlushJob;
 use super::owner::LogOwner;
+use crate::os::ask_for_short_turns;
 
 /// From so many waiting owners on, one call for the whole file system is cheaper than theirs: on ext4 it takes as long for
 /// 64 files as theirs take for 8. It also waits for what others wrote to the file system, so it is not for a few.
@@ -158,6 +159,7 @@ impl Shared {
     }
 
     fn work(&self) {
+        ask_for_short_turns();
         while let Some(owners) = self.next() {
             if let Err(error) = self.flush(&owners) {
                 if self.stop() {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::buffered::BufferedLog;
 use crate::log::LogError;
+use crate::os::ask_for_short_turns;
 
 /// Called on the flusher's thread with the flushed offset, or with what went wrong: then nothing more can be trusted.
 pub type OnFlushed = Box<dyn FnOnce(Result<i64, LogError>) + Send>;
@@ -24,6 +25,7 @@ impl QuorumFlusher {
     pub fn start(log: Arc<BufferedLog>) -> std::io::Result<Self> {
         let (orders, taken) = channel::<OnFlushed>();
         let thread = std::thread::Builder::new().name("klamm-raft-flush".to_owned()).spawn(move || {
+            ask_for_short_turns();
             let mut failed = None;
             while let Ok(done) = taken.recv() {
                 match failed.take() {

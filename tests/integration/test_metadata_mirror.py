@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import klamm
+from klamm.admin import metadata_mirror
+from klamm.admin.channel import UnreachableError
+from klamm.admin.connection import Connection
 from klamm.admin.metadata_mirror import Mirror
 from klamm.cli.main import run
 from klamm.metadata import History
+from klamm.protocol.quorum_messages import FetchSnapshotRequest
 from tests.support.waiting import wait_until
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "500"}
@@ -63,3 +69,61 @@ def test_a_mirror_begins_with_the_latest_snapshot(capsys: pytest.CaptureFixture[
         assert "offset 0 is cleaned away" in capsys.readouterr().err
         assert run(["metadata", "tail", "-n", "2", "--bootstrap-controller", cluster.bootstrap_servers]) == 1
         assert "controller" in capsys.readouterr().err
+
+
+def before_slices(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list[int]:
+    """Snapshots come in slices of 256 bytes, and `act` runs before each of them; the positions that were asked for."""
+    positions: list[int] = []
+    ask = Connection.ask
+
+    def asking(self: Connection, request: Any, *rest: Any) -> Any:
+        if isinstance(request, FetchSnapshotRequest):
+            (partition,) = request.topics[0].partitions
+            positions.append(partition.position)
+            act(len(positions))
+        return ask(self, request, *rest)
+
+    monkeypatch.setattr(metadata_mirror, "_BYTES", 256)
+    monkeypatch.setattr(Connection, "ask", asking)
+    return positions
+
+
+def wait_for_snapshots(cluster: klamm.Cluster, count: int) -> None:
+    """Until every controller has one."""
+    for at in range(count):
+        cluster.create_topic(f"topic-{at:02}")
+    folders = [cluster.data / f"controller-{controller.id}" for controller in cluster.controllers]
+    wait_until(lambda: all(History(folder).snapshots() for folder in folders))
+
+
+def test_a_leader_that_goes_while_its_snapshot_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    with klamm.Cluster(controllers=3, brokers=1, config=SNAPSHOTS) as cluster:
+        wait_for_snapshots(cluster, 30)
+        active = next(one for one in cluster.controllers if one.is_active)
+
+        def kill_it(slices: int) -> None:
+            if slices == 2:
+                active.kill()
+
+        positions = before_slices(monkeypatch, kill_it)
+        with Mirror(",".join(one.address for one in cluster.controllers)) as mirror:
+            mirror.update()
+            assert names(History(mirror.directory)) == sorted(cluster.topics())
+        assert positions[0] == positions[2] == 0, "the next leader's is copied from its beginning"
+        active.start()
+
+
+def test_leaders_that_go_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_mirror, "_PAUSE_S", 0.001)
+    with klamm.Cluster(controllers=1, brokers=1, config=SNAPSHOTS) as cluster:
+        wait_for_snapshots(cluster, 30)
+
+        def break_it(_: int) -> None:
+            raise UnreachableError("the connection broke")
+
+        positions = before_slices(monkeypatch, break_it)
+        told = "from offset 0 on: 20 attempts failed in a row, the last of them with: the connection broke"
+        with Mirror(cluster.controllers[0].address) as mirror, pytest.raises(UnreachableError, match=told):
+            mirror.update()
+        assert positions == [0] * 20
+        assert not list(mirror.directory.rglob("*"))

@@ -28,8 +28,12 @@ _PROTOCOLS: Final = {
     "SCRAM": "SASL_SSL",
     "PLAIN": "SASL_PLAINTEXT",
     "SHORT": "SASL_PLAINTEXT",
+    "QUORUM": "SASL_SSL",
 }
-"""By listener. STRANGER has a certificate for another name, EXPIRED one of long ago, SHORT sessions of `SESSION_MS`."""
+"""By listener. STRANGER has a certificate for another name, EXPIRED one of long ago, SHORT sessions of `SESSION_MS`.
+
+QUORUM is the controller's, beside the one that the node itself uses.
+"""
 
 
 def jaas(module: str, user: str = USER, password: str = PASSWORD) -> str:
@@ -67,6 +71,7 @@ class SecuredKafka(KafkaNode):
             "SCRAM": ours.sign("scram"),
             "STRANGER": ours.sign("stranger", "DNS:elsewhere.example"),
             "EXPIRED": ours.sign("expired", valid=LONG_AGO),
+            "QUORUM": ours.sign("quorum"),
         }
         for name, files in stores.items():
             self._set(name, "ssl.keystore.type", "PEM")
@@ -79,6 +84,7 @@ class SecuredKafka(KafkaNode):
             ("SCRAM", "SCRAM-SHA-512,SCRAM-SHA-256"),
             ("PLAIN", "PLAIN"),
             ("SHORT", "SCRAM-SHA-256"),
+            ("QUORUM", "PLAIN"),
         ):
             self._set(name, "sasl.enabled.mechanisms", mechanisms)
             for mechanism in mechanisms.lower().split(","):
@@ -106,6 +112,7 @@ class SecuredKafka(KafkaNode):
         self.settings[f"listener.name.{listener.lower()}.{key}"] = value
 
     def _add_listeners(self) -> None:
+        self.settings["controller.listener.names"] += ",QUORUM"
         added = "".join(f",{name}://127.0.0.1:{port}" for name, port in self._ports.items())
         self.settings["listeners"] += added
         self.settings["advertised.listeners"] += added
@@ -148,3 +155,8 @@ def by_plain(password: str = PASSWORD) -> dict[str, str]:
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": jaas(_PLAIN_MODULE, password=password),
     }
+
+
+def of_the_quorum(node: SecuredKafka, password: str = PASSWORD) -> dict[str, str]:
+    """Keys of a client of the QUORUM listener."""
+    return {**trusting(node), **by_plain(password), "security.protocol": "SASL_SSL"}

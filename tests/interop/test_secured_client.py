@@ -15,6 +15,7 @@ from klamm.admin import groups, topics
 from klamm.admin.channel import MistrustError as AdminMistrustError
 from klamm.admin.client import Client
 from klamm.admin.connection import ClientError as AdminError
+from klamm.cli.main import run
 from klamm.client import ClientError, ClientTimeoutError, ConfigError, KafkaClient, MistrustError
 from tests.interop import apache_kafka
 from tests.interop.secured_kafka import (
@@ -24,6 +25,7 @@ from tests.interop.secured_kafka import (
     SecuredKafka,
     by_plain,
     by_scram,
+    of_the_quorum,
     running,
     trusting,
 )
@@ -347,12 +349,43 @@ def test_a_broker_that_says_nothing_is_not_waited_for_long(kafka: SecuredKafka) 
             client.partitions(TOPIC)
 
 
+def properties(folder: Path, keys: Mapping[str, str]) -> Path:
+    file = folder / "client.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+    return file
+
+
 def test_the_command_line_takes_a_file_of_properties(kafka: SecuredKafka, tmp_path: Path) -> None:
-    file = tmp_path / "client.properties"
-    file.write_text("".join(f"{key}={value}\n" for key, value in by_scram(kafka).items()))
+    file = properties(tmp_path, by_scram(kafka))
     command = [sys.executable, "-m", "klamm", "topics", "list", "--bootstrap", kafka.address("SCRAM")]
     done = subprocess.run(
         [*command, "--command-config", str(file)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     assert TOPIC in done.stdout
+
+
+def test_commands_about_the_quorum_take_it(
+    kafka: SecuredKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    controller = ["--bootstrap-controller", kafka.address("QUORUM")]
+    secured = [*controller, "--command-config", str(properties(tmp_path, of_the_quorum(kafka)))]
+    for command in (["tail", "--type", "Topic"], ["at", "end"], ["diff", "0", "end"], ["why", f"{TOPIC}-0"]):
+        assert run(["metadata", *command, *secured]) == 0, command
+        assert TOPIC in capsys.readouterr().out, command
+    assert run(["quorum", "doctor", *secured]) == 0
+    assert "nothing is wrong" in capsys.readouterr().out
+    assert run(["quorum", "doctor", *controller]) == 1
+    assert "if it has TLS or SASL, --command-config says how" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_wrong_password_for_the_quorum(
+    kafka: SecuredKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = ["--command-config", str(properties(tmp_path, of_the_quorum(kafka, "wrong-word")))]
+    for command in (["metadata", "at"], ["quorum", "doctor"]):
+        assert run([*command, "--bootstrap-controller", kafka.address("QUORUM"), *wrong]) == 1
+        told = "".join(capsys.readouterr())
+        assert f"refuses user '{USER}' by PLAIN: look at sasl.jaas.config" in told
+        assert "majority-lost" not in told
+        assert "wrong-word" not in told

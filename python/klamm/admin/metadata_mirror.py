@@ -9,9 +9,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from klamm.admin.channel import MistrustError
 from klamm.admin.client import RefusedError, check
 from klamm.admin.connection import ClientError, Connection, UnreachableError, parse_bootstrap
 from klamm.admin.leadership import FETCH_VERSION_MAX, leader_and_epoch
@@ -42,22 +44,25 @@ _TIMEOUT_S: Final = 30
 _ATTEMPTS: Final = 20
 _PAUSE_S: Final = 0.5
 """Between attempts while the quorum elects: ten seconds of them are enough for any election that comes to an end."""
-_MOVED: Final = frozenset(
+_PASSING: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.SNAPSHOT_NOT_FOUND,
     }
 )
+"""Another leader, or a newer snapshot in the place of the one that was being copied."""
 
 
 class Mirror:
     """A copy of the leader's log up to the last `update`. Close it, or use it in a `with`."""
 
-    def __init__(self, bootstrap: str) -> None:
-        """`bootstrap`: `host:port,...` of controllers. Raises ClientError."""
+    def __init__(self, bootstrap: str, config: Mapping[str, str] | None = None) -> None:
+        """`bootstrap`: `host:port,...` of controllers. `config`: keys of Kafka's clients. Raises ClientError."""
         self._addresses = parse_bootstrap(bootstrap)
+        self._config = dict(config or {})
         self._connection: Connection | None = None
         self._epoch, self._has_fetched = -1, False
         self._offset, self._last_epoch = 0, 0
@@ -68,8 +73,8 @@ class Mirror:
         self._segment: Path | None = None
 
     def update(self) -> None:
-        """Fetch what is new. Raises ClientError, HistoryError."""
-        while self._fetch_some():
+        """Fetch what is new, from whoever leads by then. Raises ClientError, HistoryError."""
+        while self._fetch_some_from_anyone():
             pass
 
     def close(self) -> None:
@@ -84,9 +89,26 @@ class Mirror:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _fetch_some_from_anyone(self) -> bool:
+        """Whether there was something new. The first time nobody is waited for: the address may be wrong."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._fetch_some()
+            except (RefusedError, UnreachableError) as error:
+                if not self._has_fetched or (isinstance(error, RefusedError) and error.code not in _PASSING):
+                    raise
+                last = error
+                self._forget_leader()
+                time.sleep(_PAUSE_S)
+        raise UnreachableError(
+            f"the metadata log cannot be copied from offset {self._offset} on: {_ATTEMPTS} attempts failed in a row, "
+            f"the last of them with: {last}"
+        )
+
     def _fetch_some(self) -> bool:
-        """Whether there was something new."""
-        found = self._fetched()
+        """Whether the leader had something new."""
+        found = self._ask(self._leader())
+        self._has_fetched = True
         if found.snapshot_id.end_offset >= 0:
             self._take_snapshot(found.snapshot_id)
             return True
@@ -108,37 +130,33 @@ class Mirror:
         self._offset, self._last_epoch = found[-1].last_offset + 1, found[-1].leader_epoch
 
     def _take_snapshot(self, wanted: SnapshotId) -> None:
+        """All of it from one leader: that of another has the same records, and need not have the same bytes."""
         name = f"{wanted.end_offset:020}-{wanted.epoch:010}.checkpoint"
-        position, size = 0, 1
-        with (self._folder / f"{name}.part").open("wb") as file:
-            while position < size:
-                partition = SnapshotPartition(0, self._epoch, wanted, position)
-                request = FetchSnapshotRequest((SnapshotTopic(METADATA_TOPIC, (partition,)),), max_bytes=_BYTES)
-                answer = self._leader().ask(request, FetchSnapshotResponse, 1)
-                check(answer.error_code, "the snapshot cannot be fetched")
-                slice_ = answer.topics[0].partitions[0]
-                check(slice_.error_code, f"the snapshot {name} cannot be fetched")
-                if not slice_.unaligned_records:
-                    raise HistoryError(f"the snapshot {name} ends at byte {position} of {slice_.size}")
-                file.write(slice_.unaligned_records)
-                position, size = position + len(slice_.unaligned_records), slice_.size
-        (self._folder / f"{name}.part").rename(self._folder / name)
+        part = self._folder / f"{name}.part"
+        leader = self._leader()
+        try:
+            with part.open("wb") as file:
+                position, size = 0, 1
+                while position < size:
+                    data, size = self._slice(leader, wanted, position)
+                    if not data:
+                        raise HistoryError(f"the snapshot {name} ends at byte {position} of {size}")
+                    file.write(data)
+                    position += len(data)
+            part.rename(self._folder / name)
+        finally:
+            part.unlink(missing_ok=True)
         self._offset, self._last_epoch, self._segment = wanted.end_offset, wanted.epoch, None
 
-    def _fetched(self) -> FetchPartitionData:
-        """What the leader has at the offset, whoever leads by now. The first time nobody is waited for."""
-        attempts = _ATTEMPTS if self._has_fetched else 1
-        for attempt in range(attempts):
-            try:
-                found = self._ask(self._leader())
-                self._has_fetched = True
-                return found
-            except (RefusedError, UnreachableError) as error:
-                if attempt + 1 == attempts or (isinstance(error, RefusedError) and error.code not in _MOVED):
-                    raise
-                self._forget_leader()
-                time.sleep(_PAUSE_S)
-        raise AssertionError("the last attempt returns or raises")
+    def _slice(self, leader: Connection, wanted: SnapshotId, position: int) -> tuple[bytes, int]:
+        """Bytes of a snapshot from a position on, and the size of all of it."""
+        partition = SnapshotPartition(0, self._epoch, wanted, position)
+        request = FetchSnapshotRequest((SnapshotTopic(METADATA_TOPIC, (partition,)),), max_bytes=_BYTES)
+        answer = leader.ask(request, FetchSnapshotResponse, 1)
+        check(answer.error_code, "the snapshot cannot be fetched")
+        found = answer.topics[0].partitions[0]
+        check(found.error_code, f"the snapshot of offset {wanted.end_offset} cannot be fetched")
+        return found.unaligned_records, found.size
 
     def _ask(self, leader: Connection) -> FetchPartitionData:
         partition = FetchPartition(0, self._offset, _BYTES, self._epoch, self._last_epoch)
@@ -165,13 +183,15 @@ class Mirror:
         reasons = []
         for address in list(self._addresses):
             try:
-                with Connection(*address, _TIMEOUT_S) as connection:
+                with Connection(*address, _TIMEOUT_S, self._config) as connection:
                     controllers, leader_id, epoch = _known_by(connection)
                 # The one that was named may be the next that is gone.
                 self._addresses += [one for one in controllers.values() if one not in self._addresses]
                 if leader_id in controllers and epoch is not None:
-                    return Connection(*controllers[leader_id], _TIMEOUT_S), epoch
+                    return Connection(*controllers[leader_id], _TIMEOUT_S, self._config), epoch
                 reasons.append(f"{connection.address} knows no leader: `klamm quorum doctor` says why")
+            except MistrustError:
+                raise
             except ClientError as error:
                 reasons.append(str(error))
         raise UnreachableError("\n".join(reasons))

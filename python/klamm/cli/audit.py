@@ -11,6 +11,7 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from klamm.admin.connection import ClientError
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.metadata_commands import Controller, Where
 from klamm.cli.output import AsJson, errors, print_json, print_table, say
 from klamm.node.sources import DEFAULT_DATA
@@ -40,6 +41,7 @@ def audit(
     ] = None,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Audit a cluster's metadata log with Spark: its records as tables, and questions that are answered.
@@ -67,10 +69,10 @@ def audit(
             raise ClientError(f"there is no question '{question}': use one of {', '.join(QUESTIONS)}")
     if html is not None:
         check_target(html)
-    source = data if bootstrap_controller is None else None
+    source, client = (data, {}) if bootstrap_controller is None else (None, client_keys(command_config))
     with _steps() as step, _spark_errors():
         step("Reading the log and starting Spark")
-        with open_audit(source, bootstrap_controller=bootstrap_controller, quiet=True) as opened:
+        with open_audit(source, bootstrap_controller=bootstrap_controller, client=client, quiet=True) as opened:
             rows = limit or (_JSON_LIMIT if as_json else _LIMIT)
             answers: list[Finding] = []
             if sql is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klamm.admin.connection import ClientError
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.output import AsJson, console, errors, examples, print_json, print_table, say
 from klamm.cli.pipeline_options import pairs
 
@@ -40,6 +41,7 @@ def spark(
         str | None,
         typer.Option("--bootstrap", "-b", metavar="HOST:PORT,...", help="A cluster; without one a node of klamm's."),
     ] = None,
+    command_config: CommandConfig = None,
     partitions: Annotated[int, typer.Option(min=1, help="Of each topic.")] = 4,
     cores: Annotated[int, typer.Option(min=1, help="Tasks that each Spark runs at once.")] = 2,
     engine: Annotated[
@@ -79,9 +81,10 @@ def spark(
         rounds,
         quick,
         bootstrap,
-        kinds,
-        partitions,
-        cores,
+        client=client_keys(command_config) if bootstrap is not None else {},
+        kinds=kinds,
+        partitions=partitions,
+        cores=cores,
         with_engine=engine,
         connector_folder=folder,
         conf=pairs("--conf", conf),

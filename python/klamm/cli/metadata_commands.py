@@ -14,6 +14,7 @@ import typer
 
 from klamm.admin.connection import ClientError
 from klamm.admin.metadata_mirror import Mirror
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.metadata_tail import Followed, Tail
 from klamm.cli.output import AsJson, examples, print_json, print_table, say
 from klamm.metadata.diff import changes_between
@@ -84,6 +85,7 @@ def tail(
     every: Annotated[bool, typer.Option("--all", "-a", help="With records that change nothing (NoOp).")] = False,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of the metadata log in plain words; --json prints them with all fields, one a line.
@@ -96,7 +98,7 @@ def tail(
       klamm metadata tail --from 2026-01-31T12:00 --type PartitionChange
       klamm metadata tail --from 0 --json
     """
-    with _opened(data, bootstrap_controller) as (history, update):
+    with _opened(data, bootstrap_controller, command_config) as (history, update):
         wanted = _wanted_types(types, every=every)
         chosen = Tail(history, wanted)
         records = chosen.last(count) if start is None else chosen.since(start)
@@ -119,8 +121,10 @@ def tail(
 def at(
     moment: Annotated[str, typer.Argument(metavar="OFFSET-or-TIME", help=MOMENT_HELP)] = "end",
     topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic. May be repeated.")] = None,
+    *,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what held at a moment: quorum, features, brokers, topics, partitions and configs.
@@ -132,7 +136,7 @@ def at(
       klamm metadata at 2026-01-31T12:00 --json
       klamm metadata at end --data __cluster_metadata-0/00000000000000000179-0000000002.checkpoint
     """
-    with _opened(data, bootstrap_controller) as (history, _):
+    with _opened(data, bootstrap_controller, command_config) as (history, _):
         state = history.state_at(moment)
         if as_json:
             print_json(state_fields(state, topic))
@@ -144,8 +148,10 @@ def at(
 def diff(
     older: Annotated[str, typer.Argument(metavar="A", help=MOMENT_HELP)],
     newer: Annotated[str, typer.Argument(metavar="B", help="The same.")] = "end",
+    *,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is different at moment B from what was at moment A.
@@ -156,7 +162,7 @@ def diff(
       klamm metadata diff 1000 1042 --json
       klamm metadata diff 2026-01-31T12:00 2026-01-31T13:00
     """
-    with _opened(data, bootstrap_controller) as (history, _):
+    with _opened(data, bootstrap_controller, command_config) as (history, _):
         states = [history.state_at(moment) for moment in (older, newer)]
         changes = changes_between(*states)
     if as_json:
@@ -173,8 +179,10 @@ def diff(
 def why(
     partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
     until: Annotated[str, typer.Option(metavar="MOMENT", help=MOMENT_HELP)] = "end",
+    *,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell the story of one partition: every change of leader, ISR and replicas with its cause, and how it stands.
@@ -185,7 +193,7 @@ def why(
       klamm metadata why orders-0 --data server.properties
       klamm metadata why __consumer_offsets-7 --until 15m --json
     """
-    with _opened(data, bootstrap_controller) as (history, _):
+    with _opened(data, bootstrap_controller, command_config) as (history, _):
         story = tell_story(history, *parse_partition(partition), until)
     if as_json:
         chapters = [{**one._asdict(), "time": iso_text(one.timestamp_ms)} for one in story.chapters]
@@ -199,13 +207,15 @@ def why(
 
 
 @contextlib.contextmanager
-def _opened(data: Path, bootstrap_controller: str | None) -> Iterator[tuple[History, Callable[[], None]]]:
+def _opened(
+    data: Path, bootstrap_controller: str | None, command_config: Path | None
+) -> Iterator[tuple[History, Callable[[], None]]]:
     """The history, and what brings it up to date; what it cannot tell is a ClientError."""
     try:
         if bootstrap_controller is None:
             yield History(data), lambda: None
         else:
-            with Mirror(bootstrap_controller) as mirror:
+            with Mirror(bootstrap_controller, client_keys(command_config)) as mirror:
                 mirror.update()
                 yield History(mirror.directory), mirror.update
     except HistoryError as error:

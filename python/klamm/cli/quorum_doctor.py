@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from klamm.admin.connection import ClientError, parse_bootstrap
+from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.doctor.collection import collect
 from klamm.cli.doctor.diagnosis import diagnose
 from klamm.cli.doctor.facts import Facts
@@ -29,6 +30,7 @@ def doctor(
     probe_disk: Annotated[
         bool, typer.Option("--probe-disk", help="Time a small durable write into each directory.")
     ] = False,
+    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Say why there is no leader, or what is about to go wrong, and what to do. Exits with 1 when something is.
@@ -45,7 +47,7 @@ def doctor(
     if not nodes and bootstrap_controller is None:
         raise ClientError("name a node's server.properties or log directory, or --bootstrap-controller host:port")
     bootstrap = [] if bootstrap_controller is None else parse_bootstrap(bootstrap_controller)
-    facts = collect(bootstrap, nodes or [], probe_disk=probe_disk)
+    facts = collect(bootstrap, nodes or [], probe_disk=probe_disk, config=client_keys(command_config))
     findings = diagnose(facts)
     if as_json:
         print_json({"summary": _summary(facts), "findings": list(map(_fields, findings))})

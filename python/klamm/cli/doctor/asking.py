@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Mapping
 from typing import Final
 
+from klamm.admin.channel import MistrustError
 from klamm.admin.client import RefusedError
 from klamm.admin.connection import ClientError, Connection
 from klamm.admin.leadership import leader_and_epoch
@@ -18,14 +20,16 @@ from klamm.protocol.errors import ErrorCode
 TIMEOUT_S: Final = 3
 
 
-def ask(address: Address) -> tuple[Contact, dict[int, Address]]:
-    """What is found at an address, and the controllers that it knows of."""
+def ask(address: Address, config: Mapping[str, str]) -> tuple[Contact, dict[int, Address]]:
+    """What is found at an address by the keys of Kafka's clients, and the controllers that it knows of."""
     refusal = _refusal(address)
     if refusal is not None:
         return Contact(address, refusal=refusal[0], detail=refusal[1]), {}
     try:
-        with Connection(*address, TIMEOUT_S) as connection:
+        with Connection(*address, TIMEOUT_S, config) as connection:
             return _asked(address, connection)
+    except MistrustError as error:
+        return Contact(address, refusal=Refusal.NOT_TRUSTED, detail=str(error)), {}
     except ClientError as error:
         return Contact(address, refusal=Refusal.NOT_A_CONTROLLER, detail=str(error)), {}
 

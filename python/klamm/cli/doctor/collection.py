@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -16,22 +17,32 @@ from klamm.node.config import Address
 SECOND_LOOK_S: Final = 2.5
 """Two election timeouts and more: a quorum that only just lost its leader has another by then."""
 _AT_ONCE: Final = 8
+Ask = Callable[[Address], tuple[Contact, dict[int, Address]]]
+"""What is found at an address, and the controllers that it knows of."""
 
 
-def collect(bootstrap: Sequence[Address], paths: Sequence[Path], *, probe_disk: bool) -> Facts:
-    """Everything that can be found out from here. ClientError: a path that does not exist."""
+def collect(
+    bootstrap: Sequence[Address], paths: Sequence[Path], *, probe_disk: bool, config: Mapping[str, str] | None = None
+) -> Facts:
+    """Everything that can be found out from here. `config`: keys of Kafka's clients, for controllers with TLS or SASL.
+
+    ClientError: a path that does not exist.
+    """
+    ask_at = functools.partial(ask, config=config or {})
     directories = tuple(look(path, probe_disk=probe_disk) for path in paths)
     ids = _ids_of(directories)
-    contacts, known = _ask_all(dict.fromkeys([*bootstrap, *ids]))
+    contacts, known = _ask_all(ask_at, dict.fromkeys([*bootstrap, *ids]))
     ids |= {address: node_id for address, node_id in known.items() if address not in ids}
-    ids |= _ids_of_leader(contacts)
-    more, _ = _ask_all(address for address in ids if address not in contacts)
+    # A voter may have several listeners: those that DescribeCluster names are of the protocol that was asked by.
+    named = set(known.values())
+    ids |= {address: node_id for address, node_id in _ids_of_leader(contacts).items() if node_id not in named}
+    more, _ = _ask_all(ask_at, (address for address in ids if address not in contacts))
     contacts |= more
     reached = [contact for contact in contacts.values() if contact.is_reached]
     if reached and not any(map(_has_settled, reached)):
-        contacts = _look_again(contacts)
-    named = tuple(contact._replace(voter_id=ids.get(address)) for address, contact in contacts.items())
-    return Facts(named, directories, time.time_ns() // 1_000_000)
+        contacts = _look_again(ask_at, contacts)
+    told = tuple(contact._replace(voter_id=ids.get(address)) for address, contact in contacts.items())
+    return Facts(told, directories, time.time_ns() // 1_000_000)
 
 
 def _ids_of(directories: Iterable[Directory]) -> dict[Address, int]:
@@ -54,12 +65,12 @@ def _ids_of_leader(contacts: Mapping[Address, Contact]) -> dict[Address, int]:
     return found
 
 
-def _ask_all(addresses: Iterable[Address]) -> tuple[dict[Address, Contact], dict[Address, int]]:
+def _ask_all(ask_at: Ask, addresses: Iterable[Address]) -> tuple[dict[Address, Contact], dict[Address, int]]:
     """What each address gives, and where the controllers are that they know of."""
     contacts: dict[Address, Contact] = {}
     ids: dict[Address, int] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for contact, known in pool.map(ask, addresses):
+        for contact, known in pool.map(ask_at, addresses):
             contacts[contact.address] = contact
             ids |= {address: node_id for node_id, address in known.items()}
     return contacts, ids
@@ -70,10 +81,10 @@ def _has_settled(contact: Contact) -> bool:
     return contact.quorum is not None and all(voter.last_fetch_ms >= 0 for voter in contact.quorum.voters)
 
 
-def _look_again(contacts: Mapping[Address, Contact]) -> dict[Address, Contact]:
+def _look_again(ask_at: Ask, contacts: Mapping[Address, Contact]) -> dict[Address, Contact]:
     """Once more, later: a leader may be found, or the epochs have moved."""
     time.sleep(SECOND_LOOK_S)
-    again, _ = _ask_all(contacts)
+    again, _ = _ask_all(ask_at, contacts)
     return {
         address: again[address]._replace(epochs=(*contact.epochs, *again[address].epochs))
         for address, contact in contacts.items()

@@ -22,6 +22,7 @@ class Refusal(enum.Enum):
     TIMED_OUT = "no answer in time"
     UNKNOWN_HOST = "the host's name is not known"
     UNREACHABLE = "there is no way to the host"
+    NOT_TRUSTED = "it and this client do not trust each other"
     NOT_A_CONTROLLER = "what listens there is no controller"
 
 

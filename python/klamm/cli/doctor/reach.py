@@ -15,7 +15,11 @@ _ADVICE: Final = {
     Refusal.TIMED_OUT: "is the host up, and does a firewall let this port through?",
     Refusal.UNKNOWN_HOST: "correct the name, or add it to the DNS of every node",
     Refusal.UNREACHABLE: "check the network between here and there",
-    Refusal.NOT_A_CONTROLLER: "name the controller's listener (controller.listener.names), not a broker's, without TLS",
+    Refusal.NOT_TRUSTED: "correct the keys of --command-config",
+    Refusal.NOT_A_CONTROLLER: (
+        "name the controller's listener (controller.listener.names), not a broker's; "
+        "if it has TLS or SASL, --command-config says how"
+    ),
 }
 
 
@@ -33,6 +37,8 @@ def check_majority(facts: Facts) -> Iterator[Finding]:
     voters = [voter.key.id for voter in facts.voters()]
     if not voters or not facts.contacts or facts.leader is not None:
         return  # from directories alone nobody knows who else is there
+    if any(one.refusal is Refusal.NOT_TRUSTED for one in facts.contacts):
+        return  # who is there and does not answer us may well answer the others
     alive = set(alive_voters(facts)) & set(voters)
     needed = len(voters) // 2 + 1
     if len(alive) < needed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
@@ -244,20 +244,22 @@ def open_audit(
     source: Path | str | None = None,
     *,
     bootstrap_controller: str | None = None,
+    client: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     quiet: bool = False,
 ) -> Iterator[Audit]:
     """The audit of a node's files, or of a live cluster, whose leader's log is copied from its latest snapshot on.
 
     `source`: a log directory, its `__cluster_metadata-0`, a server.properties, or a snapshot, of klamm or Apache Kafka,
-    running or stopped; nothing is locked or changed. `bootstrap_controller`: `host:port,...` of controllers instead.
+    running or stopped; nothing is locked or changed. `bootstrap_controller`: `host:port,...` of controllers instead,
+    `client`: their keys of TLS and SASL.
     A session that is given or active is used, else one is made for as long as the block lasts. PipelineError.
     """
     from klamm.pipelines.session import session
 
     if (source is None) == (bootstrap_controller is None):
         raise PipelineError("an audit wants either a directory or controllers (bootstrap_controller)")
-    with _folder_of(source, bootstrap_controller) as folder:
+    with _folder_of(source, bootstrap_controller, client) as folder:
         made = planned(folder)
         with session("klamm audit", spark=spark, conf=_CONF, quiet=quiet) as found:
             audit = Audit(found, made)
@@ -276,14 +278,16 @@ def planned(folder: Path | str) -> Plan:
 
 
 @contextmanager
-def _folder_of(source: Path | str | None, bootstrap_controller: str | None) -> Iterator[Path | str]:
+def _folder_of(
+    source: Path | str | None, bootstrap_controller: str | None, client: Mapping[str, str] | None
+) -> Iterator[Path | str]:
     if bootstrap_controller is None:
         assert source is not None, "the caller has checked it"
         yield source
         return
     from klamm.admin.metadata_mirror import Mirror
 
-    with Mirror(bootstrap_controller) as mirror:
+    with Mirror(bootstrap_controller, client) as mirror:
         try:
             mirror.update()
         except ClientError:

@@ -21,6 +21,7 @@ from klamm.pipelines.bench import side
 from klamm.pipelines.bench.connector import ConnectorEnvironment, EnvironmentMissingError, default_folder
 from klamm.pipelines.bench.side import Side
 from klamm.pipelines.bench.workload import FULL, QUICK, Kind, Result, Run, Size, Workload, summarise, workloads
+from klamm.spark.client_options import producer_options
 
 if TYPE_CHECKING:
     from pyarrow import Array
@@ -39,6 +40,8 @@ class Wanted:
     quick: bool = False
     bootstrap: str | None = None
     """None: a node of klamm's in this process, in a temporary folder."""
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Keys of TLS and SASL of that cluster's clients, by the names that Java's have: both sides get them."""
     kinds: tuple[Kind, ...] = tuple(Kind)
     partitions: int = 4
     cores: int = 2
@@ -180,6 +183,7 @@ class _Rounds:
     def _job(self, workload: Workload, one: Side, topic: str) -> dict[str, Any]:
         size = workload.size
         options = {"kafka.bootstrap.servers": self._broker.bootstrap}
+        options |= {f"kafka.{key}": value for key, value in self._wanted.client.items()}
         match workload.kind:
             case Kind.WRITE:
                 options["topic"] = topic
@@ -200,24 +204,24 @@ class _Rounds:
     @contextlib.contextmanager
     def _topic(self) -> Iterator[str]:
         name = f"{self._prefix}-{next(self._numbers)}"
-        with Client(self._broker.bootstrap) as client:
+        with Client(self._broker.bootstrap, config=self._wanted.client) as client:
             topic_admin.create(client, [name], partitions=self._wanted.partitions)
         try:
             yield name
         finally:
-            with Client(self._broker.bootstrap) as client:
+            with Client(self._broker.bootstrap, config=self._wanted.client) as client:
                 topic_admin.delete(client, [name])
 
     def _fill(self, topic: str, size: Size) -> None:
         keys, values = _columns(size)
-        with KafkaClient(self._broker.bootstrap, _FILL_CLIENT) as client:
+        with KafkaClient(self._broker.bootstrap, producer_options(self._wanted.client) | _FILL_CLIENT) as client:
             for at in range(0, size.records, _FILL_ROWS):
                 rows = min(_FILL_ROWS, size.records - at)
                 client.produce(topic, None, keys.slice(0, rows), values.slice(0, rows))
             client.flush()
 
     def _count(self, topic: str) -> int:
-        with KafkaClient(self._broker.bootstrap) as client:
+        with KafkaClient(self._broker.bootstrap, producer_options(self._wanted.client)) as client:
             return sum(client.offsets(topic, dict.fromkeys(range(self._wanted.partitions), -1)).values())
 
 

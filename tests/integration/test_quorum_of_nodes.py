@@ -110,6 +110,7 @@ def test_who_is_left_alone_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, act
                 cluster.create_topic(f"topic-{len(left)}")  # who is active has begun, and of two both have all
             left.sort(key=lambda one: one.is_active, reverse=active_first)
             left.pop(0).stop()
+        assert not any(one.is_running for one in cluster.controllers)
 
 
 def test_without_a_majority_nothing_is_decided_and_all_is_kept(tmp_path: Path) -> None:

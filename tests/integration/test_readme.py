@@ -32,7 +32,10 @@ def test_embedding(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_several_controllers() -> None:
     (code,) = (code for code in SNIPPETS if code.startswith("with klamm.Cluster(controllers=3)"))
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme", "klamm": klamm})
+    names: dict[str, object] = {"__name__": "readme", "klamm": klamm}
+    told = "    told = cluster.topics(), [one.is_running for one in cluster.controllers]"
+    exec(compile(f"{code}{told}", "README.md", "exec"), names)
+    assert names["told"] == (["greetings"], [True] * 3)
 
 
 def test_the_history_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ def test_every_invariant_holds_and_the_quorum_recovers(first):
 
 def test_leaders_that_are_struck_one_after_the_other():
     for seed in range(1, SEEDS_EACH + 1):
-        play(seed, directed=STRIKES)
+        assert play(seed, directed=STRIKES).acknowledged_count >= 10
 
 
 def test_a_seed_decides_everything():

@@ -19,7 +19,7 @@ from klamm.admin import configs, groups, topics
 from klamm.admin.client import Client
 from klamm.cli.main import run
 from klamm.client import KafkaClient
-from klamm.pipelines.archive import archive, read_mapping, restore, verify
+from klamm.pipelines.archive import archive, read_mapping, read_table, restore, verify
 from klamm.pipelines.archive.store import COMMITS, read_manifest
 from klamm.pipelines.errors import PipelineError
 from tests.spark.archives import assert_identical, fill
@@ -105,7 +105,7 @@ def test_a_killed_archive_and_a_killed_restore_end_as_if_nothing_was(
     assert added.records == 16_000 - here.records(name)
     assert archive([name], kept, bootstrap=bootstrap, spark=spark).records == 0
     assert verify(kept, spark=spark).records == 16_000
-    table = spark.read.parquet(str(kept))
+    table = read_table(kept, spark)
     assert table.select("partition", "offset").distinct().count() == table.count() == 16_000
 
     with KafkaClient(elsewhere) as target:
@@ -282,3 +282,26 @@ def test_a_full_disk_is_told_and_gone_on_with(
         assert verify(kept, spark=spark).records == 2000
         disk.free()
         assert archive([name], kept, bootstrap=bootstrap, spark=spark).records == 3
+
+
+def test_names_that_look_like_numbers_and_dates(
+    spark: SparkSession, bootstrap: str, client: KafkaClient, tmp_path: Path
+) -> None:
+    names, kept = ["007", "1e3", "2024-01-01", "9.5_a-B", "null"], tmp_path / "kept"
+    with Client(bootstrap) as admin:
+        topics.create(admin, names, partitions=1)
+    for number, name in enumerate(names):
+        fill(client, name, 0, 10 + number)
+    client.flush()
+    archive(names, kept, bootstrap=bootstrap, spark=spark)
+    assert verify(kept, spark=spark).topics == tuple(names)
+    found = read_table(kept, spark).groupBy("topic").count().orderBy("topic").collect()
+    assert [tuple(row) for row in found] == [(name, 10 + number) for number, name in enumerate(names)]
+    restore(kept, bootstrap=bootstrap, rename={name: f"{name}.2" for name in names}, apply=True, spark=spark)
+    for number, name in enumerate(names):
+        assert assert_identical(client, client, name, f"{name}.2", partition=0) == 10 + number
+
+    archive(names[:1], tmp_path / "one", bootstrap=bootstrap, spark=spark)
+    row = read_table(tmp_path / "one", spark).select("topic", "date", "offset").orderBy("offset").first()
+    assert row is not None
+    assert (row.topic, row.date.isoformat(), row.offset) == ("007", "2023-11-14", 0)

@@ -10,21 +10,32 @@ from klamm.pipelines.bench import connector
 from klamm.pipelines.bench.comparison import Wanted, bench_spark
 from klamm.pipelines.bench.workload import Size
 from tests.interop import apache_kafka
+from tests.interop.secured_kafka import SecuredKafka, by_scram
 from tests.spark.own_connector import FOLDER
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
-@pytest.mark.parametrize("broker", ["klamm", "Apache Kafka"])
+@pytest.mark.parametrize("broker", ["klamm", "Apache Kafka", "Apache Kafka with TLS and SASL"])
 def test_all_jobs_of_all_sides(java: None, broker: str, request: pytest.FixtureRequest) -> None:
     if missing := connector.why_not():
         pytest.skip(missing)
-    bootstrap = None
+    bootstrap, keys = None, {}
     if broker != "klamm":
         if missing := apache_kafka.why_not():
             pytest.skip(missing)
-        bootstrap = request.getfixturevalue("kafka")
-    wanted = Wanted(rounds=1, bootstrap=bootstrap, with_engine=True, connector_folder=FOLDER, sizes=(Size(5000, 100),))
+        node: SecuredKafka = request.getfixturevalue("secured_kafka")
+        bootstrap = node.bootstrap
+        if broker != "Apache Kafka":
+            bootstrap, keys = node.address("SCRAM"), by_scram(node)
+    wanted = Wanted(
+        rounds=1,
+        bootstrap=bootstrap,
+        client=keys,
+        with_engine=True,
+        connector_folder=FOLDER,
+        sizes=(Size(5000, 100),),
+    )
     found = json.loads(json.dumps(bench_spark(wanted).as_json()))
     assert found["broker"].startswith(bootstrap or "klamm ")
     assert found["versions"]["connector"]["spark"] == connector.VERSION

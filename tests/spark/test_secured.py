@@ -13,8 +13,9 @@ from klamm.admin.client import Client
 from klamm.client import KafkaClient
 from klamm.pipelines import mirror
 from klamm.pipelines.archive import archive, restore
+from klamm.pipelines.audit import open_audit
 from klamm.pipelines.mirror import MirrorOptions
-from tests.interop.secured_kafka import PASSWORD, SecuredKafka, by_scram, trusting
+from tests.interop.secured_kafka import PASSWORD, SecuredKafka, by_scram, of_the_quorum, trusting
 from tests.spark.patience import patiently
 
 if TYPE_CHECKING:
@@ -118,6 +119,9 @@ def test_pipelines_obey_the_same_keys(
     )
     assert "sesame" not in repr(options)
     assert mirror.mirror(options, spark=spark).records == ROWS
+    controllers, keys = secured_kafka.address("QUORUM"), of_the_quorum(secured_kafka)
+    with open_audit(bootstrap_controller=controllers, client=keys, spark=spark) as audit:
+        assert audit.table("TopicRecord").where("name = 'kept'").count() == 1
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert files
     assert not [file for file in files if b"sesame" in file.read_bytes()]

@@ -114,6 +114,11 @@ def test_a_lost_majority() -> None:
     assert diagnose(Facts((), (node(1, voters=VoterSet.of_ids(ADDRESSES)),), NOW)) == []
 
 
+def test_who_does_not_trust_this_client_is_not_taken_for_dead() -> None:
+    strangers = [contact(one, refusal=Refusal.NOT_TRUSTED, cluster_id=None, leader_id=None) for one in ADDRESSES]
+    assert {finding.name for finding in diagnose(leaderless(*strangers))} == {"unreachable-voter"}
+
+
 def test_a_majority_without_a_leader() -> None:
     assert only(leaderless(), "no-leader").text.startswith("1, 2, 3 of the voters 1, 2, 3 are there")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import lzma
 import struct
@@ -258,8 +257,19 @@ def test_hostile_bytes_are_a_typed_error(key: bytes, value: bytes | None) -> Non
 
 @given(st.integers(-1, 30), st.binary(max_size=60), st.none() | st.binary(max_size=80))
 def test_any_bytes_decode_or_are_a_typed_error(type_: int, key: bytes, value: bytes | None) -> None:
-    with contextlib.suppress(RecordError):
-        decode(struct.pack(">h", type_) + key, value)
+    try:
+        record = decode(struct.pack(">h", type_) + key, value)
+    except RecordError:
+        return
+    match record:
+        case OffsetCommit():
+            assert type_ in (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT)
+            assert (record.value is None) == (value is None)
+        case GroupRecord():
+            assert type_ == RecordType.GROUP_METADATA
+            assert (record.value is None) == (value is None)
+        case ForeignRecord() | UnknownRecord():
+            assert record.type == type_
 
 
 @given(st.data(), groups)

@@ -181,9 +181,10 @@ def test_a_changed_byte_is_decoded_or_malformed(at: int, value: int) -> None:
     body = bytearray(encode(create_topics(7)))
     body[at % len(body)] = value
     try:
-        decode_request(19, 7, bytes(body))
+        entity = decode_request(19, 7, bytes(body))
     except MalformedRequest:
         return
+    assert fields(decode_request(19, 7, encode(entity))) == fields(entity)
 
 
 def test_error_codes_are_those_of_kio_with_their_retriability() -> None:

@@ -1,9 +1,10 @@
 """Topics kept as Parquet files, and brought back: `klamm archive` and `klamm restore`.
 
-    from klamm.pipelines.archive import archive, restore, verify
+    from klamm.pipelines.archive import archive, read_table, restore, verify
 
     archive(["orders"], "/backup/orders", bootstrap="localhost:9092")
     verify("/backup/orders")
+    read_table("/backup/orders", spark).groupBy("topic", "date").count().show()
     restore("/backup/orders", bootstrap="elsewhere:9092", apply=True)
 
 An archive is a folder that every process of Spark sees under one path:
@@ -11,8 +12,8 @@ An archive is a folder that every process of Spark sees under one path:
     topic=orders/date=2026-01-31/00003-00000000000000000000-5f2c9a1b.parquet    partition, first offset
     _klamm/commits/00000000000000000001.json                                    the manifest
 
-It reads as a table by `spark.read.parquet(folder)`, for Spark passes over what begins with `_` or `.`. What is in it is
-what the manifest says (`klamm.pipelines.archive.store`).
+Spark and pyarrow pass over what begins with `_` or `.`, so `spark.read.parquet(folder)` reads it, too; but that guesses
+the type of topic (`read_table`). What is in it is what the manifest says (`klamm.pipelines.archive.store`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from klamm.pipelines.archive.archiving import Archived, archive
 from klamm.pipelines.archive.mapping import Mapping
 from klamm.pipelines.archive.restoring import Restored, restore
 from klamm.pipelines.archive.state import read_mapping
+from klamm.pipelines.archive.table import read_table
 from klamm.pipelines.archive.targets import TopicPlan
 from klamm.pipelines.archive.verifying import Verified, verify
 
@@ -32,6 +34,7 @@ __all__ = [
     "Verified",
     "archive",
     "read_mapping",
+    "read_table",
     "restore",
     "verify",
 ]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
+from typing import Final
 
 from benches import client
-from benches.cells import GB, Cell, Figures, load, settle
+from benches.cells import GB, Cell, CellError, Figures, load, settle
 from benches.servers import KAFKA, Bench, Server
+
+GONE_S: Final = 60
+POLL_S: Final = 0.1
 
 
 @contextlib.contextmanager
@@ -26,7 +31,17 @@ def topic(bench: Bench, kind: str, partitions: int = 1) -> Iterator[tuple[Server
         if server.is_ceiling:
             bench.drop(kind)
         else:
-            client.delete(server.address, name)
+            _delete(server, name)
+
+
+def _delete(server: Server, name: str) -> None:
+    """The topic and its files: those that go a second later would take the disk from the next cell."""
+    client.delete(server.address, name)
+    deadline = time.monotonic() + GONE_S
+    while any(entry.name.startswith(f"{name}-") for entry in server.data.iterdir()):
+        if time.monotonic() > deadline:
+            raise CellError(f"{server.kind} has files of the deleted topic {name} in {server.data} after {GONE_S} s")
+        time.sleep(POLL_S)
 
 
 _warm: set[int] = set()
@@ -43,7 +58,7 @@ def _warm_up(server: Server) -> None:
     load(server, "produce", topic=name, record=100, bytes=GB // 4)
     load(server, "keyed", topic=name, bytes=GB // 20, partitions=1)
     load(server, "fetch", topic=name, bytes=GB // 4)
-    client.delete(server.address, name)
+    _delete(server, name)
 
 
 def produce(record: int, size: int) -> Cell:

@@ -13,6 +13,7 @@ from benches.cells import Cell, codec, data, departures, lives, metadata, quorum
 from benches.rows import METADATA, METADATA_OF_TWO_MILLION, rows
 from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, Bench
 
+from tests.support.foreign import require_package
 from tests.support.workspace import programs
 
 MB = 1_000_000
@@ -111,7 +112,7 @@ def test_idle_connections_are_counted(bench: Bench) -> None:
 
 
 def test_the_codec_is_held_against_aiokafka(bench: Bench) -> None:
-    pytest.importorskip("aiokafka")
+    require_package("aiokafka")
     assert codec.ratios(bench, KLAMM)["encode, times aiokafka's rate"] > 0
 
 

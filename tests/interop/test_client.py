@@ -15,11 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.client import ClientError, KafkaClient, OffsetOutOfRangeError, ProducerFencedError
 from tests.interop import apache_kafka
+from tests.support.foreign import require
 
-pytestmark = [
-    pytest.mark.skipif(apache_kafka.why_not() is not None, reason=str(apache_kafka.why_not())),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.timeout(300)
 
 CLUSTER_ID = "FmLEJzC1oDM5WR89ieSnJg"
 COMMITTED = {"isolation.level": "read_committed", "fetch.max.wait.ms": "50"}
@@ -28,6 +26,7 @@ UNCOMMITTED = {"fetch.max.wait.ms": "50"}
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    require("java", "mvn")
     with apache_kafka.running(tmp_path_factory.mktemp("kafka") / "data", CLUSTER_ID) as node:
         yield node.bootstrap
 

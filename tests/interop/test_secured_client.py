@@ -17,7 +17,6 @@ from klamm.admin.client import Client
 from klamm.admin.connection import ClientError as AdminError
 from klamm.cli.main import run
 from klamm.client import ClientError, ClientTimeoutError, ConfigError, KafkaClient, MistrustError
-from tests.interop import apache_kafka
 from tests.interop.secured_kafka import (
     PASSWORD,
     SESSION_MS,
@@ -32,10 +31,7 @@ from tests.interop.secured_kafka import (
 from tests.support.foreign import require
 from tests.support.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(apache_kafka.why_not() is not None, reason=str(apache_kafka.why_not())),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.timeout(300)
 
 SHORTLY = {"default.api.timeout.ms": "2000", "fetch.max.wait.ms": "50"}
 TOPIC = "secured"
@@ -43,7 +39,7 @@ TOPIC = "secured"
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    require("openssl")
+    require("java", "mvn", "openssl")
     with running(tmp_path_factory.mktemp("secured")) as node:
         with Client(node.bootstrap) as admin:
             topics.create(admin, [TOPIC], partitions=4, replication_factor=1)

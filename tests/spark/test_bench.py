@@ -9,9 +9,9 @@ import pytest
 from klamm.pipelines.bench import connector
 from klamm.pipelines.bench.comparison import Wanted, bench_spark
 from klamm.pipelines.bench.workload import Size
-from tests.interop import apache_kafka
 from tests.interop.secured_kafka import SecuredKafka, by_scram
 from tests.spark.own_connector import FOLDER
+from tests.support.foreign import give_up
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -19,11 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 @pytest.mark.parametrize("broker", ["klamm", "Apache Kafka", "Apache Kafka with TLS and SASL"])
 def test_all_jobs_of_all_sides(java: None, broker: str, request: pytest.FixtureRequest) -> None:
     if missing := connector.why_not():
-        pytest.skip(missing)
+        give_up(missing)
     bootstrap, keys = None, {}
     if broker != "klamm":
-        if missing := apache_kafka.why_not():
-            pytest.skip(missing)
         node: SecuredKafka = request.getfixturevalue("secured_kafka")
         bootstrap = node.bootstrap
         if broker != "Apache Kafka":

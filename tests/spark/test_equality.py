@@ -20,6 +20,7 @@ from klamm.pipelines.bench import connector
 from tests.interop import apache_kafka
 from tests.spark import jobs, own_connector
 from tests.spark.producing import Sent, numbered, send
+from tests.support.foreign import give_up, require
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def bootstrap(
     if request.param != KAFKA:
         yield bootstrap
         return
-    if missing := apache_kafka.why_not():
-        pytest.skip(missing)
+    require("java", "mvn")
     with apache_kafka.running(tmp_path_factory.mktemp("kafka") / "data", CLUSTER_ID, CLEANER) as node:
         yield node.bootstrap
 
@@ -51,7 +51,7 @@ def bootstrap(
 @pytest.fixture(scope="session")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[own_connector.OwnConnector]:
     if missing := connector.why_not():
-        pytest.skip(missing)
+        give_up(missing)
     with own_connector.OwnConnector(tmp_path_factory.mktemp("own") / "stderr") as running:
         yield running
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from klamm.client import ClientError, KafkaClient, ProducerFencedError
-from tests.interop import apache_kafka
 from tests.spark.conftest import REPOSITORY, python_of_workers
 from tests.spark.exactly_once import BOUND_S, Query, committed, make
 from tests.spark.exactly_once_job import stream_to
@@ -22,10 +21,7 @@ from tests.spark.producing import Sent, send
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.skipif(apache_kafka.why_not() is not None, reason=str(apache_kafka.why_not())),
-    pytest.mark.timeout(1800),
-]
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture

@@ -18,16 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop import apache_kafka
 from tests.spark.exactly_once import Query, committed, make
 
 if TYPE_CHECKING:
     from klamm.spark.sink_exactly_once import Delivered
 
-pytestmark = [
-    pytest.mark.skipif(apache_kafka.why_not() is not None, reason=str(apache_kafka.why_not())),
-    pytest.mark.timeout(3600),
-]
+pytestmark = pytest.mark.timeout(3600)
 TASKS = 3
 SEED = int(os.environ.get("KLAMM_SINK_SEED", str(random.SystemRandom().randrange(1 << 30))))
 

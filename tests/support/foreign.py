@@ -1,12 +1,14 @@
-"""Foreign programs that tests drive: a missing one skips with a line, and fails where CI runs."""
+"""What tests need that klamm does not: a missing program or package skips with a line, and fails where CI runs."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,12 +18,22 @@ BUILD = Path(__file__).resolve().parents[2] / "target" / "foreign"
 def require(*programs: str) -> None:
     """Skip the test when a program is missing; under CI that is a failure."""
     missing = [program for program in programs if shutil.which(program) is None]
-    if not missing:
-        return
-    reason = f"not installed: {', '.join(missing)}"
+    if missing:
+        give_up(f"not installed: {', '.join(missing)}")
+
+
+def require_package(*packages: str) -> None:
+    """The same for packages of Python; also for a whole module, at its top."""
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        give_up(f"not installed: {', '.join(missing)}")
+
+
+def give_up(reason: str) -> NoReturn:
+    """Skip the test because something is missing; under CI, where nothing may be, that is a failure."""
     if os.environ.get("CI"):
         pytest.fail(reason)
-    pytest.skip(reason)
+    pytest.skip(reason, allow_module_level=True)
 
 
 def run(

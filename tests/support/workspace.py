@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import functools
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.support.foreign import require
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target"
@@ -18,10 +16,7 @@ TARGET = ROOT / "target"
 @functools.cache
 def programs() -> Path:
     """The folder of the workspace's debug build, made when it is not there or old; `examples` is inside."""
-    if shutil.which("cargo") is None:
-        if os.environ.get("CI"):
-            pytest.fail("cargo is needed to build the workspace's programs")
-        pytest.skip("needs cargo")
+    require("cargo")
     TARGET.mkdir(exist_ok=True)
     with (TARGET / ".programs.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

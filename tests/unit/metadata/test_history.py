@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.foreign import require_package
 from tests.unit.metadata.written import FOLDER, WrittenCluster, open_log
 
 from klamm import _engine
@@ -238,7 +239,7 @@ def test_a_difference_is_told_in_words(tmp_path: Path, cluster: WrittenCluster) 
 
 
 def test_arrow_tables(tmp_path: Path, cluster: WrittenCluster) -> None:
-    pytest.importorskip("pyarrow")
+    require_package("pyarrow")
     from klamm.metadata import partitions_table, records_table
 
     cluster.lead(1)

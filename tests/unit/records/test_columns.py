@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.foreign import require_package
 
 from klamm import records
 from klamm.records import BytesColumn, NewRecord, Record, RecordColumns
@@ -70,7 +70,7 @@ def test_columns_of_a_batch_are_its_own() -> None:
 
 
 def test_arrow_shares_the_buffers() -> None:
-    pytest.importorskip("pyarrow")
+    require_package("pyarrow")
     given = [
         NewRecord(b"value", None, 1_700_000_000_000, [("h", b"1"), ("n", None)]),
         NewRecord(None, b"key", 1_700_000_000_001),

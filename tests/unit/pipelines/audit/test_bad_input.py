@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.foreign import require_package
 from tests.support.ports import free_port
 
 import klamm
 from klamm.cli.main import run
 
-pytest.importorskip("pyspark")
+require_package("pyspark")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import tarfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.support.foreign import require_package
 from tests.support.metadata_stories import BROKER, FOLDER, ORDERS, WrittenLog, change, config, write_story
 
 from klamm import _engine
@@ -21,7 +23,8 @@ from klamm.pipelines.audit.tables import RECORD_TYPES, table_name, table_names
 from klamm.pipelines.errors import PipelineError
 from klamm.protocol.generated import metadata_records as mr
 
-source = pytest.importorskip("klamm.pipelines.audit.source", reason="needs pyspark")
+require_package("pyspark")
+source = importlib.import_module("klamm.pipelines.audit.source")
 CORPUS = Path(__file__).parents[3] / "golden/kafka-4.3.1"
 
 

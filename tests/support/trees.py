@@ -6,19 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from klamm.raft import LocalHub, RaftConfig, ReplicaConfig
+from klamm.raft import LocalHub
 from klamm.raft.recipes import Tree
+from tests.support.quick_quorum import CONFIG
 from tests.support.waiting import until
-
-QUICK = RaftConfig(
-    election_timeout_ms=60,
-    fetch_timeout_ms=120,
-    request_timeout_ms=100,
-    retry_backoff_ms=5,
-    election_backoff_max_ms=60,
-    fetch_max_wait_ms=30,
-)
-CONFIG = ReplicaConfig(raft=QUICK, flush=False, timeout_s=30)
 
 
 class Grove:

@@ -7,110 +7,68 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from klamm.cli.command_config import client_keys
+from klamm.cli.mirror_options import (
+    AllowDataLoss,
+    BatchRecords,
+    Checkpoint,
+    Exclude,
+    ExcludedConfigs,
+    GroupPatterns,
+    Groups,
+    Interval,
+    Master,
+    Names,
+    Once,
+    Patterns,
+    Prefix,
+    Rename,
+    ReplicationFactor,
+    Source,
+    SourceConfig,
+    SourceFile,
+    SparkConf,
+    Target,
+    TargetConfig,
+    TargetFile,
+)
 from klamm.cli.output import AsJson, errors, print_json, print_table, say
 from klamm.cli.pipeline_options import pairs
 
 if TYPE_CHECKING:
     from klamm.pipelines.mirror import MirrorOptions, MirrorProgress
 
-_WHAT = "What is mirrored"
-_HOW = "How"
-
 
 def mirror(
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC...", help="Topics by name.")] = None,
+    names: Names = None,
     *,
-    source: Annotated[str, typer.Option("--from", metavar="HOST:PORT,...", help="Any broker of the source.")],
-    target: Annotated[str, typer.Option("--to", metavar="HOST:PORT,...", help="Any broker of the target.")],
-    checkpoint: Annotated[
-        Path, typer.Option(metavar="DIR", help="How far the mirror has come. Keep it: without it all is copied again.")
-    ],
-    patterns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pattern",
-            "-p",
-            metavar="REGEX",
-            help="Topics whose whole name matches, also those that come later. May be repeated, as all that follow.",
-            rich_help_panel=_WHAT,
-        ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(metavar="REGEX", help="Topics that --pattern does not take.", rich_help_panel=_WHAT),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A group whose commits are translated.", rich_help_panel=_WHAT),
-    ] = None,
-    group_pattern: Annotated[
-        list[str] | None,
-        typer.Option(metavar="REGEX", help="Groups whose whole name matches.", rich_help_panel=_WHAT),
-    ] = None,
-    prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Put before the names of topics on the target.", rich_help_panel=_WHAT)
-    ] = "",
-    rename: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TOPIC=NAME", help="What a topic is called on the target.", rich_help_panel=_WHAT),
-    ] = None,
-    exclude_config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="REGEX", help="Configs of topics that the target keeps.", rich_help_panel=_WHAT),
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Copy what there is now, and end.", rich_help_panel=_HOW)
-    ] = False,
-    allow_data_loss: Annotated[
-        bool,
-        typer.Option(
-            "--allow-data-loss", help="Go on where the source lost what was not read yet.", rich_help_panel=_HOW
-        ),
-    ] = False,
-    interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How often to look after the rest.", rich_help_panel=_HOW)
-    ] = 5,
-    batch_records: Annotated[
-        int, typer.Option(min=1, metavar="COUNT", help="Records of a micro-batch.", rich_help_panel=_HOW)
-    ] = 1_000_000,
-    replication_factor: Annotated[
-        int, typer.Option(min=-1, help="Of topics made on the target; -1: its default.", rich_help_panel=_HOW)
-    ] = -1,
-    source_config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A key of Kafka's consumer.", rich_help_panel=_HOW),
-    ] = None,
-    target_config: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A key of Kafka's producer.", rich_help_panel=_HOW),
-    ] = None,
-    source_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--source-config-file", metavar="FILE", help="The same as properties: TLS, SASL.", rich_help_panel=_HOW
-        ),
-    ] = None,
-    target_file: Annotated[
-        Path | None,
-        typer.Option("--target-config-file", metavar="FILE", help="So for the target.", rich_help_panel=_HOW),
-    ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Spark's master; this machine's cores without.", rich_help_panel=_HOW),
-    ] = None,
-    spark_conf: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A key of Spark.", rich_help_panel=_HOW),
-    ] = None,
+    source: Source,
+    target: Target,
+    checkpoint: Checkpoint,
+    patterns: Patterns = None,
+    exclude: Exclude = None,
+    group: Groups = None,
+    group_pattern: GroupPatterns = None,
+    prefix: Prefix = "",
+    rename: Rename = None,
+    exclude_config: ExcludedConfigs = None,
+    once: Once = False,
+    allow_data_loss: AllowDataLoss = False,
+    interval: Interval = 5,
+    batch_records: BatchRecords = 1_000_000,
+    replication_factor: ReplicationFactor = -1,
+    source_config: SourceConfig = None,
+    target_config: TargetConfig = None,
+    source_file: SourceFile = None,
+    target_file: TargetFile = None,
+    master: Master = None,
+    spark_conf: SparkConf = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy topics to another cluster, as they come, until Ctrl-C.
@@ -151,6 +109,10 @@ def mirror(
     conf = pairs("--spark-conf", spark_conf)
     with _ended_by_sigterm(), _shown(as_json, options) as show:
         done = pipeline.mirror(options, master=master, conf=conf, on_progress=show, quiet=True)
+    _print_end(done, as_json=as_json, once=once)
+
+
+def _print_end(done: MirrorProgress, *, as_json: bool, once: bool) -> None:
     if as_json and once:
         print_json(_as_json(done))
     elif as_json:

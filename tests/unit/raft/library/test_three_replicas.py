@@ -8,15 +8,14 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.quick_quorum import CONFIG
 from tests.support.waiting import until
 
 from klamm.raft import (
     LocalHub,
     NoLeaderError,
     OutcomeUnknownError,
-    RaftConfig,
     Replica,
-    ReplicaConfig,
     SnapshotConfig,
     leading,
     replica,
@@ -25,15 +24,6 @@ from klamm.raft.library.driver.member import Member
 from klamm.testing.linearizability import UNKNOWN, Call, counter, is_linearizable
 
 VOTERS = {1: "", 2: "", 3: ""}
-QUICK = RaftConfig(
-    election_timeout_ms=60,
-    fetch_timeout_ms=120,
-    request_timeout_ms=100,
-    retry_backoff_ms=5,
-    election_backoff_max_ms=60,
-    fetch_max_wait_ms=30,
-)
-CONFIG = ReplicaConfig(raft=QUICK, flush=False, timeout_s=30)
 
 
 class Sum:

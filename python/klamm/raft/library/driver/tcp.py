@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from klamm.protocol.client import Client, ClientConfig, PeerError
@@ -79,5 +78,4 @@ class TcpNetwork:
         for connection in list(self._connections):
             connection.abort()
         if self._server is not None:
-            with contextlib.suppress(Exception):
-                await self._server.wait_closed()
+            await self._server.wait_closed()

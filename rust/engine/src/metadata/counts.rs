@@ -59,25 +59,38 @@ impl PartitionCounts {
             self.add(after);
             return;
         }
-        self.subtract_roles(before);
-        self.add_roles(after);
+        self.subtract_leader(before);
+        self.add_leader(after);
+        self.subtract_isr(before);
+        self.add_isr(after);
     }
 
-    /// Counts a partition in, of which only leader and ISR were counted out.
+    /// Counts the leader in, of a partition of which only that was counted out.
     #[inline]
-    pub(super) fn add_roles(&mut self, partition: &Partition) {
-        self.tally_roles(partition, 1);
+    pub(super) fn add_leader(&mut self, partition: &Partition) {
+        self.tally_leader(partition, 1);
     }
 
-    /// Counts the leader and the ISR of a partition out, since nothing else of it will change.
+    /// Counts the leader of a partition out, since it will change.
     #[inline]
-    pub(super) fn subtract_roles(&mut self, partition: &Partition) {
-        self.tally_roles(partition, u32::MAX);
+    pub(super) fn subtract_leader(&mut self, partition: &Partition) {
+        self.tally_leader(partition, u32::MAX);
+    }
+
+    /// Counts the ISR in, of a partition of which only that was counted out.
+    #[inline]
+    pub(super) fn add_isr(&mut self, partition: &Partition) {
+        self.tally_isr(partition, 1);
+    }
+
+    /// Counts the ISR of a partition out, since it will change.
+    #[inline]
+    pub(super) fn subtract_isr(&mut self, partition: &Partition) {
+        self.tally_isr(partition, u32::MAX);
     }
 
     #[inline]
-    fn tally_roles(&mut self, partition: &Partition, step: u32) {
-        self.tally_leader(partition, step);
+    fn tally_isr(&mut self, partition: &Partition, step: u32) {
         for &id in partition.isr() {
             let broker = self.broker(id);
             broker.in_sync = broker.in_sync.wrapping_add(step);
@@ -88,7 +101,8 @@ impl PartitionCounts {
     fn tally(&mut self, partition: &Partition, step: u32) {
         let count = |counter: &mut u32| *counter = counter.wrapping_add(step);
         count(&mut self.partitions);
-        self.tally_roles(partition, step);
+        self.tally_leader(partition, step);
+        self.tally_isr(partition, step);
         if partition.is_reassigning() {
             count(&mut self.reassigning);
         }

@@ -5,6 +5,7 @@
 //! touches one or two cache lines.
 use std::sync::Arc;
 
+use crate::metadata::prefetch::prefetch;
 use crate::metadata::slots::Slots;
 
 const CHUNK_BITS: u32 = 7;
@@ -38,10 +39,10 @@ pub struct HashIndex {
 pub struct Start<'a>(&'a [Entry]);
 
 impl Start<'_> {
-    /// Reads the first entry; the result means nothing.
+    /// Prefetches the first entry.
     #[inline]
-    pub fn touch(self) -> u32 {
-        self.0.first().map_or(0, |entry| entry.hash)
+    pub fn prefetch(self) {
+        prefetch(self.0);
     }
 
     /// The first slot with that hash, if it is in this chunk; another key may have the same hash.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Uuid;
+use crate::metadata::change_run::RUN;
 use crate::metadata::cluster::{BrokerRegistration, ControllerRegistration};
 use crate::metadata::configs::{self, ConfigsImage};
 use crate::metadata::field::Field;
@@ -16,7 +17,7 @@ use crate::metadata::records::{
 };
 use crate::metadata::replay_error::ReplayError;
 use crate::metadata::security::{Acl, DelegationToken, QuotaEntity, Quotas, ScramCredential, ScramKey};
-use crate::metadata::topics::{RUN, TopicsImage};
+use crate::metadata::topics::TopicsImage;
 use crate::metadata::usual_change::UsualChange;
 use crate::metadata::usual_partition::UsualPartition;
 use crate::metadata::version::{ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION, MetadataVersion};

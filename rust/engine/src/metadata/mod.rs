@@ -1,6 +1,7 @@
 //! Metadata records, image, delta, snapshot files, bulk leader election.
 
 pub mod bootstrap;
+mod change_run;
 pub mod checkpoint;
 pub mod cluster;
 pub mod configs;
@@ -24,6 +25,7 @@ mod image_tests;
 pub mod log_batches;
 pub mod partition;
 pub mod placement;
+mod prefetch;
 mod record_macro;
 pub mod records;
 pub mod replay_error;

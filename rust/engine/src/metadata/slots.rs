@@ -5,10 +5,15 @@
 //! that change stand beside the leaf as it was, and only when there are more of them is it copied.
 use std::sync::Arc;
 
+use crate::metadata::prefetch::prefetch;
+
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 /// Values that may stand beside a leaf. They, the leaf and the counts of the [`Patched`] fill a cache line.
 const PATCHES: usize = 4;
+
+/// A slot, and what is to be in it; nothing is left once it is there.
+pub type Replacement<T> = (u32, Option<Arc<T>>);
 
 type Children<C> = Arc<[Option<C>; WIDTH]>;
 
@@ -58,6 +63,21 @@ impl<T> Patched<T> {
             Some(Some(value)) => Some(value),
             _ => self.leaf[at].as_ref(),
         }
+    }
+
+    /// A leaf without patches yet.
+    fn new(leaf: Children<Arc<T>>) -> Arc<Self> {
+        Arc::new(Self { leaf, values: [const { None }; PATCHES], places: [0; PATCHES] })
+    }
+
+    /// Takes another value for a filled slot, if there is room for it.
+    fn put(&mut self, at: usize, value: &mut Option<Arc<T>>) -> bool {
+        let patch = self.patch_of(at);
+        if patch < PATCHES {
+            self.places[patch] = at as u8;
+            self.values[patch] = value.take();
+        }
+        patch < PATCHES
     }
 
     /// The leaf as it is with the patches.
@@ -111,8 +131,7 @@ impl<T> Node<T> {
         if let Node::Leaf(children) = self
             && Arc::get_mut(children).is_none()
         {
-            let (leaf, values) = (Arc::clone(children), [const { None }; PATCHES]);
-            *self = Node::Patched(Arc::new(Patched { leaf, values, places: [0; PATCHES] }));
+            *self = Node::Patched(Patched::new(Arc::clone(children)));
         }
         let has_room = matches!(self, Node::Patched(patched) if patched.patch_of(at) < PATCHES);
         if !has_room {
@@ -128,54 +147,53 @@ impl<T> Node<T> {
 }
 
 impl<T> Node<T> {
-    /// Replaces what is in filled slots of this node, which come by ascending index. A value that nobody else has is
-    /// replaced where it is.
-    fn replace(&mut self, height: u32, mut values: &mut [(u32, Option<T>)]) {
-        if let Node::Branch(children) = self {
-            let children = Arc::make_mut(children);
-            while let Some((first, _)) = values.first() {
-                let at = child_at(*first, height);
-                let end = values.iter().take_while(|(index, _)| child_at(*index, height) == at).count();
-                let (here, behind) = values.split_at_mut(end);
-                children[at].as_mut().expect("a filled slot").replace(height - 1, here);
-                values = behind;
-            }
+    /// Replaces what is in filled slots of this node, which come by ascending index.
+    fn replace(&mut self, height: u32, mut values: &mut [Replacement<T>]) {
+        let Node::Branch(children) = self else {
+            *self = self.clone().with(values);
             return;
-        }
-        for (index, value) in values {
-            self.put(child_at(*index, 0), value.take().expect("a value"));
+        };
+        let children = Arc::make_mut(children);
+        while let Some((first, _)) = values.first() {
+            let at = child_at(*first, height);
+            let is_here = |(index, _): &&Replacement<T>| child_at(*index, height) == at;
+            let (here, behind) = values.split_at_mut(values.iter().take_while(is_here).count());
+            values = behind;
+            if height > 1 {
+                children[at].as_mut().expect("a filled slot").replace(height - 1, here);
+            } else {
+                // Taken out, so that no reference to it needs to be counted.
+                let leaf = children[at].take().expect("a filled slot");
+                children[at] = Some(leaf.with(here));
+            }
         }
     }
 
-    /// Replaces what is in a filled slot of a node without branches.
-    fn put(&mut self, at: usize, value: T) {
+    /// A node without branches, with other values in filled slots.
+    fn with(self, values: &mut [Replacement<T>]) -> Self {
+        let mut patched = match self {
+            Node::Patched(patched) => patched,
+            Node::Leaf(leaf) if Arc::strong_count(&leaf) > 1 && values.len() <= PATCHES => Patched::new(leaf),
+            mut leaf => {
+                values.iter_mut().for_each(|(index, value)| *leaf.own_slot(child_at(*index, 0)) = value.take());
+                return leaf;
+            }
+        };
+        let own = Arc::make_mut(&mut patched);
+        for at in 0..values.len() {
+            if !own.put(child_at(values[at].0, 0), &mut values[at].1) {
+                return Node::Patched(patched).into_leaf().with(&mut values[at..]);
+            }
+        }
+        Node::Patched(patched)
+    }
+
+    /// The leaf that a node without branches is, patches and all.
+    fn into_leaf(self) -> Self {
         match self {
-            Node::Leaf(children) => match Arc::get_mut(children) {
-                Some(children) => store(&mut children[at], value),
-                None => {
-                    let mut values = [const { None }; PATCHES];
-                    values[0] = Some(Arc::new(value));
-                    let patched = Patched { leaf: Arc::clone(children), values, places: [at as u8; PATCHES] };
-                    *self = Node::Patched(Arc::new(patched));
-                }
-            },
-            Node::Patched(patched) => match patched.patch_of(at) {
-                PATCHES => *self.own_slot(at) = Some(Arc::new(value)),
-                patch => {
-                    let patched = Arc::make_mut(patched);
-                    patched.places[patch] = at as u8;
-                    store(&mut patched.values[patch], value);
-                }
-            },
-            Node::Branch(_) => unreachable!("values are in leaves"),
+            Node::Patched(patched) => Node::Leaf(patched.merged()),
+            leaf => leaf,
         }
-    }
-}
-
-fn store<T>(place: &mut Option<Arc<T>>, value: T) {
-    match place.as_mut().and_then(Arc::get_mut) {
-        Some(place) => *place = value,
-        None => *place = Some(Arc::new(value)),
     }
 }
 
@@ -187,6 +205,47 @@ pub struct Slots<T> {
     root: Node<T>,
     height: u32,
     end: u32,
+}
+
+/// Where a slot is.
+pub struct Place<'a, T> {
+    index: u32,
+    node: &'a Node<T>,
+}
+
+impl<T> Clone for Place<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Place<'_, T> {}
+
+impl<'a, T> Place<'a, T> {
+    /// The slot.
+    #[inline]
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// What is in it.
+    #[inline]
+    pub fn value(self) -> Option<&'a Arc<T>> {
+        self.node.value(child_at(self.index, 0))
+    }
+
+    /// Prefetches what [`Place::value`] reads first.
+    #[inline]
+    pub fn prefetch(self) {
+        match self.node {
+            Node::Leaf(children) => {
+                prefetch(&**children);
+                prefetch(&children[child_at(self.index, 0)]);
+            }
+            Node::Patched(patched) => prefetch(&**patched),
+            Node::Branch(_) => unreachable!("values are in leaves"),
+        }
+    }
 }
 
 impl<T> Clone for Slots<T> {
@@ -215,6 +274,21 @@ impl<T> Slots<T> {
     /// What is in a slot.
     #[inline]
     pub fn get(&self, index: u32) -> Option<&Arc<T>> {
+        self.node_of(index)?.value(child_at(index, 0))
+    }
+
+    /// Where a slot is; `near` is another place, of which much is known when the two are neighbours.
+    #[inline]
+    pub fn place<'a>(&'a self, index: u32, near: Option<Place<'a, T>>) -> Option<Place<'a, T>> {
+        if let Some(near) = near.filter(|near| near.index >> BITS == index >> BITS) {
+            return Some(Place { index, ..near });
+        }
+        Some(Place { index, node: self.node_of(index)? })
+    }
+
+    /// The node without branches that a slot is in.
+    #[inline]
+    fn node_of(&self, index: u32) -> Option<&Node<T>> {
         if index >= self.end {
             return None;
         }
@@ -224,7 +298,7 @@ impl<T> Slots<T> {
             node = children[child_at(index, height)].as_ref()?;
             height -= 1;
         }
-        node.value(child_at(index, 0))
+        Some(node)
     }
 
     /// What is in a slot, to be replaced or, by [`Arc::make_mut`], changed. Copies the nodes that others share.
@@ -237,7 +311,7 @@ impl<T> Slots<T> {
     }
 
     /// Replaces what is in filled slots, which come by ascending index. Takes every value.
-    pub fn replace(&mut self, values: &mut [(u32, Option<T>)]) {
+    pub fn replace(&mut self, values: &mut [Replacement<T>]) {
         self.root.replace(self.height, values);
     }
 
@@ -455,7 +529,7 @@ mod tests {
                         filled.dedup();
                         let new = |index: u32| value * 100_000 + u64::from(index);
                         let mut values: Vec<_> =
-                            filled.iter().map(|&index| (index, Some(new(index)))).collect();
+                            filled.iter().map(|&index| (index, Some(Arc::new(new(index))))).collect();
                         slots.replace(&mut values);
                         prop_assert!(values.iter().all(|(_, value)| value.is_none()));
                         model.extend(filled.iter().map(|&index| (index, new(index))));

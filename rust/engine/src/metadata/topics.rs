@@ -1,10 +1,8 @@
 //! All topics, by slot, id and name.
-use std::hint::black_box;
 use std::sync::{Arc, OnceLock};
 
-use smallvec::SmallVec;
-
 use crate::Uuid;
+use crate::metadata::change_run::apply_run;
 use crate::metadata::counts::PartitionCounts;
 use crate::metadata::directories::{DirectoryTable, KnownDirectories};
 use crate::metadata::hash::{hash_id, hash_name};
@@ -16,9 +14,6 @@ use crate::metadata::slots::Slots;
 use crate::metadata::topic::{GrowingTopic, Topic};
 use crate::metadata::usual_change::UsualChange;
 use crate::metadata::usual_partition::UsualPartition;
-
-/// Changes of partitions that are applied together, at most.
-pub(super) const RUN: usize = 16;
 
 /// The topics of a cluster.
 ///
@@ -222,67 +217,10 @@ impl TopicsImage {
     /// Applies changes that follow one another, as [`TopicsImage::change_partition`] would.
     pub(super) fn change_usual_partitions(&mut self, run: &[UsualChange<'_>]) -> Result<(), (usize, ReplayError)> {
         self.settle();
-        let mut slots = [None; RUN];
-        self.find(run, &mut slots);
-        let mut changed = ChangedTopics::default();
         let counts = counting(&mut self.counting, &self.counts);
-        for (index, (record, &slot)) in run.iter().zip(&slots).enumerate() {
-            let failed = |error| (index, error);
-            let slot = slot.ok_or_else(|| failed(ReplayError::UnknownTopicId(record.topic_id)))?;
-            let topic = changed.topic(slot, || Topic::clone(self.slots.get(slot).expect("just found")));
-            let Some(partition) = topic.partition_mut(record.partition_id) else {
-                let UsualChange { topic_id, partition_id, .. } = *record;
-                return Err(failed(ReplayError::UnknownPartition { topic_id, partition_id }));
-            };
-            counts.subtract_roles(partition);
-            partition.merge_usual(record).map_err(failed)?;
-            counts.add_roles(partition);
-        }
-        self.slots.replace(changed.ascending());
+        let mut changed = apply_run(run, &self.slots, &self.by_id, counts)?;
+        self.slots.replace(&mut changed);
         Ok(())
-    }
-
-    /// The slots of the topics that a run of changes is of. What the changes will read is brought into the cache: one step
-    /// for all of them, then the next one, so that the processor waits for many cache lines at once. Changes by themselves
-    /// wait for one after the other.
-    fn find(&self, run: &[UsualChange<'_>], slots: &mut [Option<u32>; RUN]) {
-        let mut starts: SmallVec<[_; RUN]> = SmallVec::new();
-        let mut read = 0;
-        for (at, record) in run.iter().enumerate() {
-            // Changes of one topic come in a row.
-            if at == 0 || record.topic_id != run[at - 1].topic_id {
-                let hash = hash_id(record.topic_id);
-                let start = self.by_id.start(hash);
-                read ^= start.touch();
-                starts.push((at, hash, start));
-            }
-        }
-        let mut topics: SmallVec<[_; RUN]> = SmallVec::new();
-        for &(at, hash, start) in &starts {
-            let slot = start.probable(hash);
-            topics.push((at, slot, slot.and_then(|slot| self.slots.get(slot))));
-        }
-        for (at, slot, topic) in &mut topics {
-            let topic_id = run[*at].topic_id;
-            if topic.is_none_or(|topic| topic.id() != topic_id) {
-                *slot = self.slot_of(topic_id);
-                *topic = slot.and_then(|slot| self.slots.get(slot));
-            }
-        }
-        for (_, _, topic) in &topics {
-            read ^= topic.map_or(0, |topic| topic.touch()) as u32;
-        }
-        for (at, _, topic) in &topics {
-            let partition = topic.and_then(|topic| topic.partition(run[*at].partition_id));
-            read ^= partition.map_or(0, Partition::leader) as u32;
-        }
-        black_box(read);
-        let mut topics = topics.iter().peekable();
-        let mut found = None;
-        for (at, place) in slots.iter_mut().enumerate().take(run.len()) {
-            found = topics.next_if(|(first, ..)| *first == at).map_or(found, |(_, slot, _)| *slot);
-            *place = found;
-        }
     }
 
     pub(super) fn change_partition(&mut self, record: &PartitionChangeRecord<'_>) -> Result<(), ReplayError> {
@@ -330,36 +268,6 @@ impl TopicsImage {
 
 fn counting<'c>(counting: &'c mut Option<Box<PartitionCounts>>, counts: &PartitionCounts) -> &'c mut PartitionCounts {
     counting.get_or_insert_with(|| Box::new(counts.clone()))
-}
-
-/// Topics that a run of changes is changing, by slot.
-#[derive(Default)]
-struct ChangedTopics(SmallVec<[(u32, Option<Topic>); RUN]>);
-
-impl ChangedTopics {
-    /// The topic of a slot: as the run has changed it, or else as it was.
-    #[inline]
-    fn topic(&mut self, slot: u32, before: impl FnOnce() -> Topic) -> &mut Topic {
-        // Nearly always the topics of a run come by ascending slot.
-        let at = match self.0.last() {
-            Some((last, _)) if *last == slot => self.0.len() - 1,
-            Some((last, _)) if *last > slot => {
-                self.0.binary_search_by_key(&slot, |(slot, _)| *slot).unwrap_or_else(|at| {
-                    self.0.insert(at, (slot, Some(before())));
-                    at
-                })
-            }
-            _ => {
-                self.0.push((slot, Some(before())));
-                self.0.len() - 1
-            }
-        };
-        self.0[at].1.as_mut().expect("not taken yet")
-    }
-
-    fn ascending(&mut self) -> &mut [(u32, Option<Topic>)] {
-        &mut self.0
-    }
 }
 
 impl PartialEq for TopicsImage {

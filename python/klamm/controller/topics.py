@@ -91,7 +91,7 @@ class TopicManager:
         if topic.assignments:
             assignments: Sequence[Sequence[int]] = _checked_assignments(state, topic)
             by_partition = {index: tuple(brokers) for index, brokers in enumerate(assignments)}
-            self._ask_policy(NewTopic(topic.name, None, None, by_partition, configs))
+            self._ask_policy(lambda: NewTopic(topic.name, None, None, by_partition, configs))
         else:
             assignments = self._placed(state, topic, configs, int.from_bytes(dice[16:24], "big"))
         topic_id = new_topic_id(dice[:16])
@@ -117,7 +117,7 @@ class TopicManager:
         count, factor = self._count_of(topic), topic.replication_factor
         factor = self._settings.default_replication_factor if factor == UNSET else factor
         assignments = place(state, count, factor, seed)
-        self._ask_policy(NewTopic(topic.name, count, factor, None, configs))
+        self._ask_policy(lambda: NewTopic(topic.name, count, factor, None, configs))
         return assignments
 
     def _check_partition_total(self, topics: Iterable[CreatableTopic]) -> None:
@@ -140,9 +140,9 @@ class TopicManager:
             )
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
-    def _ask_policy(self, topic: NewTopic) -> None:
+    def _ask_policy(self, topic: Callable[[], NewTopic]) -> None:
         if self._settings.policy is not None:
-            self._settings.policy(topic)
+            self._settings.policy(topic())
 
 
 def _check_allowed(name: str, count: int) -> None:
@@ -154,6 +154,8 @@ def _check_allowed(name: str, count: int) -> None:
 
 
 def _configs_of(topic: CreatableTopic) -> dict[str, str]:
+    if not topic.configs:
+        return {}
     without_value = [config.name for config in topic.configs if config.value is None]
     if without_value:
         text = f"These topic configs have no value: {', '.join(without_value)}"

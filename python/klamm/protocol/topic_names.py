@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -11,12 +12,16 @@ MAX_NAME_LENGTH: Final = 249
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
-_LEGAL: Final = r"[a-zA-Z0-9._-]{1,249}"
+
+@cache
+def _legal() -> re.Pattern[str]:
+    """Made when a name is first checked."""
+    return re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def check_topic_name(name: str) -> None:
     """Raises INVALID_TOPIC_EXCEPTION for a name that Kafka refuses."""
-    if re.fullmatch(_LEGAL, name) and name not in (".", ".."):
+    if _legal().fullmatch(name) and name not in (".", ".."):
         return
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {_what_is_wrong(name)}")
 

@@ -14,6 +14,7 @@ mod formats;
 mod getters;
 mod id;
 mod image;
+mod message_repeats;
 mod message_schema;
 mod metadata_columns;
 mod metadata_log;

@@ -3,6 +3,7 @@
 //! Python describes each message class once a version; reading then fills objects of that class and writing takes them
 //! apart, without a Python call a field. The bytes are a peer's: every length is held against what is left (`Reader`).
 
+use crate::message_repeats::{Seen, Written};
 use klamm_engine::Uuid;
 use klamm_engine::wire::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
 use klamm_engine::wire::versioned::{VersionedReader, VersionedWriter};
@@ -135,22 +136,27 @@ impl MessageSchema {
 
     /// The object that `body` holds; bytes behind it are let be, as Kafka does.
     fn read(&self, py: Python<'_>, body: &[u8]) -> PyResult<Py<PyAny>> {
-        Ok(self.read_struct(py, &mut VersionedReader::new(body, self.is_flexible))?)
+        Ok(self.read_struct(py, &mut VersionedReader::new(body, self.is_flexible), &mut Seen::default())?)
     }
 
     /// The bytes of an object.
     fn write<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let mut writer = Writer::new();
-        self.write_struct(value, &mut writer)?;
+        self.write_struct(value, &mut writer, &mut Written::default())?;
         Ok(PyBytes::new(value.py(), writer.as_slice()))
     }
 }
 
 impl MessageSchema {
-    fn read_struct(&self, py: Python<'_>, reader: &mut VersionedReader<'_>) -> Result<Py<PyAny>, ReadError> {
+    fn read_struct<'a, 'py>(
+        &self,
+        py: Python<'py>,
+        reader: &mut VersionedReader<'a>,
+        seen: &mut Seen<'a, 'py>,
+    ) -> Result<Py<PyAny>, ReadError> {
         let object = self.new_object.bind(py).call1((self.class.bind(py),))?;
         for field in &self.fields {
-            let value = field.read(py, reader)?;
+            let value = field.read(py, reader, seen)?;
             field.set(&object, &value)?;
         }
         for (name, value) in &self.absent {
@@ -171,7 +177,7 @@ impl MessageSchema {
         let walked = reader.tags(|tag, left: &mut Reader<'_>| {
             let Some((_, field)) = self.tagged.iter().find(|(known, _)| *known == tag) else { return Ok(false) };
             let mut inner = VersionedReader::new(left.remaining(), true);
-            match field.read(py, &mut inner).and_then(|value| Ok(field.set(object, &value)?)) {
+            match field.read(py, &mut inner, &mut Seen::default()).and_then(|value| Ok(field.set(object, &value)?)) {
                 Ok(()) => *left = inner.reader,
                 Err(ReadError::Wire(error)) => return Err(error),
                 Err(ReadError::Python(error)) => failed = Some(error),
@@ -184,10 +190,15 @@ impl MessageSchema {
         }
     }
 
-    fn write_struct(&self, value: &Bound<'_, PyAny>, writer: &mut Writer) -> PyResult<()> {
+    fn write_struct<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        writer: &mut Writer,
+        written: &mut Written<'py>,
+    ) -> PyResult<()> {
         for field in &self.fields {
             field
-                .write(&field.get(value)?, self.is_flexible, writer)
+                .write(&field.get(value)?, self.is_flexible, writer, written)
                 .map_err(|error| self.blame(field, value, error))?;
         }
         if self.is_flexible {
@@ -208,7 +219,7 @@ impl MessageSchema {
         writer.unsigned_varint(said.len() as u32);
         for (tag, field, inner) in said {
             let mut result = Ok(());
-            writer.tagged_field(tag, |writer| result = field.write(&inner, true, writer));
+            writer.tagged_field(tag, |writer| result = field.write(&inner, true, writer, &mut Written::default()));
             result.map_err(|error| self.blame(field, value, error))?;
         }
         Ok(())
@@ -290,9 +301,19 @@ impl Field {
         }
     }
 
-    fn read<'py>(&self, py: Python<'py>, reader: &mut VersionedReader<'_>) -> Result<Bound<'py, PyAny>, ReadError> {
+    fn read<'a, 'py>(
+        &self,
+        py: Python<'py>,
+        reader: &mut VersionedReader<'a>,
+        seen: &mut Seen<'a, 'py>,
+    ) -> Result<Bound<'py, PyAny>, ReadError> {
         if !self.is_array {
-            return self.read_one(py, reader, self.is_nullable);
+            return self.read_one(py, reader, seen, self.is_nullable);
+        }
+        let bytes = reader.reader.remaining();
+        if let Some((array, len)) = seen.at_the_start_of(bytes, self.place()) {
+            reader.reader.slice(len)?;
+            return Ok(array);
         }
         let size_min = self.kind.size_min(reader.is_flexible());
         let Some(count) = reader.nullable_array_len(size_min)? else {
@@ -300,28 +321,39 @@ impl Field {
         };
         let mut items = Vec::with_capacity(count);
         for _ in 0..count {
-            items.push(self.read_one(py, reader, false)?);
+            items.push(self.read_one(py, reader, seen, false)?);
         }
-        Ok(PyTuple::new(py, items)?.into_any())
+        let array = PyTuple::new(py, items)?.into_any();
+        if matches!(self.kind, Kind::Struct(_)) {
+            seen.put(self.place(), &bytes[..reader.position_in(bytes)], &array);
+        }
+        Ok(array)
     }
 
-    fn read_one<'py>(
+    /// By which a message's repeated arrays are told apart: no other field of any schema is in this place.
+    fn place(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn read_one<'a, 'py>(
         &self,
         py: Python<'py>,
-        reader: &mut VersionedReader<'_>,
+        reader: &mut VersionedReader<'a>,
+        seen: &mut Seen<'a, 'py>,
         is_nullable: bool,
     ) -> Result<Bound<'py, PyAny>, ReadError> {
-        let value = self.read_plain(py, reader, is_nullable)?;
+        let value = self.read_plain(py, reader, seen, is_nullable)?;
         match &self.from_wire {
             Some(convert) => Ok(convert.bind(py).call1((value,))?),
             None => Ok(value),
         }
     }
 
-    fn read_plain<'py>(
+    fn read_plain<'a, 'py>(
         &self,
         py: Python<'py>,
-        reader: &mut VersionedReader<'_>,
+        reader: &mut VersionedReader<'a>,
+        seen: &mut Seen<'a, 'py>,
         is_nullable: bool,
     ) -> Result<Bound<'py, PyAny>, ReadError> {
         Ok(match &self.kind {
@@ -343,14 +375,25 @@ impl Field {
                 None => null(py, is_nullable)?,
             },
             Kind::Struct(_) if is_nullable && reader.i8()? < 0 => null(py, true)?,
-            Kind::Struct(schema) => schema.get().read_struct(py, reader)?.into_bound(py),
+            Kind::Struct(schema) => schema.get().read_struct(py, reader, seen)?.into_bound(py),
         })
     }
 
-    fn write(&self, value: &Bound<'_, PyAny>, is_flexible: bool, writer: &mut Writer) -> PyResult<()> {
+    fn write<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        is_flexible: bool,
+        writer: &mut Writer,
+        written: &mut Written<'py>,
+    ) -> PyResult<()> {
         if !self.is_array {
-            return self.write_one(value, is_flexible, self.is_nullable, writer);
+            return self.write_one(value, is_flexible, self.is_nullable, writer, written);
         }
+        if let Some(range) = written.bytes_of(value, self.place()) {
+            writer.repeat(range);
+            return Ok(());
+        }
+        let start = writer.len();
         let mut out = VersionedWriter::new(writer, is_flexible);
         if value.is_none() && self.is_nullable {
             out.nullable_array_len(None);
@@ -358,34 +401,43 @@ impl Field {
         }
         if let Ok(items) = value.cast::<PyTuple>() {
             out.array_len(items.len());
-            return items.iter().try_for_each(|item| self.write_one(&item, is_flexible, false, writer));
+            for item in items.iter() {
+                self.write_one(&item, is_flexible, false, writer, written)?;
+            }
+            if matches!(self.kind, Kind::Struct(_)) {
+                written.put(self.place(), value, start..writer.len());
+            }
+            return Ok(());
         }
         let items = value.cast::<PyList>()?;
         out.array_len(items.len());
-        items.iter().try_for_each(|item| self.write_one(&item, is_flexible, false, writer))
+        items.iter().try_for_each(|item| self.write_one(&item, is_flexible, false, writer, written))
     }
 
-    fn write_one(
+    fn write_one<'py>(
         &self,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
         is_flexible: bool,
         is_nullable: bool,
         writer: &mut Writer,
+        written: &mut Written<'py>,
     ) -> PyResult<()> {
         match &self.to_wire {
             Some(convert) => {
-                self.write_plain(&convert.bind(value.py()).call1((value,))?, is_flexible, is_nullable, writer)
+                let value = convert.bind(value.py()).call1((value,))?;
+                self.write_plain(&value, is_flexible, is_nullable, writer, written)
             }
-            None => self.write_plain(value, is_flexible, is_nullable, writer),
+            None => self.write_plain(value, is_flexible, is_nullable, writer, written),
         }
     }
 
-    fn write_plain(
+    fn write_plain<'py>(
         &self,
-        value: &Bound<'_, PyAny>,
+        value: &Bound<'py, PyAny>,
         is_flexible: bool,
         is_nullable: bool,
         writer: &mut Writer,
+        written: &mut Written<'py>,
     ) -> PyResult<()> {
         let is_null = is_nullable && value.is_none();
         match &self.kind {
@@ -405,7 +457,7 @@ impl Field {
                 if is_nullable {
                     writer.i8(1);
                 }
-                schema.get().write_struct(value, writer)?;
+                schema.get().write_struct(value, writer, written)?;
             }
         }
         Ok(())

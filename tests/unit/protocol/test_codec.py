@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, get_args, get_origin
 from uuid import UUID
 
@@ -142,6 +142,38 @@ def test_our_dataclasses_are_matched_by_name(version: int) -> None:
     ours = from_entity(OurRequest, create_topics(version))
     assert ours == OurRequest((OurTopic("foo", 3),), 1500, True)
     assert to_entity(request_class(19, version), ours).topics[0].num_partitions == 3
+
+
+CONFIGS = [
+    None,
+    (),
+    *(tuple({"name": name, "value": "v"} for name in names) for names in ("a", "ab", "abc", "b", "ba")),
+]
+
+
+@given(st.sampled_from([5, 7]), st.lists(st.sampled_from(CONFIGS), max_size=8))
+def test_an_array_that_comes_again_is_the_same(version: int, configs: list[tuple[dict[str, str], ...] | None]) -> None:
+    topics = [{"name": f"t{at}", "configs": entries} for at, entries in enumerate(configs)]
+    cls = response_class(19, version)
+    apart = build(cls, topics=topics)
+    known = {one.configs: one.configs for one in apart.topics}
+    shared = replace(apart, topics=tuple(replace(one, configs=known[one.configs]) for one in apart.topics))
+    body = encode(shared)
+    with io.BytesIO() as buffer:
+        entity_writer(cls)(buffer, apart)
+        assert body == encode(apart) == buffer.getvalue()
+    assert decode_response(19, version, body) == apart
+
+
+@given(st.lists(st.lists(st.sampled_from([(0, (1,)), (0, (1, 2)), (1, (2,))]), max_size=3), max_size=6))
+def test_an_array_within_another_is_read_as_it_stands(assignments: list[list[tuple[int, tuple[int, ...]]]]) -> None:
+    topics = [
+        {"name": "t", "assignments": [{"partition_index": index, "broker_ids": ids} for index, ids in entries]}
+        for entries in assignments
+    ]
+    for version in (4, 7):
+        request = build(request_class(19, version), topics=topics)
+        assert decode_request(19, version, encode(request)) == request
 
 
 def test_a_lying_array_count_is_refused_before_memory_is_taken() -> None:

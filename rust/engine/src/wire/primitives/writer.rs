@@ -91,6 +91,11 @@ impl Writer {
         self.bytes.extend_from_slice(value);
     }
 
+    /// Writes again what stands in a range of what was written.
+    pub fn repeat(&mut self, range: std::ops::Range<usize>) {
+        self.bytes.extend_from_within(range);
+    }
+
     /// Lets `fill` write `len` bytes; drops them again and returns `false` when it says that it did not.
     pub fn try_fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> bool {
         let start = self.bytes.len();

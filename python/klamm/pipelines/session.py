@@ -9,10 +9,13 @@ made here is stopped. Where a job fails, `klamm.pipelines.errors.reason` says wh
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,12 +60,15 @@ def session(
         yield given
         return
     with tempfile.TemporaryDirectory(prefix="klamm-spark-", ignore_cleanup_errors=True) as folder:
-        made = _make(name, master, dict(conf or {}), Path(folder), quiet)
+        with _interruptible():
+            made = _make(name, master, dict(conf or {}), Path(folder), quiet)
+        logging.getLogger().addFilter(_is_no_interrupt)
         try:
             _register(made)
             yield made
         finally:
             made.stop()
+            logging.getLogger().removeFilter(_is_no_interrupt)
 
 
 def _active() -> SparkSession | None:
@@ -102,6 +108,23 @@ def _make(name: str, master: str | None, conf: dict[str, str], folder: Path, qui
         ) from None
     made.sparkContext.setLogLevel("ERROR")
     return made
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C stays what it was: PySpark's handler asks the JVM something, in the middle of another question perhaps."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if is_main else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """py4j logs each KeyboardInterrupt with its traceback, and raises it then."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def workers_environment(folder: Path) -> dict[str, str]:

@@ -1,0 +1,41 @@
+"""A session of a pipeline's own: Ctrl-C ends it in good order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import klamm
+
+WAITING = """
+from klamm.pipelines.session import session
+
+try:
+    with session("waiting", master="local[1]", quiet=True) as spark:
+        print("ready", flush=True)
+        spark.sparkContext._jvm.java.lang.Thread.sleep(600_000)
+except KeyboardInterrupt:
+    print("ended", flush=True)
+"""
+
+
+def test_an_interrupt_is_no_traceback(java: None) -> None:
+    paths = [str(Path(klamm.__path__[0]).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITING],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        told, complained = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert (told, complained, process.returncode) == ("ended\n", "", 0)

@@ -297,6 +297,7 @@ def test_a_live_cluster(spark: SparkSession, capsys: pytest.CaptureFixture[str])
         assert run(["audit", "config_changes", "-C", left.address, "--json"]) == 0
         told = json.loads(capsys.readouterr().out)
         assert told["answers"]["config_changes"]["rows"][0]["after"] == "1234"
+        assert told["log"]["origin"] == f"the controllers at {left.address}"
 
 
 def test_the_command(story: Audit, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,8 @@ def archive(
     *,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The archive; made where there is none.")],
     pattern: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Topics, too, whose whole name matches; no internal ones.")
+        str | None,
+        typer.Option("--pattern", "-p", metavar="REGEX", help="Topics whose whole name matches; no internal ones."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all of the archive back. Without topics: do nothing else.")

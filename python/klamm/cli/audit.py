@@ -114,7 +114,7 @@ def _print(opened: Audit, answers: list[Finding], report: Path | None, *, as_jso
         print_json({"log": log, "answers": told, "report": None if report is None else str(report)})
         return
     begins = log["base_snapshot"] or f"offset {log['start_offset']}"
-    say(f"{log['path']}: from {begins} to offset {log['end_offset'] - 1}, {log['start_time']} to {log['end_time']}")
+    say(f"{log['origin']}: from {begins} to offset {log['end_offset'] - 1}, {log['start_time']} to {log['end_time']}")
     for number, one in enumerate(answers):
         if number:
             print()

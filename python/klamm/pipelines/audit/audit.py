@@ -46,12 +46,14 @@ class Audit:
     the last record that it contains, with that record's time. Ids are text as Kafka writes them; secrets are hidden.
     """
 
-    def __init__(self, spark: SparkSession, plan: Plan) -> None:
+    def __init__(self, spark: SparkSession, plan: Plan, origin: str | None = None) -> None:
         from klamm.pipelines.audit.source import MetadataSource
 
         spark.dataSource.register(MetadataSource)
         self.spark: Final = spark
         self.plan: Final = plan
+        self.origin: Final = origin or str(plan.path)
+        """Where the log is from, for a person."""
         self._answers: dict[str, DataFrame] = {}
 
     # Records
@@ -262,7 +264,7 @@ def open_audit(
     with _folder_of(source, bootstrap_controller, client) as folder:
         made = planned(folder)
         with session("klamm audit", spark=spark, conf=_CONF, quiet=quiet) as found:
-            audit = Audit(found, made)
+            audit = Audit(found, made, bootstrap_controller and f"the controllers at {bootstrap_controller}")
             try:
                 yield audit
             finally:

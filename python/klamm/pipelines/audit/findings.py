@@ -126,7 +126,7 @@ def log_fields(audit: Audit) -> dict[str, Any]:
     """What was audited, in a form that JSON has."""
     plan = audit.plan
     return {
-        "path": str(plan.path),
+        "origin": audit.origin,
         "start_offset": plan.start_offset,
         "end_offset": plan.end_offset,
         "start_time": iso_text(plan.start_time_ms),

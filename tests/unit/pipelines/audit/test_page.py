@@ -45,7 +45,7 @@ def figures(total: int, length_ms: int = 3_600_000) -> Figures:
 
     some = [number % 5 if total else 0 for number in range(STRETCHES)]
     log = {
-        "path": HOSTILE,
+        "origin": HOSTILE,
         "start_offset": 0,
         "end_offset": 1000,
         "start_time": "2026-11-21T08:13:00.286Z",

@@ -60,7 +60,7 @@ def page(figures: Figures) -> str:
         _section(figures, "config_changes"),
         _records(figures),
     ]
-    title = f"Metadata audit of {escape(figures.log['path'])}"
+    title = f"Metadata audit of {escape(figures.log['origin'])}"
     return "\n".join(
         [
             "<!doctype html>",
@@ -87,7 +87,7 @@ def _head(figures: Figures) -> str:
     return "\n".join(
         [
             "<header><h1>Metadata audit</h1>",
-            f"<p><code>{escape(log['path'])}</code></p>",
+            f"<p><code>{escape(log['origin'])}</code></p>",
             f"<p>From {escape(begins)} to offset {log['end_offset'] - 1}: {text(log['start_time'])} to "
             f"{text(log['end_time'])}, all times in UTC. Epochs, offsets and times are the controllers' own.</p>",
             f'<div class="bad"><p>Damaged; what came before is in this report:</p><ul>{damage}</ul></div>'

@@ -97,15 +97,16 @@ def consume(
                     with outages:
                         printer.print_some()
             else:
-                with (
-                    GroupSession(client, group, topic, reader, instance_id=instance) as session,
-                    _stopped_by_hand(),
-                ):
-                    session.keep_up()
-                    while not (session.is_done or printer.is_done):
-                        with outages:
-                            printer.print_some()
-                            session.keep_up()
+                _take_part(GroupSession(client, group, topic, reader, instance_id=instance), printer, outages)
+
+
+def _take_part(member: GroupSession, printer: Printer, outages: Outages) -> None:
+    with member, _stopped_by_hand():  # inside, too: who is stopped commits and leaves as if all was read
+        member.keep_up()
+        while not (member.is_done or printer.is_done):
+            with outages:
+                printer.print_some()
+                member.keep_up()
 
 
 class Printer:

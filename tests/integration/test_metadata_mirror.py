@@ -15,7 +15,9 @@ from klamm.admin.connection import Connection
 from klamm.admin.metadata_mirror import Mirror
 from klamm.cli.main import run
 from klamm.metadata import History
-from klamm.protocol.quorum_messages import FetchSnapshotRequest
+from klamm.metadata.errors import HistoryError
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.quorum_messages import EpochEndOffset, FetchPartitionData, FetchSnapshotRequest
 from tests.support.waiting import wait_until
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "500"}
@@ -111,6 +113,30 @@ def test_a_leader_that_goes_while_its_snapshot_is_copied(monkeypatch: pytest.Mon
             assert names(History(mirror.directory)) == sorted(cluster.topics())
         assert positions[0] == positions[2] == 0, "the next leader's is copied from its beginning"
         active.start()
+
+
+def test_a_log_that_is_cut_while_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetch = Mirror._ask
+    offsets: list[int] = []
+
+    def cut_once(self: Mirror, leader: Connection) -> FetchPartitionData:
+        offsets.append(self._offset)
+        if len(offsets) == 2:
+            return FetchPartitionData(0, ErrorCode.NONE, 0, diverging_epoch=EpochEndOffset(1, 1))
+        return fetch(self, leader)
+
+    monkeypatch.setattr(Mirror, "_ask", cut_once)
+    with klamm.Cluster(controllers=1, brokers=1) as cluster:
+        cluster.create_topic("first")
+        with Mirror(cluster.controllers[0].address) as mirror:
+            mirror.update()
+            assert names(History(mirror.directory)) == ["first"]
+            assert offsets[1] > offsets[0] == offsets[2] == 0
+            # What was given away as read cannot be taken back.
+            offsets.clear()
+            cluster.create_topic("second")
+            with pytest.raises(HistoryError, match="the quorum's log was cut below offset"):
+                mirror.update()
 
 
 def test_leaders_that_go_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,9 @@ class Mirror:
         self._config = dict(config or {})
         self._connection: Connection | None = None
         self._epoch, self._has_fetched = -1, False
+        self._is_read = False
+        """Whether somebody may know by now what was copied."""
+        self._cuts = 0
         self._offset, self._last_epoch = 0, 0
         self.directory: Final = Path(tempfile.mkdtemp(prefix="klamm-metadata-"))
         """What `klamm.metadata.History` is given."""
@@ -76,6 +79,7 @@ class Mirror:
         """Fetch what is new, from whoever leads by then. Raises ClientError, HistoryError."""
         while self._fetch_some_from_anyone():
             pass
+        self._is_read = True
 
     def close(self) -> None:
         """Remove the copy."""
@@ -113,11 +117,21 @@ class Mirror:
             self._take_snapshot(found.snapshot_id)
             return True
         if found.diverging_epoch.epoch >= 0:
-            raise HistoryError(f"the quorum's log was cut below offset {self._offset}, which was read: start again")
+            self._begin_again()
+            return True
         if not found.records:
             return False
         self._append(found.records)
         return True
+
+    def _begin_again(self) -> None:
+        """A new leader has cut what was not committed."""
+        self._cuts += 1
+        if self._is_read or self._cuts == _ATTEMPTS:
+            raise HistoryError(f"the quorum's log was cut below offset {self._offset}, which was read: start again")
+        for file in self._folder.iterdir():
+            file.unlink()
+        self._offset, self._last_epoch, self._segment = 0, 0, None
 
     def _append(self, records: bytes) -> None:
         found = batches(records)

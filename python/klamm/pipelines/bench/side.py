@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -106,8 +107,11 @@ class Side:
     def _run(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], Used]:
         assert self._process.stdin is not None
         with Watch(self._process.pid) as watch:
-            self._process.stdin.write(json.dumps({**job, "format": self.format}) + "\n")
-            self._process.stdin.flush()
+            try:
+                self._process.stdin.write(json.dumps({**job, "format": self.format}) + "\n")
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                raise self._ended() from None
             answer = self._answer()
         return answer, watch.used
 
@@ -115,19 +119,23 @@ class Side:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            self._process.wait()
-            with self._log.open(errors="replace") as errors:
-                last = [text for line in deque(errors, 200) if (text := line.strip()) and not text.startswith("at ")]
-            why = " / ".join(last[-3:]) or f"exit code {self._process.returncode}"
-            raise SideFailedError(f"Spark of side {self.name} ended: {why}")
+            raise self._ended()
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def _ended(self) -> SideFailedError:
+        self._process.wait()
+        with self._log.open(errors="replace") as errors:
+            last = [text for line in deque(errors, 200) if (text := line.strip()) and not text.startswith("at ")]
+        why = " / ".join(last[-3:]) or f"exit code {self._process.returncode}"
+        return SideFailedError(f"Spark of side {self.name} ended: {why}")
 
     def close(self) -> None:
         """Let it end."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # of a job that it was not there to take
+            self._process.stdin.close()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:

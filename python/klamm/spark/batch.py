@@ -12,7 +12,7 @@ from klamm.spark.data_loss import report_loss
 from klamm.spark.filters import push
 from klamm.spark.narrowing import Narrowing
 from klamm.spark.offsets import OffsetRange, plan_batch, split
-from klamm.spark.reader import RangePartition, read_range
+from klamm.spark.range_partition import RangePartition
 from klamm.spark.sampling import cut_large
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class KlammBatchReader(DataSourceReader):
         """The records of a range, in the columns of the schema."""
         # Where there is nothing to read, Spark makes a partition without a range.
         if isinstance(partition, RangePartition):
+            from klamm.spark.reader import read_range
+
             yield from read_range(self.options, self.schema, partition.range)
 
 

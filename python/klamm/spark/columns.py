@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
     ArrayType,
@@ -27,10 +27,11 @@ from pyspark.sql.types import (
 from klamm.spark.column_choice import HEADERS, all_columns
 from klamm.spark.column_choice import OPTION as COLUMNS
 from klamm.spark.format_options import Format, FormatOptions, OnBad
-from klamm.spark.formats.planning import shape_of
-from klamm.spark.formats.shapes import Shape
 from klamm.spark.option_map import OptionError
 from klamm.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from klamm.spark.formats.shapes import Shape
 
 _TYPES: Final[dict[str, DataType]] = {
     "key": BinaryType(),
@@ -80,9 +81,15 @@ def _ddl(options: FormatOptions) -> str | None:
         case Format.JSON:
             return f"struct<{options.schema}>"
         case Format.AVRO | Format.PROTOBUF:
-            shape = shape_of(options)
-            assert shape is not None, "the options are pinned"
-            return shape.ddl()
+            return _shape(options).ddl()
+
+
+def _shape(options: FormatOptions) -> Shape:
+    from klamm.spark.formats.planning import shape_of
+
+    shape = shape_of(options)
+    assert shape is not None, "the options are pinned"
+    return shape
 
 
 def check_schema(schema: StructType, options: SourceOptions) -> None:
@@ -123,8 +130,7 @@ def _check_decoded(kind: DataType, options: FormatOptions) -> None:
         case Format.STRING if kind != StringType():
             raise _other_type(StructField(options.column, kind), "string")
         case Format.AVRO | Format.PROTOBUF:
-            shape = shape_of(options)
-            assert shape is not None, "the options are pinned"
+            shape = _shape(options)
             if not _is(kind, shape):
                 raise _other_type(StructField(options.column, kind), shape.ddl())
         case _:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeVar
 
-from klamm.spark.formats.registry import RegistryOptions, SchemaText
+from klamm.spark.formats.schema_text import RegistryOptions, SchemaText
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=Enum)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from klamm._engine import OffsetOutOfRangeError
@@ -27,14 +26,6 @@ BATCH_BYTES_MAX = 8 << 20
 
 _CLIENT = {"max.partition.fetch.bytes": str(4 << 20)}
 """An answer makes one batch where it is not compressed: Spark's engine takes less for a few large batches."""
-
-
-class RangePartition(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, wanted: OffsetRange) -> None:
-        super().__init__(wanted)
-        self.range = wanted
 
 
 def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from klamm.spark.decoding import Decoded, decode, decode_string, json_decoder
 from klamm.spark.format_options import Format, FormatOptions, OnBad
 from klamm.spark.offsets import TopicPartition
 from klamm.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from klamm.spark.decoding import Decoded
 
 OFFSET = "offset"
 
@@ -42,7 +44,7 @@ class Rows:
             if options.column in self._decoders:
                 found = self._decoders[options.column](columns[options.column])
                 dropped = _settle(found, columns, options, partition) if found.bad else None
-                kept = dropped if kept is None else kept if dropped is None else pc.and_(kept, dropped)
+                kept = _both(kept, dropped)
                 columns[options.column] = found.values
             columns.setdefault(options.corrupt, pa.nulls(batch.num_rows, pa.binary()))
         arrays = [_cast(columns[field.name], field.type) for field in self._schema]
@@ -52,9 +54,11 @@ class Rows:
 
 def _decoder(options: FormatOptions, kind: pa.DataType) -> Callable[[pa.Array], Decoded] | None:
     """What decodes a column to this type; None where it stays bytes."""
+    if options.format is Format.BINARY:
+        return None
+    from klamm.spark.decoding import decode, decode_string, json_decoder
+
     match options.format:
-        case Format.BINARY:
-            return None
         case Format.STRING:
             return lambda raw: decode(raw, decode_string, kind)
         case Format.JSON:
@@ -66,10 +70,21 @@ def _decoder(options: FormatOptions, kind: pa.DataType) -> Callable[[pa.Array], 
             return SchemaDecoder(options)
 
 
+def _both(left: pa.Array | None, right: pa.Array | None) -> pa.Array | None:
+    """Which rows are kept by both; None: all of them."""
+    if left is None or right is None:
+        return left if right is None else right
+    import pyarrow.compute as pc
+
+    return pc.and_(left, right)
+
+
 def _settle(
     found: Decoded, columns: dict[str, pa.Array], options: FormatOptions, partition: TopicPartition
 ) -> pa.Array | None:
     """What is to be done about bad values; gives which rows are kept, where not all are."""
+    import pyarrow.compute as pc
+
     bad = set(found.bad)
     is_good = pa.array([number not in bad for number in range(len(found.values))])
     match options.on_bad:

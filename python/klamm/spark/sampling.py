@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -28,6 +27,8 @@ def cut_large(options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[Off
     wanted = [one for one in ranges if one.size > 0]
     if bytes_max is None or not wanted:
         return wanted
+    from concurrent.futures import ThreadPoolExecutor
+
     keys = {**options.client, "max.partition.fetch.bytes": str(_SAMPLE_BYTES)}
     with connect(keys) as client, ThreadPoolExecutor(_AT_ONCE, "klamm-sampling") as pool:
         densities = pool.map(lambda one: _densities(client, one), wanted)

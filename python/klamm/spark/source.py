@@ -1,8 +1,13 @@
-"""`format("klamm")`: Kafka's topics for Spark, with the options and columns of Spark's own Kafka source."""
+"""`format("klamm")`: Kafka's topics for Spark, with the options and columns of Spark's own Kafka source.
+
+Spark starts a Python process for each stream that plans it, and waits for it: what that does not need for a stream of
+plain bytes is imported where it is needed.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,14 +16,13 @@ from pyspark.sql.types import StructType
 
 from klamm.spark.cluster_view import connect
 from klamm.spark.columns import check_schema, full_schema
-from klamm.spark.format_options import FormatOptions
-from klamm.spark.formats.planning import pin
+from klamm.spark.format_options import HAVE_SCHEMAS, FormatOptions
 from klamm.spark.options import SourceOptions, parse_batch, parse_common, parse_stream
-from klamm.spark.sink_options import SinkOptions, parse_sink
 
 if TYPE_CHECKING:
     from klamm.spark.batch import KlammBatchReader
     from klamm.spark.sink import KlammBatchWriter, KlammStreamWriter
+    from klamm.spark.sink_options import SinkOptions
     from klamm.spark.stream import KlammStreamReader
 
 
@@ -65,7 +69,7 @@ class KlammDataSource(DataSource):
         Spark sends this object, after it told its columns, to whoever plans and reads: all of them agree.
         """
         if self._pins is None:
-            self._pins = (pin(options.key, options.topics), pin(options.value, options.topics))
+            self._pins = (_pin(options.key, options.topics), _pin(options.value, options.topics))
         key, value = self._pins
         return replace(options, key=key, value=value)
 
@@ -82,9 +86,19 @@ class KlammDataSource(DataSource):
         return KlammStreamWriter(self._sink_options(overwrite, is_stream=True), schema)
 
     def _sink_options(self, overwrite: bool, *, is_stream: bool) -> SinkOptions:
+        from klamm.spark.sink_options import parse_sink
+
         options = parse_sink(self.options, overwrite, is_stream=is_stream)
         connect(options.client).close()
         return options
+
+
+def _pin(options: FormatOptions, topics: Sequence[str] | None) -> FormatOptions:
+    if options.format not in HAVE_SCHEMAS:
+        return options
+    from klamm.spark.formats.planning import pin
+
+    return pin(options, topics)
 
 
 _FILTER_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"

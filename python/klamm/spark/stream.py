@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from klamm.spark.cluster_view import ClusterView
 from klamm.spark.data_loss import report_loss
 from klamm.spark.offsets import Offsets, count_rows, flat, limit_rows, nested, plan_stream, resolve, split
-from klamm.spark.reader import RangePartition, read_range
+from klamm.spark.range_partition import RangePartition
 from klamm.spark.sampling import cut_large
 
 if TYPE_CHECKING:
@@ -150,6 +150,8 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """The records of a range, in the columns of the schema."""
+        from klamm.spark.reader import read_range
+
         assert isinstance(partition, RangePartition)
         return read_range(self.options, self.schema, partition.range)
 

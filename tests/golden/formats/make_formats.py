@@ -285,7 +285,7 @@ def make_protobuf() -> dict[str, Any]:
 def programs() -> dict[str, Any]:
     """The shapes and programs of the three readers."""
     from klamm.spark.formats.reading import reading_of
-    from klamm.spark.formats.registry import SchemaText
+    from klamm.spark.formats.schema_text import SchemaText
 
     text = {path.name: path.read_text() for path in HERE.iterdir() if path.suffix in (".avsc", ".proto")}
     avro = reading_of(SchemaText("AVRO", text["reader.avsc"]), None)

@@ -23,6 +23,25 @@ def test_without_pyspark_the_source_says_what_to_install() -> None:
     assert "ImportError: klamm's Spark source needs pyspark: pip install 'klamm[spark]'" in done.stderr
 
 
+PLANNED = """
+import sys
+from pyspark.sql.types import BinaryType, StructType
+from klamm.spark import KlammDataSource
+options = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "orders"}
+KlammDataSource(options).streamReader(StructType().add("value", BinaryType()))
+print(*sorted(name for name in sys.modules if name.startswith("klamm.spark.")))
+"""
+
+
+def test_who_plans_a_stream_of_bytes_imports_neither_decoders_nor_what_tasks_need() -> None:
+    # Spark starts a process for each stream, and waits for it.
+    pytest.importorskip("pyspark")
+    said = subprocess.run([sys.executable, "-c", PLANNED], capture_output=True, text=True, check=True).stdout
+    imported = {name.removeprefix("klamm.spark.") for name in said.split()}
+    assert {"stream", "range_partition"} <= imported
+    assert not imported & {"reader", "decoding", "sink", "formats.planning", "formats.registry"}
+
+
 def test_what_is_not_there_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = klamm.spark.Nothing  # type: ignore[attr-defined]

@@ -10,7 +10,8 @@ from klamm.spark.format_options import HAVE_SCHEMAS, Format, FormatOptions, Fram
 from klamm.spark.formats.protobuf.files import parse
 from klamm.spark.formats.protobuf.well_known import WELL_KNOWN
 from klamm.spark.formats.reading import Reading, reading_of
-from klamm.spark.formats.registry import Registry, SchemaText, UnknownSubjectError
+from klamm.spark.formats.registry import Registry, UnknownSubjectError
+from klamm.spark.formats.schema_text import SchemaText
 from klamm.spark.formats.shapes import SchemaError, Shape
 
 _KINDS = {Format.AVRO: "AVRO", Format.PROTOBUF: "PROTOBUF"}

@@ -11,7 +11,7 @@ from klamm.spark.formats.avro.schema import Schema, parse
 from klamm.spark.formats.avro.shape import shape_of
 from klamm.spark.formats.protobuf.pool import Pool
 from klamm.spark.formats.protobuf.program import compile_message
-from klamm.spark.formats.registry import SchemaText
+from klamm.spark.formats.schema_text import SchemaText
 from klamm.spark.formats.shapes import SchemaError, Shape
 
 

@@ -11,8 +11,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from klamm.spark.formats.schema_text import RegistryOptions, SchemaText, split_user
 
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _TIMEOUT_S: Final = 10
@@ -32,33 +33,6 @@ class UnknownSchemaError(RegistryError):
 
 class UnknownSubjectError(RegistryError):
     """The registry has no such subject."""
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaText:
-    """A schema as it is written, with all that it refers to: names and texts, each after those that it uses."""
-
-    kind: str
-    """AVRO, PROTOBUF or another of the registry's."""
-    text: str
-    references: tuple[tuple[str, str], ...] = ()
-    origin: str = ""
-    """Where it comes from, for messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegistryOptions:
-    """Where the registry is and who asks."""
-
-    urls: tuple[str, ...]
-    user_info: str | None = field(default=None, repr=False)
-    """user:password."""
-    token: str | None = field(default=None, repr=False)
-    ca_location: str | None = None
-
-    def describe(self) -> str:
-        """The option and its value, without a password."""
-        return f"option 'schema.registry.url' is '{','.join(_without_password(url) for url in self.urls)}'"
 
 
 _SCHEMAS: Final[dict[tuple[tuple[str, ...], int], SchemaText]] = {}
@@ -126,7 +100,7 @@ class Registry:
 
     def _ask(self, url: str, what: str) -> Mapping[str, Any]:
         """One question. An OSError is worth another try."""
-        bare, credentials = _split_user(url)
+        bare, credentials = split_user(url)
         headers = self._headers | ({"Authorization": _basic(credentials)} if credentials else {})
         try:
             request = urllib.request.Request(bare, headers=headers)
@@ -191,14 +165,3 @@ def _authorization(options: RegistryOptions) -> dict[str, str]:
 
 def _basic(user_info: str) -> str:
     return f"Basic {base64.b64encode(user_info.encode()).decode()}"
-
-
-def _split_user(url: str) -> tuple[str, str]:
-    """The address without `user:password@`, and that."""
-    parts = urllib.parse.urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    return (parts._replace(netloc=host).geturl(), urllib.parse.unquote(user)) if at else (url, "")
-
-
-def _without_password(url: str) -> str:
-    return _split_user(url)[0]

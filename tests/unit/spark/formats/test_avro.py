@@ -12,7 +12,7 @@ from klamm._engine import ValueDecoder
 from klamm.spark.formats.avro.binary import encode
 from klamm.spark.formats.avro.schema import parse
 from klamm.spark.formats.reading import reading_of
-from klamm.spark.formats.registry import SchemaText
+from klamm.spark.formats.schema_text import SchemaText
 from klamm.spark.formats.shapes import SchemaError
 
 

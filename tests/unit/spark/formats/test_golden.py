@@ -14,7 +14,7 @@ import pytest
 
 from klamm._engine import ValueDecoder
 from klamm.spark.formats.reading import Reading, reading_of
-from klamm.spark.formats.registry import SchemaText
+from klamm.spark.formats.schema_text import SchemaText
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "formats"
 

@@ -9,7 +9,7 @@ import pytest
 
 from klamm._engine import ValueDecoder
 from klamm.spark.formats.reading import reading_of
-from klamm.spark.formats.registry import SchemaText
+from klamm.spark.formats.schema_text import SchemaText
 from klamm.spark.formats.shapes import SchemaError
 
 HEAD = 'syntax = "proto3"; '

@@ -1,0 +1,15 @@
+"""What one task reads, as Spark sends it from the planning to the task."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import InputPartition
+
+from klamm.spark.offsets import OffsetRange
+
+
+class RangePartition(InputPartition):
+    """A range of a partition."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.range = wanted

@@ -58,8 +58,11 @@ class Query:
     """A query whose tasks run here, one after the other."""
 
     def __init__(self, kafka: str, topic: str, name: str) -> None:
+        # All of it here: whoever runs tasks in forks would have each of them import pyspark, most of what a task takes.
+        from klamm.spark import sink, sink_exactly_once
         from klamm.spark.sink_options import parse_sink
 
+        self._sink, self._once = sink, sink_exactly_once
         given = {"kafka.bootstrap.servers": kafka, "topic": topic, "deliveryGuarantee": "exactly-once"}
         self.options: SinkOptions = parse_sink(given, False, is_stream=True)
         self.topic = topic
@@ -72,23 +75,17 @@ class Query:
 
     def write(self, task: TaskIdentity, *values: bytes, partition: int = 0) -> Delivered:
         """What a task does whose part of the plan has these values; each goes to one partition of the topic."""
-        from klamm.spark.sink import digest, produce
-        from klamm.spark.sink_exactly_once import write_once
-
         rows = pa.record_batch(
             {"value": pa.array(values, pa.binary()), "partition": pa.array([partition] * len(values), pa.int32())}
         )
-        return write_once(self.options, task, [(self.topic, rows)], produce, digest)
+        sink = self._sink
+        return self._once.write_once(self.options, task, [(self.topic, rows)], sink.produce, sink.digest)
 
     def finish(self, *messages: Delivered) -> None:
-        from klamm.spark.sink_exactly_once import finish
-
-        finish(self.options, messages)
+        self._once.finish(self.options, messages)
 
     def give_up(self, *messages: Delivered) -> None:
-        from klamm.spark.sink_exactly_once import give_up
-
-        give_up(self.options, messages)
+        self._once.give_up(self.options, messages)
 
     def dies_before_commit(self, task: TaskIdentity, *values: bytes) -> KafkaClient:
         """A task that is gone for everybody else, and has everything of its transaction but the end."""

@@ -107,6 +107,11 @@ impl Slice {
         Ok(None)
     }
 
+    /// How many batches of the size of `batch`, which is the next one, the bytes have from there on, rounded up.
+    pub fn batches_left_like(&self, batch: Batch<'_>) -> usize {
+        (self.bytes.len() - self.at).div_ceil(batch.bytes().len())
+    }
+
     /// Moves behind a batch.
     pub fn passed(&mut self, batch: Batch<'_>) {
         self.at += batch.bytes().len();

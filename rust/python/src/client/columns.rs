@@ -6,7 +6,7 @@ use klamm_engine::client::Slice;
 use klamm_records::{Headers, Record, RecordsError, records};
 
 use crate::arrow::export::Column;
-use crate::records::columns::{Elements, GrowingBytes, Validity, reserve};
+use crate::records::columns::{Elements, GrowingBytes, Room, Validity, reserve_ahead};
 
 /// A column that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,10 @@ struct Has {
 const ROW_BYTES: usize = 32;
 /// Bytes of a key that room is made for beforehand.
 const KEY_BYTES_GUESS: usize = 12;
+/// Room that is made for values before they are seen, at most.
+const AHEAD_BYTES_MAX: usize = 8 << 20;
+/// The size of records from which on that is done.
+const AHEAD_FROM_BYTES: usize = 256;
 
 /// Decodes from where the slice is until a limit, and leaves the slice behind the last record.
 ///
@@ -159,7 +163,11 @@ impl<'a> Growing<'a> {
         limits: Limits,
     ) -> Result<(), RecordsError> {
         let records = records(data.batch, window, slice.decompressed_bytes_max())?;
-        self.reserve(records.size_hint().1.unwrap_or(0), records.remaining_bytes(), limits)?;
+        let (count, bytes) = (records.size_hint().1.unwrap_or(0), records.remaining_bytes());
+        // Small records are written faster to memory that was copied just before: it is in the processor's caches.
+        let is_large = bytes / AHEAD_FROM_BYTES >= count;
+        let likely = if is_large { slice.batches_left_like(data.batch) } else { 1 };
+        self.reserve(count, bytes, likely, limits)?;
         let timestamp_type = i32::from(data.batch.header().is_log_append_time());
         for record in records {
             let record = record?;
@@ -181,27 +189,35 @@ impl<'a> Growing<'a> {
         Ok(())
     }
 
-    /// Makes room for a batch. No column may outgrow offsets of 32 bits.
-    fn reserve(&mut self, records: usize, bytes: usize, limits: Limits) -> Result<(), RecordsError> {
+    /// Makes room for a batch; where that takes more memory, at once for all that are to come, should they be `likely`
+    /// as many and like it: columns that grow step by step are copied more often than filled.
+    ///
+    /// No column may outgrow offsets of 32 bits.
+    fn reserve(&mut self, records: usize, bytes: usize, likely: usize, limits: Limits) -> Result<(), RecordsError> {
         let size = self.bytes + bytes;
         if size > i32::MAX as usize {
             return Err(RecordsError::TooLargeToBuild { what: "a column", size });
         }
-        let records = records.min(limits.records - self.rows);
+        let left = Limits { records: limits.records - self.rows, bytes: limits.bytes.min(AHEAD_BYTES_MAX) };
+        let bytes = Room::new(bytes.min(limits.bytes), likely, left.bytes);
+        // A record has a byte at least, whatever a batch says of their number.
+        let rows = Room::new(records.min(left.records).min(bytes.now), likely, left.records.min(bytes.likely));
         if self.has.key {
-            self.keys.reserve(records, bytes.min(records * KEY_BYTES_GUESS));
+            let keys = |rows: usize, bytes: usize| bytes.min(rows * KEY_BYTES_GUESS);
+            let keys = Room { now: keys(rows.now, bytes.now), likely: keys(rows.likely, bytes.likely) };
+            self.keys.reserve_ahead(rows, keys);
         }
         if self.has.value {
-            self.values.reserve(records, bytes.min(limits.bytes));
+            self.values.reserve_ahead(rows, bytes);
         }
         if self.has.offset {
-            reserve(&mut self.offsets, records);
+            reserve_ahead(&mut self.offsets, rows);
         }
         if self.has.timestamp {
-            reserve(&mut self.timestamps, records);
+            reserve_ahead(&mut self.timestamps, rows);
         }
         if self.has.timestamp_type {
-            reserve(&mut self.timestamp_types, records);
+            reserve_ahead(&mut self.timestamp_types, rows);
         }
         Ok(())
     }

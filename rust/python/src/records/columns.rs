@@ -161,6 +161,12 @@ impl GrowingBytes {
         reserve(&mut self.data, bytes);
     }
 
+    /// The same for values that come now and those that are likely to follow.
+    pub fn reserve_ahead(&mut self, values: Room, bytes: Room) {
+        reserve_ahead(&mut self.offsets, values);
+        reserve_ahead(&mut self.data, bytes);
+    }
+
     #[inline(always)]
     pub fn push(&mut self, value: Option<&[u8]>) {
         if let Some(bytes) = value {
@@ -176,6 +182,29 @@ impl GrowingBytes {
         let offsets = buffer(py, Elements::Int32(self.offsets))?;
         let data = buffer(py, Elements::Bytes(self.data))?;
         Py::new(py, BytesColumn { offsets, data, validity, null_count })
+    }
+}
+
+/// How many more elements a column gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    pub now: usize,
+    /// With those that follow, if they are like these.
+    pub likely: usize,
+}
+
+impl Room {
+    /// `now` so many, and `times` as many are likely: a little more, as no two are alike, and `max` at most.
+    pub fn new(now: usize, times: usize, max: usize) -> Self {
+        let likely = now.saturating_mul(times);
+        Self { now, likely: likely.saturating_add(likely / 16).min(max).max(now) }
+    }
+}
+
+/// Makes room for what is likely, if there is not enough for what comes now.
+pub fn reserve_ahead<T: Element + Copy>(column: &mut Vec<T>, room: Room) {
+    if column.len() + room.now > column.capacity() {
+        reserve(column, room.likely);
     }
 }
 
@@ -324,4 +353,29 @@ pub fn decode_columns(
     let is_data = |batch: &Result<Batch<'_>, _>| batch.as_ref().map_or(true, |batch| !batch.header().is_control());
     let options = DecodeOptions { first_offset, check_crc, decompressed_bytes_max };
     columns_of(py, || whole_batches(data).filter(is_data), options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_copied_once_for_many_batches_alike() {
+        let mut column: Vec<i64> = Vec::new();
+        let mut moves = 0;
+        for batch in 0..100 {
+            let before = column.capacity();
+            reserve_ahead(&mut column, Room::new(1000, 100 - batch, 1_000_000));
+            moves += usize::from(column.capacity() != before);
+            column.resize(column.len() + 1000, 7);
+        }
+        assert_eq!((column.len(), moves), (100_000, 1));
+    }
+
+    #[test]
+    fn room_that_is_only_likely_is_bounded() {
+        assert_eq!(Room::new(100, 4, 1000), Room { now: 100, likely: 425 });
+        assert_eq!(Room::new(100, usize::MAX, 1000), Room { now: 100, likely: 1000 });
+        assert_eq!(Room::new(5000, 1, 1000), Room { now: 5000, likely: 5000 });
+    }
 }

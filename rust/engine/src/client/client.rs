@@ -90,12 +90,12 @@ impl Client {
         Ok(Call { client: self, what, attempts, patience, tries: 0, key })
     }
 
-    /// Asks whoever answers first, known brokers before those of the configuration.
+    /// Asks whoever answers first: known brokers before those of the configuration, and last those that were silent.
     pub(super) async fn ask_any<R: Request>(&self, request: &R, within: Duration) -> Result<R::Answer, Fault> {
         let mut addresses = self.view.lock().addresses();
         addresses.extend(self.config.bootstrap.iter().cloned());
         let mut last = Fault::LeftOut;
-        for address in addresses {
+        for address in self.pool.likely_first(addresses) {
             match self.pool.call(&address, request, within).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.is_mistrust() => return Err(Fault::Link(error)),

@@ -1,5 +1,6 @@
 //! Produces: records to batches on the caller's thread, batches to brokers by a task of its own.
 
+mod courier;
 mod digest;
 mod elsewhere;
 mod lanes;

@@ -1,18 +1,19 @@
 //! The task that sends a producer's batches.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::super::attempts::{Fault, Remedy};
 use super::super::client::Client;
-use super::super::link_error::LinkError;
-use super::super::messages::produce::ProduceRequest;
-use super::lanes::{Place, Send};
-use super::pipe::{Answered, Outcome, Pipe};
+use super::courier::Courier;
+use super::lanes::Place;
+use super::pipe::{Answered, Outcome};
 
 /// How long the sender sleeps at most: then it looks whether its client is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -20,11 +21,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Runs until the client is gone.
 pub async fn run(client: Weak<Client>) {
     let (answers, mut answered) = unbounded_channel();
-    let mut pipes = HashMap::new();
-    let mut refresh_after_ms = 0;
+    let mut couriers = HashMap::new();
+    let mut refreshing = Refreshing::default();
     loop {
         let Some(client) = client.upgrade() else { return };
-        let wait = step(&client, &mut pipes, &answers, &mut refresh_after_ms).await;
+        let wait = step(&client, &mut couriers, &answers, &mut refreshing).await;
         client.producer.progress.notify_waiters();
         let woken = async {
             tokio::select! {
@@ -34,7 +35,7 @@ pub async fn run(client: Weak<Client>) {
         };
         let mut next = timeout(wait.min(LOOK_EVERY), woken).await.ok().flatten();
         while let Some((tag, outcome)) = next {
-            on_answer(&client, &mut pipes, tag, &outcome);
+            on_answer(&client, tag, &outcome);
             next = answered.try_recv().ok();
         }
     }
@@ -43,9 +44,9 @@ pub async fn run(client: Weak<Client>) {
 /// Sends what can be sent. Gives the time until it must look again.
 async fn step(
     client: &Arc<Client>,
-    pipes: &mut HashMap<String, Pipe>,
+    couriers: &mut HashMap<String, Courier>,
     answers: &UnboundedSender<Answered>,
-    refresh_after_ms: &mut u64,
+    refreshing: &mut Refreshing,
 ) -> Duration {
     let producer = &client.producer;
     let mut wake_at_ms = close_ripe(client);
@@ -54,19 +55,15 @@ async fn step(
         producer.lanes.lock().poll(client.now_ms(), &view)
     };
     for send in todo.sends {
-        transmit(client, pipes, answers, send).await;
+        let courier = couriers.entry(send.address.clone());
+        courier.or_insert_with_key(|address| Courier::start(client, address, answers.clone())).send(send);
     }
     if !todo.enlist.is_empty() {
         enlist(client, &todo.enlist).await;
         return Duration::ZERO;
     }
     if !todo.refresh.is_empty() {
-        if client.now_ms() >= *refresh_after_ms {
-            refresh(client, &todo.refresh).await;
-            *refresh_after_ms = client.now_ms() + client.config.backoff_ms.max(1);
-            return Duration::ZERO;
-        }
-        wake_at_ms = wake_at_ms.min(*refresh_after_ms);
+        wake_at_ms = wake_at_ms.min(refreshing.begin(client, todo.refresh));
     }
     wake_at_ms = todo.wake_at_ms.map_or(wake_at_ms, |at_ms| at_ms.min(wake_at_ms));
     Duration::from_millis(wake_at_ms.saturating_sub(client.now_ms()))
@@ -88,49 +85,48 @@ fn close_ripe(client: &Client) -> u64 {
     open.oldest_ms().map_or(u64::MAX, |opened_ms| opened_ms + config.linger_ms)
 }
 
-async fn transmit(client: &Client, pipes: &mut HashMap<String, Pipe>, answers: &UnboundedSender<Answered>, send: Send) {
-    let sent = try_transmit(client, pipes, answers, &send).await;
-    if let Err(error) = sent {
-        pipes.remove(&send.address);
-        on_answer(client, pipes, send.tag, &Err(error));
-    }
-}
-
-async fn try_transmit(
-    client: &Client,
-    pipes: &mut HashMap<String, Pipe>,
-    answers: &UnboundedSender<Answered>,
-    send: &Send,
-) -> Result<(), LinkError> {
-    let config = &client.config;
-    if pipes.get(&send.address).is_some_and(Pipe::is_due)
-        && let Some(due) = pipes.remove(&send.address)
-    {
-        // What is sent by another connection could overtake what is under way, and its sequence would be out of order.
-        due.finish().await;
-    }
-    if !pipes.get(&send.address).is_some_and(Pipe::is_whole) {
-        let within = Duration::from_millis(config.connect_timeout_ms.min(config.request_timeout_ms));
-        let (address, client_id) = (&send.address, &config.client_id);
-        let pipe = Pipe::open(address, client_id, &config.security, within, answers.clone()).await?;
-        pipes.insert(send.address.clone(), pipe);
-    }
-    let pipe = pipes.get_mut(&send.address).expect("it is there");
-    let request = ProduceRequest {
-        transactional_id: config.producer.transactional_id.as_deref(),
-        timeout_ms: config.request_timeout_ms as i32,
-        batches: &send.batches,
-    };
-    pipe.send(send.tag, &request, Duration::from_millis(config.request_timeout_ms)).await
-}
-
-fn on_answer(client: &Client, pipes: &mut HashMap<String, Pipe>, tag: u64, outcome: &Outcome) {
+fn on_answer(client: &Client, tag: u64, outcome: &Outcome) {
     let doubtful = client.producer.lanes.lock().on_answer(client.now_ms(), tag, outcome);
     if !doubtful.is_empty() {
         let mut view = client.view.lock();
         doubtful.iter().for_each(|topic| view.distrust(topic));
     }
-    pipes.retain(|_, pipe| pipe.is_whole());
+}
+
+/// Learns anew about topics beside what is sent: whoever is asked may take his time.
+#[derive(Default)]
+struct Refreshing {
+    task: Option<JoinHandle<()>>,
+    is_done: Arc<AtomicBool>,
+    not_before_ms: u64,
+}
+
+impl Drop for Refreshing {
+    fn drop(&mut self) {
+        self.task.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Refreshing {
+    /// Begins if it is time, and nothing is asked already. Gives when to look again.
+    fn begin(&mut self, client: &Arc<Client>, topics: BTreeSet<Arc<str>>) -> u64 {
+        if self.task.is_some() && !self.is_done.swap(false, Ordering::AcqRel) {
+            return u64::MAX;
+        }
+        if self.task.take().is_some() {
+            self.not_before_ms = client.now_ms() + client.config.backoff_ms.max(1);
+        }
+        if client.now_ms() < self.not_before_ms {
+            return self.not_before_ms;
+        }
+        let (client, is_done) = (client.clone(), self.is_done.clone());
+        self.task = Some(tokio::spawn(async move {
+            refresh(&client, &topics).await;
+            is_done.store(true, Ordering::Release);
+            client.producer.work.notify_one();
+        }));
+        u64::MAX
+    }
 }
 
 async fn refresh(client: &Client, topics: &BTreeSet<Arc<str>>) {

@@ -1,0 +1,111 @@
+//! What brings requests to one broker: a broker that is slow, or does not answer at all, keeps no other one waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use super::super::client::Client;
+use super::super::link_error::LinkError;
+use super::super::messages::produce::ProduceRequest;
+use super::super::pool::Silent;
+use super::super::security::Security;
+use super::lanes::Send;
+use super::pipe::{Answered, Pipe};
+
+/// A task that connects to a broker, again where it must, and sends in the order of what it is given. Ends with this.
+pub struct Courier {
+    sends: UnboundedSender<Send>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Courier {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Courier {
+    /// Every request has its outcome in `answers`.
+    pub fn start(client: &Client, address: &str, answers: UnboundedSender<Answered>) -> Self {
+        let config = &client.config;
+        let route = Route {
+            address: address.to_owned(),
+            client_id: config.client_id.clone(),
+            security: config.security.clone(),
+            silent: client.pool.silent(),
+            transactional_id: config.producer.transactional_id.clone(),
+            connect_within: Duration::from_millis(config.connect_timeout_ms.min(config.request_timeout_ms)),
+            answer_within: Duration::from_millis(config.request_timeout_ms),
+            answers,
+        };
+        let (sends, to_send) = unbounded_channel();
+        Self { sends, task: tokio::spawn(route.run(to_send)) }
+    }
+
+    /// Takes a request; there are never more than may be in flight to a broker.
+    pub fn send(&self, send: Send) {
+        // The task ends with this only.
+        let _ = self.sends.send(send);
+    }
+}
+
+/// The way to a broker.
+struct Route {
+    address: String,
+    client_id: String,
+    security: Arc<Security>,
+    silent: Arc<Silent>,
+    transactional_id: Option<String>,
+    connect_within: Duration,
+    answer_within: Duration,
+    answers: UnboundedSender<Answered>,
+}
+
+impl Route {
+    async fn run(self, mut to_send: UnboundedReceiver<Send>) {
+        let mut pipe = None;
+        while let Some(send) = to_send.recv().await {
+            let Err(error) = self.transmit(&mut pipe, &send).await else { continue };
+            self.fail(&send, &error);
+            // What came meanwhile was to go the same way.
+            while let Ok(send) = to_send.try_recv() {
+                self.fail(&send, &error);
+            }
+            if let Some(broken) = pipe.take() {
+                // What was sent before may still be answered.
+                broken.finish().await;
+            }
+        }
+    }
+
+    fn fail(&self, send: &Send, error: &LinkError) {
+        // Without a receiver the producer is gone.
+        let _ = self.answers.send((send.tag, Err(error.clone())));
+    }
+
+    async fn transmit(&self, pipe: &mut Option<Pipe>, send: &Send) -> Result<(), LinkError> {
+        if let Some(due) = pipe.take_if(|pipe| pipe.is_due()) {
+            // What is sent by another connection could overtake what is under way, and its sequence would be out of order.
+            due.finish().await;
+        }
+        let whole = match pipe.take_if(|pipe| pipe.is_whole()) {
+            Some(whole) => whole,
+            None => self.open().await?,
+        };
+        let request = ProduceRequest {
+            transactional_id: self.transactional_id.as_deref(),
+            timeout_ms: self.answer_within.as_millis() as i32,
+            batches: &send.batches,
+        };
+        pipe.insert(whole).send(send.tag, &request, self.answer_within).await
+    }
+
+    async fn open(&self) -> Result<Pipe, LinkError> {
+        let (address, within) = (&self.address, self.connect_within);
+        let opened = Pipe::open(address, &self.client_id, &self.security, within, self.answers.clone()).await;
+        self.silent.note(address, opened.as_ref().err());
+        opened
+    }
+}

@@ -18,6 +18,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 from klamm._engine import MessageSchema
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.kio_classes import MessageClass
+from klamm.protocol.value import Value
 
 Convert = Callable[[Any], object] | None
 
@@ -134,7 +135,7 @@ def schema_of(theirs: MessageClass, carrier: MessageClass) -> MessageSchema:
     attributes = _attributes(theirs, carrier)
     specs = [_field_spec(field, attributes.get(field.name), carrier is theirs) for field in fields(theirs)]
     matched = {attribute for attribute, _ in attributes.values()}
-    absent = [(f.name, f.default) for f in fields(carrier) if f.name not in matched]
+    absent = [(name, default) for name, default in _defaults_of(carrier).items() if name not in matched]
     without_default = [name for name, default in absent if default is MISSING]
     assert not without_default, f"{theirs.__qualname__} has no {without_default}, nor have they a default"
     return MessageSchema(carrier, theirs.__flexible__, specs, absent)
@@ -147,11 +148,19 @@ def _attributes(theirs: MessageClass, carrier: MessageClass) -> dict[str, tuple[
     hints = get_type_hints(carrier)
     names = {field.name for field in fields(theirs)}
     attributes = {}
-    for ours in fields(carrier):
-        name = ours.name if ours.name in names else ours.name.removesuffix("_ms")
+    for ours in _defaults_of(carrier):
+        name = ours if ours in names else ours.removesuffix("_ms")
         if name in names:
-            attributes[name] = (ours.name, hints[ours.name])
+            attributes[name] = (ours, hints[ours])
     return attributes
+
+
+def _defaults_of(carrier: MessageClass) -> dict[str, object]:
+    """The fields of a class and what they hold when nothing is said; MISSING where something must be."""
+    if issubclass(carrier, Value):  # which `fields` would make a dataclass of first
+        defaults: dict[str, object] = carrier.plain_defaults(MISSING)
+        return defaults
+    return {field.name: field.default for field in fields(carrier)}
 
 
 def _field_spec(

@@ -86,6 +86,12 @@ class Value(Slotted, metaclass=_Deferred):
         for name, value in zip(cls.__slots__, values_of(cls, cls.__slots__, cls._defaults, args, kwargs), strict=True):
             object.__setattr__(self, name, value.make() if type(value) is _Factory else value)
 
+    @classmethod
+    def plain_defaults(cls, missing: object) -> dict[str, object]:
+        """The fields with their defaults; `missing` where there is none, or one that is made for each object."""
+        plain = {name: value for name, value in cls._defaults.items() if type(value) is not _Factory}
+        return {name: plain.get(name, missing) for name in cls.__slots__}
+
     def __setattr__(self, name: str, value: object) -> None:
         import dataclasses
 

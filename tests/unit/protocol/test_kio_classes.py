@@ -16,7 +16,33 @@ assert sys.meta_path == before
 import hypothesis
 """
 
+ALONE = """
+from klamm.cli.process import begin, settle
+begin()
+from klamm.protocol.codec import build, encode
+from klamm.protocol.kio_classes import request_class, response_class
+settle()
+for cls in (request_class(19, 7), response_class(19, 7)):
+    assert encode(build(cls))
+    assert cls.__doc__ == cls.__name__
+import dataclasses
+@dataclasses.dataclass
+class Late:
+    size: int
+assert Late.__doc__ == "Late(size: int)"
+import inspect
+assert dataclasses.inspect is inspect
+"""
+
 
 def test_the_first_message_does_not_import_what_tests_are_written_with() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, timeout=60)
+    run(SCRIPT)
+
+
+def test_the_first_message_takes_no_signatures_and_those_of_others_stay() -> None:
+    run(ALONE)
+
+
+def run(script: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

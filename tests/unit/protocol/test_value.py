@@ -88,3 +88,8 @@ def test_nothing_changes_it() -> None:
 
 def test_the_base_itself_has_no_fields() -> None:
     assert not dataclasses.is_dataclass(Value)
+
+
+def test_plain_defaults_are_those_of_the_fields() -> None:
+    found, model = fresh()
+    assert found.plain_defaults(dataclasses.MISSING) == {each.name: each.default for each in dataclasses.fields(model)}

@@ -75,11 +75,17 @@ class Leading:
         """Answer the fetches that waited for what was appended just now."""
         state = self._replica.state
         if isinstance(state, Leader) and state.parked:
-            ready = [parked for parked in state.parked.values() if self._has_more(parked.request)]
+            ready = [parked for parked in state.parked.values() if self._has_more(state, parked.request)]
             self._answer_parked(state, ready)
 
-    def _has_more(self, request: FetchRequest) -> bool:
-        return request.fetch_offset < self._replica.log.end_offset
+    def _has_more(self, state: Leader, request: FetchRequest) -> bool:
+        """Whether there is something to fetch: all that is appended for who has a voter's id, whose fetches commit it.
+
+        For others what is committed: with it comes the high watermark that they need it for, in one answer, not two.
+        """
+        is_told_all = request.replica.id in state.voters
+        end_offset = self._replica.log.end_offset if is_told_all else state.high_watermark
+        return request.fetch_offset < end_offset
 
     def on_flushed(self, now_ms: int) -> None:
         """Count this replica itself up to what a power cut cannot take back (ARCHITECTURE: durable first)."""
@@ -99,7 +105,8 @@ class Leading:
             self._answer(state, request_id, request, position)
             return
         self._note_progress(now_ms, state, request)
-        if self._has_more(request) or request.max_wait_ms == 0 or request.high_watermark < state.high_watermark:
+        knows_less = request.high_watermark < state.high_watermark
+        if self._has_more(state, request) or request.max_wait_ms == 0 or knows_less:
             self._answer(state, request_id, request, position)
         else:
             state.parked[request_id] = ParkedFetch(request_id, request, now_ms + request.max_wait_ms)
@@ -207,7 +214,7 @@ class Leading:
         if now_ms >= state.begin_epoch_due_ms:
             self._send_begin_epoch(now_ms, state)
         # What the leader itself appends, its epoch's first batch above all, is seen here.
-        due = [p for p in state.parked.values() if p.deadline_ms <= now_ms or self._has_more(p.request)]
+        due = [p for p in state.parked.values() if p.deadline_ms <= now_ms or self._has_more(state, p.request)]
         self._answer_parked(state, due)
         waits = (parked.deadline_ms for parked in state.parked.values())
         return min(state.check_quorum_deadline_ms, state.begin_epoch_due_ms, *waits)

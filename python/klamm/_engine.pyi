@@ -875,8 +875,13 @@ class MetadataLog:
         """One control batch of (type, value); its last offset."""
     def append_fetched(self, batches: bytes, max_epoch: int, now_ms: int) -> int:
         """Whole batches of the leader; the new end offset. ValueError: they do not fit behind what is here."""
-    def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
-        """Make durable what is appended; `on_done(flushed offset, error)` is called on a thread of the engine."""
+    def start_flush(self) -> None:
+        """Make durable what is appended, on a thread of the engine."""
+    @property
+    def flush_fd(self) -> int:
+        """A descriptor that is readable while there is something for `take_flushed`."""
+    def take_flushed(self) -> list[tuple[int, str | None]]:
+        """Of each flush that has ended since the last call: the flushed offset (-1 for none), and what went wrong."""
     def read(self, offset: int, max_bytes: int) -> bytes: ...
     def replay(self, image: Image, start: int, end: int) -> Image:
         """`image` with the records of `[start, end)`. MetadataReplayError: a record does not fit."""

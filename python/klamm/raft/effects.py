@@ -2,8 +2,8 @@
 
 `after` names the newest `PersistElection` ticket that must be durable before the effect may leave the node (facts 4.2);
 an effect without it waits for nothing. Effects that change the log are carried out at once; making the log durable is
-the driver's own standing task: whenever `flushed_offset < end_offset` and no flush runs, it starts one and reports
-`events.Flushed`.
+the driver's own standing task: whenever `flushed_offset < end_offset` and no flush runs, it starts one, where the
+replica never votes after a while, and reports `events.Flushed`.
 
 Effects and messages are `Value`s, which cost a start nothing before their first object.
 """

@@ -119,9 +119,17 @@ class MetadataLog(LogView, Protocol):
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
         """Begin to make durable what is appended so far, and return at once.
 
-        `on_done(flushed_offset, error)` is called once, from any thread. An error (the text names file and cause) is
-        final: a failed fsync is never retried. At most one flush runs at a time; the driver sees to that.
+        `on_done(flushed_offset, error)` is called once: by `on_flush_end` where there is a `flush_fd`, else from any
+        thread. An error (the text names file and cause) is final: a failed fsync is never retried. At most one flush
+        runs at a time; the driver sees to that.
         """
+
+    @property
+    def flush_fd(self) -> int | None:
+        """A descriptor that is readable when a flush has ended: then `on_flush_end` is to be called."""
+
+    def on_flush_end(self) -> None:
+        """Tell of the flush that has ended, if one has."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on: at least one, then as many as fit in `max_bytes`."""

@@ -23,6 +23,7 @@ class NativeMetadataLog:
     def __init__(self, native: _engine.MetadataLog, wall_clock_ms: Callable[[], int]) -> None:
         """`wall_clock_ms` gives milliseconds since 1970."""
         self.native, self._wall_clock_ms = native, wall_clock_ms
+        self._on_flushed: Callable[[int, str | None], None] = lambda offset, error: None
 
     @property
     def start_offset(self) -> int:
@@ -85,8 +86,19 @@ class NativeMetadataLog:
             return self.native.append_fetched(batches, max_epoch, self._wall_clock_ms())
 
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
-        """Make durable what is appended so far; `on_done` runs on a thread of the engine."""
-        self.native.start_flush(on_done)
+        """Make durable what is appended so far; `on_flush_end` calls `on_done`."""
+        self._on_flushed = on_done
+        self.native.start_flush()
+
+    @property
+    def flush_fd(self) -> int | None:
+        """Readable when a flush has ended."""
+        return self.native.flush_fd
+
+    def on_flush_end(self) -> None:
+        """Tell of the flush that has ended, if one has."""
+        for flushed_offset, error in self.native.take_flushed():
+            self._on_flushed(flushed_offset, error)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on."""

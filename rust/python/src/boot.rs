@@ -79,7 +79,7 @@ impl Boot {
         let row = |up_to: ImageUpTo| (Image(up_to.image), up_to.end_offset);
         let addresses = booted.addresses.iter().map(|address| (address.ip().to_string(), address.port())).collect();
         let engine = Engine::new_from(booted.engine, runtime);
-        Ok((engine, MetadataLog { log: booted.log }, row(booted.snapshot), booted.whole.map(row), addresses))
+        Ok((engine, MetadataLog::over(booted.log)?, row(booted.snapshot), booted.whole.map(row), addresses))
     }
 
     fn abandon(&self, py: Python<'_>) -> PyResult<()> {

@@ -1,10 +1,12 @@
 //! `MetadataLog`: the log of the quorum, with its snapshots.
 
 use std::collections::HashMap;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use klamm_engine::log::{AppendError, LogContext, LogError};
+use klamm_engine::net::WakeUp;
 use klamm_engine::quorum::{QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,6 +19,42 @@ use crate::image::{Image, MetadataReplayError};
 #[pyclass(frozen, module = "klamm._engine")]
 pub struct MetadataLog {
     pub log: Arc<QuorumLog>,
+    flushes: Arc<Flushes>,
+}
+
+/// What came of flushes and was not taken yet. The flusher's thread tells by a descriptor: for a call it would have to wait
+/// until Python's other threads let it.
+struct Flushes(Mutex<Ended>);
+
+struct Ended {
+    /// `None` once the log is closed.
+    wake_up: Option<WakeUp>,
+    results: Vec<Result<i64, LogError>>,
+}
+
+impl Flushes {
+    fn lock(&self) -> MutexGuard<'_, Ended> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, result: Result<i64, LogError>) {
+        let mut ended = self.lock();
+        ended.results.push(result);
+        ended.wake_up.iter().for_each(WakeUp::raise);
+    }
+
+    fn take(&self) -> Vec<Result<i64, LogError>> {
+        let mut ended = self.lock();
+        ended.wake_up.iter().for_each(WakeUp::lower);
+        std::mem::take(&mut ended.results)
+    }
+}
+
+impl MetadataLog {
+    pub fn over(log: Arc<QuorumLog>) -> std::io::Result<Self> {
+        let ended = Ended { wake_up: Some(WakeUp::new()?), results: Vec::new() };
+        Ok(Self { log, flushes: Arc::new(Flushes(Mutex::new(ended))) })
+    }
 }
 
 fn append_error(error: AppendError) -> PyErr {
@@ -53,7 +91,7 @@ impl MetadataLog {
         let context = make(OPEN_FILES_MAX);
         let opened = py.detach(|| QuorumLog::open(&directory, &config, &context, now_ms));
         let (log, _) = opened.map_err(|error| storage_error(&error))?;
-        Ok(Self { log: Arc::new(log) })
+        Ok(Self::over(Arc::new(log))?)
     }
 
     #[getter]
@@ -106,19 +144,19 @@ impl MetadataLog {
         self.log.append_fetched(batches, max_epoch, now_ms).map_err(append_error)
     }
 
-    fn start_flush(&self, on_done: Py<PyAny>) {
-        self.log.start_flush(Box::new(move |result| {
-            // Where the interpreter ends while its process forgot to close a node, nobody waits any more.
-            let _ = Python::try_attach(|py| {
-                let (offset, error) = match result {
-                    Ok(offset) => (offset, None),
-                    Err(error) => (-1, Some(error.to_string())),
-                };
-                if let Err(error) = on_done.call1(py, (offset, error)) {
-                    error.write_unraisable(py, None);
-                }
-            });
-        }));
+    #[getter]
+    fn flush_fd(&self) -> i32 {
+        self.flushes.lock().wake_up.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    fn start_flush(&self) {
+        let flushes = Arc::clone(&self.flushes);
+        self.log.start_flush(Box::new(move |result| flushes.put(result)));
+    }
+
+    fn take_flushed(&self) -> Vec<(i64, Option<String>)> {
+        let ended = self.flushes.take().into_iter();
+        ended.map(|result| result.map_or_else(|error| (-1, Some(error.to_string())), |offset| (offset, None))).collect()
     }
 
     fn read<'py>(&self, py: Python<'py>, offset: i64, max_bytes: usize) -> PyResult<Bound<'py, PyBytes>> {
@@ -221,6 +259,8 @@ impl MetadataLog {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.log.close()).map_err(|error| storage_error(&error))
+        let closed = py.detach(|| self.log.close()).map_err(|error| storage_error(&error));
+        self.flushes.lock().wake_up = None;
+        closed
     }
 }

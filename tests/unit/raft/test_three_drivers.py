@@ -59,11 +59,11 @@ class Switch:
 
 
 class Member:
-    def __init__(self, node_id, switch):
+    def __init__(self, node_id, switch, config=CONFIG):
         self.id = node_id
         self.log, self.commits, self.led, self.faults = QuickLog(), [], asyncio.Event(), []
         node = RaftNode(
-            Identity(ReplicaKey(node_id), "c"), VotersInLog(VoterSet.of_ids([1, 2, 3])), CONFIG, self.log, node_id
+            Identity(ReplicaKey(node_id), "c"), VotersInLog(VoterSet.of_ids([1, 2, 3])), config, self.log, node_id
         )
         self.driver = RaftDriver(node, self.log, MemoryStore(), self, transport=switch)
         switch.drivers[node_id], switch.logs[node_id] = self.driver, self.log
@@ -125,6 +125,43 @@ async def test_elect_replicate_hand_over():
         await member.driver.close(timeout_ms=200)
         assert member.faults == []
         assert member.commits == sorted(member.commits)
+
+
+class Observer(Member):
+    """Of a broker: it never votes."""
+
+    def __init__(self, node_id, switch):
+        super().__init__(node_id, switch, CONFIG._replace(never_votes=True))
+        self.committed = asyncio.Event()
+
+    def on_commit(self, high_watermark):
+        super().on_commit(high_watermark)
+        self.committed.set()
+
+    async def until_committed(self, offset):
+        async with asyncio.timeout(20):
+            while self.driver.high_watermark <= offset:
+                self.committed.clear()
+                await self.committed.wait()
+
+
+async def test_who_never_votes_shows_what_is_committed_without_its_disk_and_closes_with_all_on_it():
+    switch = Switch()
+    members = [Member(node_id, switch) for node_id in (1, 2, 3)]
+    observer = Observer(4, switch)
+    for member in (*members, observer):
+        member.driver.start()
+    leader = await leader_of(members)
+    for _ in range(20):
+        offset = leader.driver.propose([b"x"], leader.driver.epoch)
+        await observer.until_committed(offset)
+    assert observer.log.end_offset == offset + 1
+    await observer.driver.close()
+    assert observer.log.flushed_offset == offset + 1
+    for member in members:
+        await member.driver.close(timeout_ms=200)
+        assert member.faults == []
+    assert observer.faults == []
 
 
 def freeze():

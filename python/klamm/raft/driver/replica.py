@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("klamm.raft")
 P = ParamSpec("P")
 
+# Nobody counts on the disk of a replica that never votes: what a power cut takes, it fetches again. So it flushes what
+# a while has brought, out of the way of who waits for a change; Apache Kafka leaves it all to the page cache.
+OBSERVER_FLUSH_S: Final = 1.0
 # A core that is due again and again at one instant will never be done: better stop than spin.
 TICKS_AT_ONCE_MAX: Final = 1000
 
@@ -65,12 +68,13 @@ class RaftDriver:
         self._is_stepping = False
         self._replies: dict[int, ReplyTo] = {}
         self._next_request_id = 0
+        self._flush_fd = log.flush_fd
         self._held: list[fx.SendRequest | fx.Reply] = []  # until quorum-state is durable
         self._is_release_scheduled = False
         self._election_to_write: fx.PersistElection | None = None
         self._is_writing_election = False
         self._is_flushing = False
-        self._is_flush_scheduled = False
+        self._flush_due: asyncio.Handle | None = None
         self._disk_is_done = asyncio.Event()  # set whenever a piece of disk work has ended
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = NEVER_MS
@@ -109,6 +113,8 @@ class RaftDriver:
 
     def start(self) -> None:
         """Read quorum-state and take part. Raises QuorumStateError, OSError, and what stops the replica at once."""
+        if self._flush_fd is not None:
+            self._loop.add_reader(self._flush_fd, self._log.on_flush_end)
         self._step(self._node.on_start, read_election(self._store))
         if self._fault is not None:
             raise self._fault
@@ -392,24 +398,30 @@ class RaftDriver:
 
     def _schedule_flush(self) -> None:
         """Flush; a leader at the end of this turn of the loop, so that all of its proposals go together."""
-        is_clean = self._log.flushed_offset >= self._log.end_offset
-        if is_clean or self._is_flushing or self._is_flush_scheduled:
+        if self._is_flushing or self._flush_due is not None or self._log.flushed_offset >= self._log.end_offset:
             return
-        if self._led_epoch is None:
+        if self._node.replica.config.never_votes:
+            self._flush_due = self._loop.call_later(OBSERVER_FLUSH_S, self._start_flush)
+        elif self._led_epoch is not None:
+            self._flush_due = self._loop.call_soon(self._start_flush)
+        else:
             self._start_flush()
-            return
-        self._is_flush_scheduled = True
-        self._loop.call_soon(self._start_flush)
 
     def _start_flush(self) -> None:
-        self._is_flush_scheduled, self._is_flushing = False, True
-        self._log.start_flush(self._on_flush_done_in_any_thread)
+        self._flush_due, self._is_flushing = None, True
+        on_done = self._on_flush_done_in_any_thread if self._flush_fd is None else self._on_flush_done
+        self._log.start_flush(on_done)
+
+    def _flush_what_is_due(self) -> None:
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._start_flush()
 
     def _on_flush_done_in_any_thread(self, flushed_offset: int, error: str | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
-            self._loop.call_soon_threadsafe(self._on_flush_done, error)
+            self._loop.call_soon_threadsafe(self._on_flush_done, flushed_offset, error)
 
-    def _on_flush_done(self, error: str | None) -> None:
+    def _on_flush_done(self, flushed_offset: int, error: str | None) -> None:
         self._is_flushing = False
         self._disk_is_done.set()
         if error is not None:
@@ -418,21 +430,26 @@ class RaftDriver:
             self._step(self._node.on_flushed)
 
     async def _until_disk_is_idle(self) -> None:
-        while self._is_flushing or self._is_flush_scheduled or self._is_writing_election:
+        while self._is_writing_election or self._is_disk_behind():
+            self._flush_what_is_due()
             self._disk_is_done.clear()
             await self._disk_is_done.wait()
+
+    def _is_disk_behind(self) -> bool:
+        """Whether a flush is due or under way that is still heard of."""
+        return not self._is_stopped and (self._is_flushing or self._flush_due is not None)
 
     # Time and end
 
     def _arm_timer(self) -> None:
+        """A deadline moves with every message, mostly to later: so a timer that is early stays, and looks again."""
         deadline_ms = self._node.deadline_ms
-        if deadline_ms == self._timer_ms:
+        if deadline_ms >= self._timer_ms:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_ms, self._timer = deadline_ms, None
-        if deadline_ms < NEVER_MS:
-            self._timer = self._loop.call_at(deadline_ms / 1000, self._on_timer)
+        self._timer_ms = deadline_ms
+        self._timer = self._loop.call_at(deadline_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer, self._timer_ms = None, NEVER_MS
@@ -454,6 +471,11 @@ class RaftDriver:
         self._led_epoch = None
         if self._timer is not None:
             self._timer.cancel()
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._flush_due = None
+        if self._flush_fd is not None:
+            self._loop.remove_reader(self._flush_fd)
         self._snapshots.stop()
         self._handed_over.set()
         self._disk_is_done.set()

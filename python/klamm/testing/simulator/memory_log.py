@@ -137,6 +137,14 @@ class MemoryLog:
             raise RuntimeError("one flush at a time")
         self.flushing_to, self.on_flush_done = self.end_offset, on_done
 
+    @property
+    def flush_fd(self) -> int | None:
+        """None: who ends the flush calls."""
+        return None
+
+    def on_flush_end(self) -> None:
+        """Nothing: see `finish_flush`."""
+
     def finish_flush(self, error: str | None = None) -> None:
         """End the flush that runs, well or with an error."""
         on_done, target = self.on_flush_done, self.flushing_to

@@ -44,7 +44,7 @@ pub use core::SupportedFeatures;
 pub use counters::Counters;
 pub use events::{Event, EventQueue, LogLevel, Priority, Request};
 pub use link::Reply;
-pub use os::block_broken_pipe_signal;
+pub use os::{WakeUp, block_broken_pipe_signal};
 pub use server::{ListenerOptions, Server, bind};
 pub use slice::FileSlice;
 pub use waiter::FetchWaiter;

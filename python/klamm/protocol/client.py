@@ -25,6 +25,7 @@ from klamm.protocol.connection import (
     PeerTimeoutError,
     VersionNotOfferedError,
 )
+from klamm.protocol.deadlines import Deadlines
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 
 __all__ = [
@@ -92,6 +93,7 @@ class Peer:
         self._name = f"node at {address[0]}:{address[1]}"
         self._on_connected, self._on_lost = on_connected, on_lost
         self._loop = asyncio.get_running_loop()
+        self._deadlines = Deadlines()
         self._connection: Connection | None = None
         self._versions: Versions | None = None  # known once the connection may be used
         self._connecting: asyncio.Task[None] | None = None
@@ -166,6 +168,7 @@ class Peer:
         if self._connection is not None:
             self._connection.end("this side was closed")
         self._fail_waiting(self._last_error)
+        self._deadlines.close()
 
     @property
     def versions(self) -> Versions | None:
@@ -200,22 +203,18 @@ class Peer:
         does: who lets one request wait too long is not asked the next one on the same connection.
         """
         wait_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
-        is_over = False
 
         def finish(outcome: Outcome) -> None:
-            nonlocal is_over
-            if not is_over:
-                is_over = True
-                timer.cancel()
+            if self._deadlines.remove(token):
                 on_done(outcome)
 
         def expire() -> None:
             text = f"{self._name} did not answer within {wait_ms} ms"
-            finish(PeerTimeoutError(text))
+            on_done(PeerTimeoutError(text))
             if self._connection is not None:
                 self._connection.end(text)
 
-        timer = self._loop.call_later(wait_ms / 1000, expire)
+        token = self._deadlines.add(wait_ms / 1000, expire)
         return finish
 
     def _fail_waiting(self, error: PeerError) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple
 
 from klamm.protocol import codec
@@ -103,6 +104,7 @@ def seal(request: Enveloped, body: bytes) -> EnvelopeResponse:
     return EnvelopeResponse(head + body)
 
 
+@lru_cache(maxsize=128)
 def principal_bytes(principal: Principal) -> bytes:
     """As Kafka's default serde writes a principal: a version, then the data."""
     cls = data_class("default_principal_data", "DefaultPrincipalData", PRINCIPAL_VERSION)

@@ -248,6 +248,9 @@ class EpochEndOffset(Value):
     end_offset: int = -1
 
 
+NO_END_OFFSET: Final = EpochEndOffset()
+
+
 class LeaderIdAndEpoch(Value):
     """The leader of an epoch, -1 while there is none."""
 
@@ -260,6 +263,9 @@ class SnapshotId(Value):
 
     end_offset: int = -1
     epoch: int = -1
+
+
+NO_SNAPSHOT: Final = SnapshotId()
 
 
 class AbortedTransaction(Value):
@@ -277,9 +283,9 @@ class FetchPartitionData(Value):
     high_watermark: int
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    diverging_epoch: EpochEndOffset = EpochEndOffset()
+    diverging_epoch: EpochEndOffset = NO_END_OFFSET
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    snapshot_id: SnapshotId = SnapshotId()
+    snapshot_id: SnapshotId = NO_SNAPSHOT
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
     preferred_read_replica: int = -1
     records: bytes | None = b""

@@ -208,11 +208,10 @@ impl MessageSchema {
     }
 
     fn write_tagged(&self, value: &Bound<'_, PyAny>, writer: &mut Writer) -> PyResult<()> {
-        let py = value.py();
         let mut said = Vec::new();
         for (tag, field) in &self.tagged {
             let value = field.get(value)?;
-            if !value.eq(field.default.bind(py))? {
+            if !field.is_default(&value)? {
                 said.push((*tag, field, value));
             }
         }
@@ -223,6 +222,16 @@ impl MessageSchema {
             result.map_err(|error| self.blame(field, value, error))?;
         }
         Ok(())
+    }
+
+    fn carries(&self, value: &Bound<'_, PyAny>) -> bool {
+        value.get_type().is(self.class.bind(value.py()))
+    }
+
+    /// Whether two objects of the class are the same on the wire.
+    fn says_the_same(&self, one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let mut fields = self.fields.iter().chain(self.tagged.iter().map(|(_, field)| field));
+        fields.try_fold(true, |same, field| Ok(same && field.get(one)?.eq(field.get(other)?)?))
     }
 
     /// Names the attribute whose value does not fit.
@@ -290,6 +299,17 @@ impl Field {
         match &self.attribute {
             Some(name) => set_slot(object, name.bind(object.py()), value),
             None => Ok(()),
+        }
+    }
+
+    /// Whether a value is the default, which is what most tagged fields hold: without a call of Python's.
+    fn is_default(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let default = self.default.bind(value.py());
+        match &self.kind {
+            Kind::Struct(schema) if !self.is_array && schema.get().carries(value) && schema.get().carries(default) => {
+                schema.get().says_the_same(value, default)
+            }
+            _ => value.eq(default),
         }
     }
 

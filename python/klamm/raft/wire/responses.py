@@ -168,9 +168,9 @@ def _fetch_to_wire(response: FetchResponse, listener: str) -> wire.FetchResponse
         ErrorCode(response.error),
         response.high_watermark,
         log_start_offset=response.log_start_offset,
-        diverging_epoch=wire.EpochEndOffset(diverging.epoch, diverging.offset) if diverging else wire.EpochEndOffset(),
+        diverging_epoch=wire.EpochEndOffset(diverging.epoch, diverging.offset) if diverging else wire.NO_END_OFFSET,
         current_leader=_leader(response),
-        snapshot_id=wire.SnapshotId(snapshot_id.offset, snapshot_id.epoch) if snapshot_id else wire.SnapshotId(),
+        snapshot_id=wire.SnapshotId(snapshot_id.offset, snapshot_id.epoch) if snapshot_id else wire.NO_SNAPSHOT,
         records=response.records,
     )
     nodes = tuple(wire.FetchNodeEndpoint(one.node_id, one.host, one.port) for one in _nodes(response, listener))

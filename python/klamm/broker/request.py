@@ -55,6 +55,10 @@ class Answer(Protocol):
         """What takes a value and answers with what `write` makes of it; a `write` that fails closes the connection."""
         ...
 
+    def leave_to(self, handler: Handler) -> None:
+        """Let this handler answer the request, in a task; for what cannot be answered without."""
+        ...
+
 
 class Direct(NamedTuple):
     """A handler of what is asked all the time: no task runs for it.

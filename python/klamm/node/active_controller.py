@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from klamm.protocol import registration as messages
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from klamm.controller.driver import ControllerDriver
     from klamm.node.config import NodeConfig
     from klamm.protocol.client import Address, Client, Versions
+    from klamm.protocol.deadlines import Deadlines
     from klamm.protocol.topics import CreateTopicsRequest, CreateTopicsResponse
     from klamm.raft.voters import Endpoint
 
@@ -176,6 +178,20 @@ class ActiveController:
             self._client = Client(config, self._tell_versions)
         return self._client
 
+    @property
+    def elsewhere(self) -> Address | None:
+        """Where another process's controller is to be asked; None where the local one is active, or none is known."""
+        address = None if self.local is not None else self.address
+        if address is not None:
+            self._see(address)
+        return address
+
+    @cached_property
+    def _deadlines(self) -> Deadlines:
+        from klamm.protocol.deadlines import Deadlines
+
+        return Deadlines()
+
     def _see(self, address: Address | None) -> None:
         """It listens there, or is the local one."""
         if address != self._asked:
@@ -192,6 +208,7 @@ class ActiveController:
 
     def close(self) -> None:
         """Ask nothing more; what is under way fails."""
+        self._deadlines.close()
         if self._client is not None:
             self._client.close()
 
@@ -277,33 +294,40 @@ class ActiveController:
         return None
 
     async def _while_it_leads(self, asking: Awaitable[T | None], address: Address) -> T | None:
-        """The answer of whoever listens there, unless another leads by now: a host that is gone answers nothing.
-
-        Who was the leader and lives has its time to say what became of a request.
-        """
+        """The answer of whoever listens there, unless another leads by now; see `watch`."""
         loop = asyncio.get_running_loop()
-        was_leading = self.address == address
-        timer: asyncio.TimerHandle
-
-        def look() -> None:
-            nonlocal was_leading, timer
-            if not was_leading and self.address is not None:
-                limit.reschedule(loop.time())
-                return
-            was_leading = self.address == address
-            timer = loop.call_later(LAST_WORD_S, look)
-
-        timer = loop.call_later(LAST_WORD_S, look)
+        end = self.watch(address, lambda: limit.reschedule(loop.time()))
         try:
             async with asyncio.timeout(None) as limit:
                 return await asking
         except TimeoutError:
             if not limit.expired():
                 raise
-            log.info("node at %s:%d leads no more and does not answer; asking its successor", *address)
             return None
         finally:
-            timer.cancel()
+            end()
+
+    def watch(self, address: Address, on_other: Callable[[], None]) -> Callable[[], None]:
+        """Tell when another leads than who listens there and is asked: a host that is gone answers nothing.
+
+        Who was the leader and lives has its time to say what became of a request. What is given back ends the watch.
+        """
+        was_leading, token = self.address == address, -1
+
+        def look() -> None:
+            nonlocal was_leading, token
+            if not was_leading and self.address is not None:
+                log.info("node at %s:%d leads no more and does not answer; asking its successor", *address)
+                on_other()
+                return
+            was_leading = self.address == address
+            token = self._deadlines.add(LAST_WORD_S, look)
+
+        def end() -> None:
+            self._deadlines.remove(token)
+
+        token = self._deadlines.add(LAST_WORD_S, look)
+        return end
 
 
 def _is_of_no_controller(answer: Any) -> bool:

@@ -45,6 +45,7 @@ class Dispatcher:
         self._asked_by_replicas: set[int] = set()
         self._all_answered: asyncio.Future[None] | None = None
         self._answers: list[tuple[int, bytes | None]] = []
+        self._is_drained = False
 
     def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request. Does not block."""
@@ -54,16 +55,21 @@ class Dispatcher:
         handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
         if isinstance(handler, Direct):
             try:
-                handler.handle(context, context.api_version, body, _DirectAnswer(self.answer, handle, context))
+                handler.handle(context, context.api_version, body, _DirectAnswer(self, handle, context, body))
             except Exception as error:
                 _tell(context, error)
                 self.answer(handle, None)
         elif handler is not None:
-            self._tasks.add(asyncio.get_running_loop().create_task(self._run(handler, handle, context, body)))
+            self.run(handler, handle, context, body)
         else:
             # The engine lets through only what the node said it serves: see `Engine.serve`.
             log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)
             self.answer(handle, None)
+
+    def run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
+        """Begin to answer a request in a task."""
+        if not self._is_drained:  # then nobody would wait for it
+            self._tasks.add(asyncio.get_running_loop().create_task(self._run(handler, handle, context, body)))
 
     async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
         answer: bytes | None = None
@@ -98,6 +104,7 @@ class Dispatcher:
             self._all_answered = asyncio.get_running_loop().create_future()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_answered, timeout_s)
+        self._is_drained = True
         for task in self._tasks:
             task.cancel()
         self._send()
@@ -112,13 +119,13 @@ class Dispatcher:
 class _DirectAnswer:
     """The `Answer` of one request."""
 
-    __slots__ = ("_answer", "_context", "_handle")
+    __slots__ = ("_body", "_context", "_dispatcher", "_handle")
 
-    def __init__(self, answer: Callable[[int, bytes | None], None], handle: int, context: RequestContext) -> None:
-        self._answer, self._handle, self._context = answer, handle, context
+    def __init__(self, dispatcher: Dispatcher, handle: int, context: RequestContext, body: bytes) -> None:
+        self._dispatcher, self._handle, self._context, self._body = dispatcher, handle, context, body
 
     def give(self, body: bytes) -> None:
-        self._answer(self._handle, body)
+        self._dispatcher.answer(self._handle, body)
 
     def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
         def take(value: T) -> None:
@@ -127,9 +134,12 @@ class _DirectAnswer:
                 body = write(value)
             except Exception as error:
                 _tell(self._context, error)
-            self._answer(self._handle, body)
+            self._dispatcher.answer(self._handle, body)
 
         return take
+
+    def leave_to(self, handler: Handler) -> None:
+        self._dispatcher.run(handler, self._handle, self._context, self._body)
 
 
 def _tell(context: RequestContext, error: Exception) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm.broker.request import Handler, RequestContext
+from klamm.broker.request import Answer, Handler, RequestContext
 from klamm.node.active_controller import FORWARD_TIMEOUT_MS, ActiveController
 from klamm.protocol import codec
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,21 @@ class Forwarder:
         """`handler_here` finds what answers an API where the controller of this process is the active one."""
         self._active, self._handler_here = active, handler_here
 
-    async def forward(self, context: RequestContext, version: int, body: bytes) -> bytes:
+    def hand_on(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        """Without a task to another process's controller that is known; what needs more is left to `forward`."""
+        address = self._active.elsewhere
+        if address is None:
+            answer.leave_to(self.forward)
+            return
+        from klamm.node.forwarding_elsewhere import HandedOn
+
+        peer = self._active.client.idlest_peer(address, CONNECTIONS_MAX)
+        handed_on = HandedOn(context, version, body, answer, self.forward)
+        handed_on.ask(peer, lambda on_other: self._active.watch(address, on_other))
+
+    async def forward(
+        self, context: RequestContext, version: int, body: bytes, timeout_ms: int = FORWARD_TIMEOUT_MS
+    ) -> bytes:
         """The body of the answer. Raises MalformedRequest where the client is to be disconnected."""
 
         async def here(controller: ControllerDriver) -> bytes | None:
@@ -46,7 +60,7 @@ class Forwarder:
                 self._active.client.idlest_peer(address, CONNECTIONS_MAX), context, version, body, timeout_ms
             )
 
-        answer = await self._active.until_answered(here, elsewhere, FORWARD_TIMEOUT_MS)
+        answer = await self._active.until_answered(here, elsewhere, timeout_ms)
         if answer is not None:
             return answer
         from klamm.node.forwarding_elsewhere import refused

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Protocol
 
-from klamm.broker.request import RequestContext
+from klamm.broker.request import Answer, RequestContext
 from klamm.controller.refusals import refuse
+from klamm.node.active_controller import ATTEMPT_TIMEOUT_MS, FORWARD_TIMEOUT_MS
 from klamm.protocol import codec, configs, feature_updates, registration, topics
-from klamm.protocol.client import Peer
+from klamm.protocol.client import Peer, PeerError
 from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse
+from klamm.protocol.connection import Outcome
 from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
-from klamm.protocol.forwarding import Enveloped, EnvelopeResponse, answer_body, enclose
+from klamm.protocol.forwarding import Enveloped, EnvelopeRequest, EnvelopeResponse, answer_body, enclose
 from klamm.protocol.voter_messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -44,21 +50,88 @@ REQUESTS: Final[dict[int, type[Any]]] = {
 """What may be forwarded, of what there is yet (facts 6.3)."""
 
 
+log = logging.getLogger("klamm.node.controller")
+
+
+class Forward(Protocol):
+    """`Forwarder.forward`."""
+
+    def __call__(self, context: RequestContext, version: int, body: bytes, timeout_ms: int) -> Awaitable[bytes]:
+        """The body of the answer of whoever is active within that time."""
+
+
+class HandedOn:
+    """A request that is with another process's controller, and needs no task while all is as it mostly is.
+
+    Where that controller is not the active one, or cannot say, `forward` asks again.
+    """
+
+    def __init__(self, context: RequestContext, version: int, body: bytes, answer: Answer, forward: Forward) -> None:
+        self._request = Enveloped(context.api_key, version, context.client_id, context.peer, body)
+        self._answer, self._forward = answer, forward
+        self._loop = asyncio.get_running_loop()
+        self._began_s = self._loop.time()
+        self._is_over = False
+        self._end_watch: Callable[[], None] = lambda: None
+
+    def ask(self, peer: Peer, watch: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+        """Send it; `watch` tells when another leads, and gives what ends that."""
+        data = enclose(self._request)
+        peer.send(
+            EnvelopeRequest.API_KEY,
+            ENVELOPE_VERSIONS,
+            lambda version: codec.write_request(data, version),
+            self._on_outcome,
+            ATTEMPT_TIMEOUT_MS,
+        )
+        self._end_watch = watch(self._ask_again)
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        if self._is_over:
+            return
+        try:
+            if isinstance(outcome, PeerError):
+                raise outcome
+            envelope = codec.read_response(EnvelopeResponse, outcome.api_version, outcome.body)
+        except (PeerError, MalformedRequest) as error:
+            log.debug("asking again: %s", error)
+            self._ask_again()
+            return
+        if envelope.error_code is ErrorCode.NOT_CONTROLLER:
+            self._ask_again()
+            return
+        self._end()
+        self._answer.written(partial(_opened, self._request))(envelope)
+
+    def _ask_again(self) -> None:
+        self._end()
+        left_ms = FORWARD_TIMEOUT_MS - int(1000 * (self._loop.time() - self._began_s))
+        self._answer.leave_to(partial(self._forward, timeout_ms=left_ms))
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._end_watch()
+
+
 async def forward_to(peer: Peer, context: RequestContext, version: int, body: bytes, timeout_ms: int) -> bytes | None:
     """The body of that controller's answer; None when it is not the active one. Raises PeerError, MalformedRequest."""
     request = Enveloped(context.api_key, version, context.client_id, context.peer, body)
     envelope = await peer.ask(enclose(request), EnvelopeResponse, ENVELOPE_VERSIONS, timeout_ms)
+    return None if envelope.error_code is ErrorCode.NOT_CONTROLLER else _opened(request, envelope)
+
+
+def _opened(request: Enveloped, envelope: EnvelopeResponse) -> bytes:
+    """The answer of an active controller. Raises MalformedRequest."""
+    version = request.api_version
     match envelope.error_code:
         case ErrorCode.NONE:
             return answer_body(request, envelope.response_data or b"")
-        case ErrorCode.NOT_CONTROLLER:
-            return None
         case ErrorCode.UNSUPPORTED_VERSION:
             # The client learns anew what is spoken when it connects again.
-            raise MalformedRequest(f"the active controller has no version {version} of API {context.api_key}")
+            raise MalformedRequest(f"the active controller has no version {version} of API {request.api_key}")
         case code:
             text = f"The controller refused what this broker handed on: {code.name}"
-            return refused(context.api_key, version, body, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+            return refused(request.api_key, version, request.body, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
 
 def refused(api_key: int, version: int, body: bytes, error: KafkaError) -> bytes:

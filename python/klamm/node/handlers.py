@@ -85,7 +85,7 @@ class Handlers:
         return Forwarder(self._active_controller, self._handler_here)
 
     def _forwarded_apis(self) -> dict[int, Handler | Direct]:
-        return dict.fromkeys(FORWARDED, self._forwarder.forward)
+        return dict.fromkeys(FORWARDED, Direct(self._forwarder.hand_on))
 
     def _envelope_apis(self) -> dict[int, Handler | Direct]:
         from klamm.node.apis import VERSIONS

@@ -96,14 +96,14 @@ def decode_request(api_key: int, version: int, body: bytes) -> Received:
 
 def _to_wire(request: Request) -> Any:
     match request:
+        case FetchRequest():
+            return _fetch_to_wire(request)
         case VoteRequest():
             return _vote_to_wire(request)
         case BeginQuorumEpochRequest():
             return _begin_to_wire(request)
         case EndQuorumEpochRequest():
             return _end_to_wire(request)
-        case FetchRequest():
-            return _fetch_to_wire(request)
         case FetchSnapshotRequest():
             return _snapshot_to_wire(request)
         case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | ApiVersionsRequest():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeVar, assert_never
 
 from klamm.protocol import codec, voter_messages
@@ -95,6 +96,8 @@ def decode_response(request: Request, version: int, body: bytes, listener: str) 
     Raises MalformedRequest when the bytes follow no schema, RefusedError for what is no answer of the quorum.
     """
     match request:
+        case FetchRequest():
+            return _fetch_from_wire(codec.read_response(wire.FetchResponse, version, body), listener)
         case VoteRequest():
             return _vote_from_wire(codec.read_response(wire.VoteResponse, version, body), listener)
         case BeginQuorumEpochRequest():
@@ -103,8 +106,6 @@ def decode_response(request: Request, version: int, body: bytes, listener: str) 
         case EndQuorumEpochRequest():
             ended = codec.read_response(wire.EndQuorumEpochResponse, version, body)
             return EndQuorumEpochResponse(*_epoch_from_wire(ended, listener))
-        case FetchRequest():
-            return _fetch_from_wire(codec.read_response(wire.FetchResponse, version, body), listener)
         case FetchSnapshotRequest():
             return _snapshot_from_wire(codec.read_response(wire.FetchSnapshotResponse, version, body), listener)
         case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | ApiVersionsRequest():
@@ -117,6 +118,8 @@ def decode_response(request: Request, version: int, body: bytes, listener: str) 
 
 
 def _to_wire(response: Response, listener: str) -> WireResponse:
+    if isinstance(response, FetchResponse):  # nearly all are, and each change waits for some of them
+        return _fetch_to_wire(response, listener)
     if isinstance(response, AddVoterResponse | RemoveVoterResponse | UpdateVoterResponse | ApiVersionsResponse):
         return voters.response_to_wire(response, listener)
     if response.error in TOP_LEVEL_ERRORS:
@@ -131,15 +134,15 @@ def _to_wire(response: Response, listener: str) -> WireResponse:
             return _epoch_to_wire(wire.BeginQuorumEpochResponse, response, listener)
         case EndQuorumEpochResponse():
             return _epoch_to_wire(wire.EndQuorumEpochResponse, response, listener)
-        case FetchResponse():
-            return _fetch_to_wire(response, listener)
         case FetchSnapshotResponse():
             return _snapshot_to_wire(response, listener)
         case _:
             assert_never(response)
 
 
-def _top_level(response: PartitionResponse) -> WireResponse:
+def _top_level(
+    response: VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchSnapshotResponse,
+) -> WireResponse:
     error = ErrorCode(response.error)
     match response:
         case VoteResponse():
@@ -148,8 +151,6 @@ def _top_level(response: PartitionResponse) -> WireResponse:
             return wire.BeginQuorumEpochResponse(error)
         case EndQuorumEpochResponse():
             return wire.EndQuorumEpochResponse(error)
-        case FetchResponse():
-            return wire.FetchResponse(error)
         case FetchSnapshotResponse():
             return wire.FetchSnapshotResponse(error)
         case _:
@@ -162,10 +163,13 @@ def _epoch_to_wire(make: type[E], response: PartitionResponse, listener: str) ->
 
 
 def _fetch_to_wire(response: FetchResponse, listener: str) -> wire.FetchResponse:
+    error = ErrorCode.NONE if response.error is Error.NONE else ErrorCode(response.error)
+    if response.error in TOP_LEVEL_ERRORS:
+        return wire.FetchResponse(error)
     diverging, snapshot_id = response.diverging, response.snapshot_id
     partition = wire.FetchPartitionData(
         PARTITION,
-        ErrorCode(response.error),
+        error,
         response.high_watermark,
         log_start_offset=response.log_start_offset,
         diverging_epoch=wire.EpochEndOffset(diverging.epoch, diverging.offset) if diverging else wire.NO_END_OFFSET,
@@ -173,10 +177,18 @@ def _fetch_to_wire(response: FetchResponse, listener: str) -> wire.FetchResponse
         snapshot_id=wire.SnapshotId(snapshot_id.offset, snapshot_id.epoch) if snapshot_id else wire.NO_SNAPSHOT,
         records=response.records,
     )
-    nodes = tuple(wire.FetchNodeEndpoint(one.node_id, one.host, one.port) for one in _nodes(response, listener))
     return wire.FetchResponse(
-        responses=(wire.FetchTopicData((partition,), wire.METADATA_TOPIC_ID),), node_endpoints=nodes
+        responses=(wire.FetchTopicData((partition,), wire.METADATA_TOPIC_ID),),
+        node_endpoints=_fetch_nodes(response.leader_id, response.leader_endpoints, listener),
     )
+
+
+@lru_cache(maxsize=16)
+def _fetch_nodes(
+    leader_id: int | None, endpoints: tuple[Endpoint, ...], listener: str
+) -> tuple[wire.FetchNodeEndpoint, ...]:
+    found = [one for one in endpoints if one.listener == listener]
+    return () if leader_id is None else tuple(wire.FetchNodeEndpoint(leader_id, *one[1:]) for one in found[:1])
 
 
 def _snapshot_to_wire(response: FetchSnapshotResponse, listener: str) -> wire.FetchSnapshotResponse:
@@ -285,14 +297,16 @@ def _snapshot_from_wire(found: wire.FetchSnapshotResponse, listener: str) -> Fet
 def _top_error(found: WireResponse) -> Error | None:
     """The errors of a whole request that the core acts on. Raises RefusedError for any other."""
     code = int(found.error_code)
+    if code == ErrorCode.NONE:
+        return None
     if code in {int(error) for error in TOP_LEVEL_ERRORS}:
         return Error(code)
-    if code != ErrorCode.NONE:
-        raise RefusedError(f"the request was refused: {found.error_code!r}")
-    return None
+    raise RefusedError(f"the request was refused: {found.error_code!r}")
 
 
 def _error(partition: Any) -> Error:
+    if partition.error_code is ErrorCode.NONE:
+        return Error.NONE
     try:
         return Error(partition.error_code)
     except ValueError:

@@ -15,6 +15,9 @@ from klamm.testing.simulator.memory_log import MemoryLog
 
 CONFIG = RaftConfig(election_timeout_ms=50, fetch_timeout_ms=100, request_timeout_ms=100, fetch_max_wait_ms=20)
 
+# For those in which nobody is to be given up, however busy the machine.
+PATIENT = CONFIG._replace(fetch_timeout_ms=10_000, request_timeout_ms=10_000)
+
 
 class QuickLog(MemoryLog):
     """Ends its flushes at the next turn of the loop."""
@@ -59,7 +62,7 @@ class Switch:
 
 
 class Member:
-    def __init__(self, node_id, switch, config=CONFIG):
+    def __init__(self, node_id, switch, config=PATIENT):
         self.id = node_id
         self.log, self.commits, self.led, self.faults = QuickLog(), [], asyncio.Event(), []
         node = RaftNode(
@@ -131,7 +134,7 @@ class Observer(Member):
     """Of a broker: it never votes."""
 
     def __init__(self, node_id, switch):
-        super().__init__(node_id, switch, CONFIG._replace(never_votes=True))
+        super().__init__(node_id, switch, PATIENT._replace(never_votes=True))
         self.committed = asyncio.Event()
 
     def on_commit(self, high_watermark):
@@ -171,7 +174,7 @@ def freeze():
 
 async def test_a_leader_that_wakes_too_late_says_that_nothing_is_known_of_the_record():
     switch = Switch()
-    members = [Member(node_id, switch) for node_id in (1, 2, 3)]
+    members = [Member(node_id, switch, CONFIG) for node_id in (1, 2, 3)]
     for member in members:
         member.driver.start()
     leader = await leader_of(members)
@@ -187,7 +190,7 @@ async def test_a_leader_that_wakes_too_late_says_that_nothing_is_known_of_the_re
 
 async def test_who_waits_for_a_commit_goes_before_the_voters_are_told_of_it():
     switch = Switch()
-    members = [Member(node_id, switch) for node_id in (1, 2, 3)]
+    members = [Member(node_id, switch, CONFIG) for node_id in (1, 2, 3)]
     for member in members:
         member.driver.start()
     leader = await leader_of(members)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.pipelines.audit.questions.unclean import is_unclean
+from klamm.pipelines.audit.questions.unclean import is_unclean, move_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,14 +26,7 @@ def leadership(audit: Audit) -> DataFrame:
     rows = rows.where(~f.col("leader").eqNullSafe(f.col("leader_before")))
     kind = f.when(f.col("leader").isNull(), "lost").when(f.col("leader_before").isNull(), "regained").otherwise("moved")
     return rows.select(
-        "topic",
-        "topic_id",
-        "partition",
-        "offset",
-        "epoch",
-        "timestamp",
-        f.col("leader_before").alias("from_leader"),
-        f.col("leader").alias("to_leader"),
+        *move_columns(),
         "leader_epoch_before",
         "leader_epoch",
         kind.alias("kind"),

@@ -24,6 +24,14 @@ def is_unclean() -> Column:
     return (f.col("event") == "changed") & f.coalesce(unclean, f.lit(False))
 
 
+def move_columns() -> list[Column]:
+    """Of a change of leaders: where and when, from whom to whom."""
+    from pyspark.sql import functions as f
+
+    places = ("topic", "topic_id", "partition", "offset", "epoch", "timestamp")
+    return [*map(f.col, places), f.col("leader_before").alias("from_leader"), f.col("leader").alias("to_leader")]
+
+
 def unclean_elections(audit: Audit) -> DataFrame:
     """Every record that elects a leader which was neither in the ISR nor in the ELR, or says so itself.
 
@@ -48,14 +56,7 @@ def unclean_elections(audit: Audit) -> DataFrame:
     rows = audit.history.withColumn("recovered", f.last(recovered, ignorenulls=True).over(backwards))
     is_recovering = f.col("leader_recovery_state") == 1
     return rows.where(is_unclean()).select(
-        "topic",
-        "topic_id",
-        "partition",
-        "offset",
-        "epoch",
-        "timestamp",
-        f.col("leader_before").alias("from_leader"),
-        f.col("leader").alias("to_leader"),
+        *move_columns(),
         "leader_epoch",
         "isr_before",
         "elr_before",

@@ -1,4 +1,4 @@
-"""A session of a pipeline's own: Ctrl-C ends it in good order."""
+"""A session of a pipeline's own ends in good order by Ctrl-C, and when its JVM is ended together with it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import klamm
 
 WAITING = """
+import signal
+
 from klamm.pipelines.session import session
 
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     with session("waiting", master="local[1]", quiet=True) as spark:
         print("ready", flush=True)
@@ -22,7 +27,8 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_is_no_traceback(java: None) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_is_no_traceback(java: None, number: signal.Signals) -> None:
     paths = [str(Path(klamm.__path__[0]).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, "-c", WAITING],
@@ -30,11 +36,12 @@ def test_an_interrupt_is_no_traceback(java: None) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, number)
         told, complained = process.communicate(timeout=120)
     finally:
         process.kill()

@@ -16,8 +16,9 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -62,13 +63,14 @@ def session(
     with tempfile.TemporaryDirectory(prefix="klamm-spark-", ignore_cleanup_errors=True) as folder:
         with _interruptible():
             made = _make(name, master, dict(conf or {}), Path(folder), quiet)
-        logging.getLogger().addFilter(_is_no_interrupt)
+        logging.getLogger().addFilter(_is_worth_telling)
         try:
             _register(made)
             yield made
         finally:
-            made.stop()
-            logging.getLogger().removeFilter(_is_no_interrupt)
+            with jvm_may_be_gone():
+                made.stop()
+            logging.getLogger().removeFilter(_is_worth_telling)
 
 
 def _active() -> SparkSession | None:
@@ -122,9 +124,18 @@ def _interruptible() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """py4j logs each KeyboardInterrupt with its traceback, and raises it then."""
-    return record.msg != "KeyboardInterrupt while sending command."
+@contextmanager
+def jvm_may_be_gone() -> Iterator[None]:
+    """For what ends something in Spark's JVM: a signal to a whole group of processes has ended that one, too."""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError), warnings.catch_warnings(category=RuntimeWarning, action="ignore"):
+        yield
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """py4j logs an interrupt, and a JVM that is gone, with a traceback, and raises it then."""
+    return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 
 
 def workers_environment(folder: Path) -> dict[str, str]:

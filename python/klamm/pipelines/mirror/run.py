@@ -12,7 +12,7 @@ from klamm.pipelines.errors import reason
 from klamm.pipelines.mirror.clusters import Clusters, source_keys
 from klamm.pipelines.mirror.groups import Moved, sync_groups
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions, MirrorProgress, TopicProgress
-from klamm.pipelines.session import session
+from klamm.pipelines.session import jvm_may_be_gone, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,8 @@ class _Run:
                     raise
                 failure = None
             finally:
-                query.stop()
+                with jvm_may_be_gone():
+                    query.stop()
             if failure is None:
                 break
             if _TOO_LATE not in str(failure) or attempt + 1 == STARTS_MAX:
@@ -176,7 +177,8 @@ class _Run:
 
     def _lags(self, query: StreamingQuery) -> dict[str, int]:
         """Offsets behind, by topic."""
-        self._positions |= _read_to(query.lastProgress)
+        with jvm_may_be_gone():
+            self._positions |= _read_to(query.lastProgress)
         ends = self._clusters.ends()
         begins = self._clusters.begins()
         lags: dict[str, int] = {}

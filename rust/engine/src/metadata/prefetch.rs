@@ -1,4 +1,5 @@
 //! Asking for memory before it is needed, without waiting for it.
+
 use std::ptr;
 
 /// Asks for the cache line in which a value begins.

@@ -1,12 +1,15 @@
 """Who runs a dynamic quorum: adds and removes voters, moves them to other ports, loses their disks (KIP-853, goals R2).
 
 As careful as an operator must be, and no more: a disk is lost only where the rest of every voter set that may be in
-force is a majority, and while one is lost no voter that works is removed. No protocol survives more than that.
+force is a majority, and some of the rest would elect one of them; and while one is lost no voter that works is removed.
+No protocol survives more than that. A majority is not enough where a new leader cut a voter's addition from its log:
+that one holds the leader's last records as an observer, so it votes for nobody who lacks them, nor stands itself.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import AddVoterRequest, RemoveVoterRequest
 from klamm.raft.quorum import majority_size
 from klamm.raft.role_states import Leader
@@ -45,12 +48,17 @@ class Operator:
         if self._is_joining(replica) or not all(self._names_directories(other) for other in self._replicas.values()):
             return False
         lost = {*self._lost_keys(), replica.key}
-        return all(self._survives(voters, lost) for voters in self._known_sets())
+        rest = [other for other in self._replicas.values() if other is not replica]
+        return all(self._survives(voters, lost) for voters in self._known_sets()) and _would_elect_one(rest)
 
     def is_lost(self) -> bool:
         """Whether too many disks are gone for some voter set, by requests that arrived late."""
         lost = self._lost_keys()
         return not all(self._survives(voters, lost) for voters in self._known_sets())
+
+    def is_stuck(self) -> bool:
+        """Whether, with a disk gone, nobody can be elected by what the logs are in the end, some by late messages."""
+        return bool(self._lost_keys()) and not _would_elect_one([*self._replicas.values()])
 
     def _addition(self, replica: SimulatedReplica) -> AddVoterRequest:
         return AddVoterRequest("cluster", replica.key, replica.endpoints, self._dice.random() < 0.8)
@@ -81,3 +89,14 @@ class Operator:
     def _survives(voters: VoterSet, lost: set[ReplicaKey]) -> bool:
         alive = sum(voter.key not in lost for voter in voters.voters)
         return not voters.voters or alive >= majority_size(len(voters))
+
+
+def _would_elect_one(replicas: Sequence[SimulatedReplica]) -> bool:
+    """Whether one of them is a voter by its own log, and has no older log than a majority of that voter set."""
+    ends = [(replica, OffsetAndEpoch(replica.log.end_offset, replica.log.last_epoch)) for replica in replicas]
+    for candidate, log_end in ends:
+        voters = candidate.known_voters().voters
+        grants = sum(voters.is_voter(other.key) for other, its_end in ends if log_end.is_up_to_date_with(its_end))
+        if voters.is_voter(candidate.key) and grants >= majority_size(len(voters)):
+            return True
+    return False

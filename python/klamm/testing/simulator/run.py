@@ -37,7 +37,7 @@ class Outcome:
     wipe_count: int = 0
     rejoined_count: int = 0  # replicas that vote with another disk than their first (dynamic quorums)
     is_upgraded: bool = False  # its voters were configured, and are in the log (kraft.version 0 to 1)
-    is_lost: bool = False  # too many disks of one voter set are gone: nothing could be served any more
+    is_lost: bool = False  # too many disks of one voter set are gone, or those that are keep anybody from being elected
 
 
 class SimulationFailedError(AssertionError):
@@ -105,9 +105,7 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
             world.begin()
             world.run(int(SAFETY_US / haste))
             world.heal()
-            is_lost = world.operator.is_lost()
-            if not is_lost:
-                _check_liveness(world)
+            is_lost = world.operator.is_lost() or not _is_alive(world)
     except (AssertionError, InvariantError, ValueError) as error:  # ValueError: a log refuses what it is told to do
         raise SimulationFailedError(_report(seed, world, error, how)) from error
     return Outcome(
@@ -156,14 +154,17 @@ def _draw_config(dice: random.Random) -> RaftConfig:
     )
 
 
-def _check_liveness(world: World) -> None:
-    """Without faults the quorum elects, serves, and keeps every acknowledged write."""
+def _is_alive(world: World) -> bool:
+    """Whether without faults the quorum elects, serves, and keeps every acknowledged write; it must where it can."""
     target = len(world.acknowledged) + 10
     if not world.run(world.now_us + LIVENESS_US, lambda: len(world.acknowledged) >= target and _all_agree(world)):
+        if world.operator.is_stuck():
+            return False
         raise InvariantViolatedError("no agreement after all faults ended")
     for value, offset in world.acknowledged.items():
         if world.history.values[offset] != value:
             raise InvariantViolatedError(f"{value!r} was acknowledged at {offset}, where another record is committed")
+    return True
 
 
 def _all_agree(world: World) -> bool:

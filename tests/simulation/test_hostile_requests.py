@@ -34,7 +34,7 @@ from klamm.raft.wire.responses import decode_response, encode_response
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.operator import CLIENT
 from klamm.testing.simulator.replica import Envelope, SimulatedReplica
-from klamm.testing.simulator.run import _check_liveness
+from klamm.testing.simulator.run import _is_alive
 from klamm.testing.simulator.world import World
 
 STRANGER = b"\xee" * 16
@@ -198,7 +198,7 @@ def play(seed: int) -> HostileWorld:
     world._every(lambda: world.ask_every_us, world.ask)
     world.run(4_000_000)
     world.heal()
-    _check_liveness(world)
+    assert _is_alive(world)
     return world
 
 

@@ -72,15 +72,15 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// How long a turn on a processor a thread that moves bytes asks for: the least that Linux grants.
+/// How long a turn on a processor a thread that flushes asks for: the least that Linux grants.
 #[cfg(target_os = "linux")]
 const TURN_NS: u64 = 100_000;
 
 /// Asks for short turns of the calling thread and of those that it starts; a hint.
 ///
-/// Who moves bytes works for some ten microseconds and sleeps. Linux (6.12 and newer) lets a thread that wakes up go before
+/// Who flushes works for some ten microseconds and sleeps. Linux (6.12 and newer) lets a thread that wakes up go before
 /// one with longer turns, and it gets no more of the processor than before; else it waits for the end of the other's turn,
-/// milliseconds on a busy machine, and that as often as a request is handed from thread to thread.
+/// milliseconds on a busy machine, once for the order and once for the disk.
 #[cfg(target_os = "linux")]
 pub fn ask_for_short_turns() {
     let size = size_of::<libc::sched_attr>() as libc::c_uint;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use klamm_engine::net::block_broken_pipe_signal;
-use klamm_engine::os::ask_for_short_turns;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// How long tasks that are under way may take when the last node has gone.
@@ -31,7 +30,7 @@ impl SharedRuntime {
             return Ok(Self(owned));
         }
         let mut builder = Builder::new_multi_thread();
-        let runtime = builder.thread_name("klamm-net").on_thread_start(begin_thread).enable_all().build()?;
+        let runtime = builder.thread_name("klamm-net").on_thread_start(block_broken_pipe_signal).enable_all().build()?;
         let owned = Arc::new(Owned { runtime: Some(runtime), process_id: process::id() });
         *shared = Arc::downgrade(&owned);
         Ok(Self(owned))
@@ -40,11 +39,6 @@ impl SharedRuntime {
     pub fn handle(&self) -> Handle {
         self.0.runtime.as_ref().expect("taken only by drop").handle().clone()
     }
-}
-
-fn begin_thread() {
-    block_broken_pipe_signal();
-    ask_for_short_turns();
 }
 
 impl Drop for Owned {

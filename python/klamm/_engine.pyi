@@ -909,6 +909,62 @@ class MetadataLog:
     def close(self) -> None: ...
 
 @final
+class FetchStream:
+    """A follower's fetches from the leader of the quorum on a thread of their own, while there is nothing to decide.
+
+    Each plain answer is appended and flushed, and the next fetch acknowledges it. Every other answer ends the run and
+    comes here as it is. No method waits for the leader; `hold`, `stop` and `release` wait for an append at most.
+    """
+
+    def __new__(cls, log: MetadataLog) -> Self:
+        """OSError: there is no descriptor left."""
+    @property
+    def fd(self) -> int:
+        """A descriptor that is readable when more is committed, or the run has ended; the stream closes it."""
+    def start(
+        self,
+        host: str,
+        port: int,
+        *,
+        version: int,
+        client_id: str,
+        cluster_id: str | None,
+        replica_id: int,
+        directory_id: bytes | None,
+        epoch: int,
+        leader_id: int,
+        high_watermark: int,
+        max_wait_ms: int,
+        max_bytes: int,
+        timeout_ms: int,
+        flushes: bool,
+    ) -> None:
+        """Begin a run, which nobody holds, from the log's end on; the one before is stopped.
+
+        `flushes`: a fetch acknowledges only what is flushed. ValueError: a version but 17 or 18, a text that is
+        too long. OSError: no thread can be started.
+        """
+    def hold(self) -> None:
+        """Return when the run is between two pieces of work: it appends and sends nothing before `release` or `stop`.
+
+        A flush that is under way goes on, and answers are still heard.
+        """
+    def release(self) -> None:
+        """Let a run that is held go on."""
+    def stop(self) -> None:
+        """End the run, held or not: from here on it appends, sends and tells nothing. A flush may still go on."""
+    def take(self) -> tuple[int, int, int, int, int, int, tuple[str, int, bytes] | tuple[str, str] | None] | None:
+        """What is new; lowers the descriptor. None: there is no run, or it has heard nothing since the last call.
+
+        Fetch offset, last fetched epoch and told high watermark of the last request, ms since that was sent, ms since
+        the last answer (-1: none came since the last call), the leader's high watermark; and how the run ended, told
+        once: ("answer", version, body), ("failed", why there is no answer) or ("disk", which flush failed). Numbers are
+        -1 while there is none: a run that could not connect has sent nothing.
+        """
+    def close(self) -> None:
+        """Stop, and wait for the thread: for the flush that is under way."""
+
+@final
 class MetadataReader:
     """Reads the folder of a metadata log beside whoever writes it: takes no lock, changes no file. StorageError.
 

@@ -32,6 +32,7 @@ from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 if TYPE_CHECKING:
     from klamm.raft.driver.peers import PeerTransport
     from klamm.raft.driver.serving import RaftRequests
+    from klamm.raft.driver.streams import FetchStreams, Route
     from klamm.raft.effects import SendRequest
     from klamm.raft.messages import Response
 
@@ -87,6 +88,7 @@ class Metadata:
             QuorumStateFile(directory, is_volatile=is_volatile),
             self,
             transport=self._peers,
+            open_streams=self._open_streams,
             snapshot_config=_snapshot_config(config),
         )
         self.is_alone = node.replica.voters.is_only_voter(key)
@@ -117,6 +119,11 @@ class Metadata:
     def foreign_cluster(self) -> str | None:
         """What is to be said of a controller that answered as one of another cluster; None when none did."""
         return self._peers.foreign
+
+    def _open_streams(self) -> FetchStreams:
+        from klamm.raft.driver.streams import FetchStreams  # A node that is alone in its quorum fetches from nobody.
+
+        return FetchStreams(self.log.native, self._peers.route, flushes=self._config.is_controller)
 
     def _on_peer_gone(self, node_id: int) -> None:
         self.raft.on_peer_gone(node_id)
@@ -234,6 +241,10 @@ class PeersWhenNeeded:
         """See `PeerTransport.foreign`."""
         return None if self._transport is None else self._transport.foreign
 
+    def route(self, request: SendRequest) -> Route | None:
+        """See `PeerTransport.route`."""
+        return None if self._transport is None else self._transport.route(request)
+
     def _open(self) -> PeerTransport:
         from klamm.protocol.client import ClientConfig
         from klamm.raft.driver.peers import PeerTransport
@@ -282,6 +293,7 @@ def _raft_config(config: NodeConfig) -> RaftConfig:
         fetch_snapshot_max_bytes=config.integer("controller.quorum.fetch.snapshot.max.bytes"),
         crash_detection=config.boolean("klamm.crash.detection"),
         never_votes=not config.is_controller,
+        fetches_go_on=True,
         auto_join=config.is_controller and config.boolean("controller.quorum.auto.join.enable"),
         bootstrap_servers=tuple(
             Endpoint(config.controller_listener_names[0], *address) for address in config.bootstrap_controllers

@@ -124,6 +124,14 @@ class Peer:
         else:
             self._loop.call_soon(request.on_done, self._last_error)
 
+    def version_of(self, api_key: int, versions: tuple[int, int]) -> int | None:
+        """The version that a request sent now would have; None while there is no connection, or none in common."""
+        if self._connection is None or self._versions is None:
+            return None
+        there_low, there_high = self._versions.get(api_key, (0, -1))
+        version = min(versions[1], there_high)
+        return version if version >= max(versions[0], there_low) else None
+
     async def request(
         self,
         api_key: int,

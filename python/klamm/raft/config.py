@@ -19,6 +19,7 @@ class RaftConfig(NamedTuple):
     bootstrap_servers: tuple[Endpoint, ...] = ()  # whom to ask for the leader beside the voters that are known
     crash_detection: bool = True  # klamm.crash.detection
     never_votes: bool = False  # a broker alone: no quorum will ever count what its log holds
+    fetches_go_on: bool = False  # the driver can take plain answers to a fetch by itself: see `effects.SendRequest`
 
 
 class Identity(NamedTuple):

@@ -44,7 +44,7 @@ from klamm.raft.messages import (
 )
 from klamm.raft.reconfiguration import Reconfiguration
 from klamm.raft.replica import Replica
-from klamm.raft.requests import InFlight
+from klamm.raft.requests import FetchedOn, InFlight
 from klamm.raft.role_states import (
     NEVER_MS,
     Candidate,
@@ -165,8 +165,20 @@ class RaftNode:
         asked = self.replica.requests.end(correlation_id)
         if asked is not None:
             self.replica.requests.back_off(now_ms, asked.to)
+            if asked.may_go_on:
+                self._following.on_going_on_failed(now_ms)
             if isinstance(asked.request, ApiVersionsRequest):
                 self._reconfiguration.on_api_versions_failed(asked.to)
+        return self._done(now_ms)
+
+    def on_fetched_on(self, now_ms: int, correlation_id: int, fetched: FetchedOn) -> list[Effect]:
+        """A fetch that may go on did: to be told before any other event, so that what follows knows of it."""
+        asked = self.replica.requests.renew(correlation_id, fetched.sent_ms, fetched.request)
+        if asked is not None:
+            if fetched.heard_ms is not None:
+                self._crashes.on_sign_of_life(asked.to)
+                self._following.on_heard(now_ms, fetched.heard_ms)
+            self._following.on_leader_high_watermark(fetched.high_watermark)
         return self._done(now_ms)
 
     def on_peer_gone(self, now_ms: int, node_id: int) -> list[Effect]:

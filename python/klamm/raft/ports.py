@@ -3,9 +3,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import Read, SendRequest
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import Response
+from klamm.raft.requests import FetchedOn
 
 
 class NotLeaderError(Exception):
@@ -31,6 +33,50 @@ class Transport(Protocol):
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         """Send; call `on_done` once, later, on the loop's thread, with the answer or with None when there is none."""
+
+
+class FetchFailedError(Exception):
+    """A fetch that went on has ended without an answer: its way is gone, or, `is_of_disk`, a flush failed."""
+
+    def __init__(self, text: str, *, is_of_disk: bool) -> None:
+        super().__init__(text)
+        self.is_of_disk = is_of_disk
+
+
+FetchEnd = Response | FetchFailedError
+
+
+class WentOn(NamedTuple):
+    """What a fetch that goes on has come to since it was last asked, and how it ended, if it has."""
+
+    fetched: FetchedOn | None  # None: nothing was sent
+    end: FetchEnd | None
+
+
+class FetchStreams(Protocol):
+    """Takes a fetch that may go on (`effects.SendRequest`), one at a time."""
+
+    def begin(self, effect: SendRequest) -> bool:
+        """Go on with that fetch from now on; False when there is no way to: then it is to be sent as others are."""
+
+    @property
+    def fd(self) -> int | None:
+        """Readable when there is something to take; None before the first fetch."""
+
+    def hold(self) -> None:
+        """Return when it is between two steps; the next has to wait."""
+
+    def release(self) -> None:
+        """Let it go on."""
+
+    def stop(self) -> None:
+        """End it without a word: nothing is appended or sent any more. While it is held, or not."""
+
+    def take(self) -> WentOn | None:
+        """What is new; None when nothing is. An end is given once."""
+
+    def close(self) -> None:
+        """End it, with whatever it needs."""
 
 
 class Listener(Protocol):

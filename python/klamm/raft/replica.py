@@ -167,11 +167,19 @@ class Replica:
 
     # What it says
 
-    def send(self, now_ms: int, to: int, request: Request, endpoints: tuple[Endpoint, ...] = ()) -> None:
+    def send(
+        self,
+        now_ms: int,
+        to: int,
+        request: Request,
+        endpoints: tuple[Endpoint, ...] = (),
+        *,
+        may_go_on: bool = False,
+    ) -> None:
         """Send a request to a peer that is ready, once this replica's election state is durable."""
-        correlation_id = self.requests.begin(now_ms, to, request)
+        correlation_id = self.requests.begin(now_ms, to, request, may_go_on=may_go_on)
         where = endpoints or self.voters.endpoints(to)
-        self.effects.append(SendRequest(to, where, correlation_id, request, after=self.ticket))
+        self.effects.append(SendRequest(to, where, correlation_id, request, after=self.ticket, may_go_on=may_go_on))
 
     def reply(self, request_id: int, response: Response) -> None:
         """Answer once this replica's election state is durable: a repeated request must not overtake the fsync."""

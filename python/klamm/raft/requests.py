@@ -2,7 +2,7 @@
 
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.config import RaftConfig
-from klamm.raft.messages import Request
+from klamm.raft.messages import FetchRequest, Request
 
 
 class InFlight(NamedTuple):
@@ -12,6 +12,16 @@ class InFlight(NamedTuple):
     correlation_id: int
     sent_ms: int
     request: Request
+    may_go_on: bool = False
+
+
+class FetchedOn(NamedTuple):
+    """What a fetch that went on has come to since the core was told of it last; see `effects.SendRequest`."""
+
+    sent_ms: int
+    heard_ms: int | None  # None: no answer came since then
+    request: FetchRequest  # the one that was sent last
+    high_watermark: int  # as the leader told it last
 
 
 class Requests:
@@ -23,10 +33,10 @@ class Requests:
         self._in_flight: dict[int, InFlight] = {}
         self._backing_off_until_ms: dict[int, int] = {}
 
-    def begin(self, now_ms: int, to: int, request: Request) -> int:
+    def begin(self, now_ms: int, to: int, request: Request, *, may_go_on: bool = False) -> int:
         """Note that `request` goes to a peer that is ready; returns its correlation id, which is never used again."""
         self._next_correlation_id += 1
-        self._in_flight[to] = InFlight(to, self._next_correlation_id, now_ms, request)
+        self._in_flight[to] = InFlight(to, self._next_correlation_id, now_ms, request, may_go_on)
         return self._next_correlation_id
 
     def end(self, correlation_id: int) -> InFlight | None:
@@ -34,6 +44,25 @@ class Requests:
         for entry in self._in_flight.values():
             if entry.correlation_id == correlation_id:
                 return self._in_flight.pop(entry.to)
+        return None
+
+    def is_waited_for(self, correlation_id: int) -> bool:
+        """Whether the answer to that request still counts."""
+        return any(entry.correlation_id == correlation_id for entry in self._in_flight.values())
+
+    def going_on(self, now_ms: int, to: int) -> InFlight | None:
+        """The fetch of that peer that may go on by itself; None when there is none, or when it timed out."""
+        entry = self._in_flight.get(to)
+        if entry is None or not entry.may_go_on or entry.sent_ms + self._config.request_timeout_ms <= now_ms:
+            return None
+        return entry
+
+    def renew(self, correlation_id: int, sent_ms: int, request: Request) -> InFlight | None:
+        """That request went on: what was asked last, and when; None when it was given up."""
+        for to, entry in self._in_flight.items():
+            if entry.correlation_id == correlation_id:
+                self._in_flight[to] = renewed = entry._replace(sent_ms=sent_ms, request=request)
+                return renewed
         return None
 
     def hear(self, now_ms: int, to: int) -> None:

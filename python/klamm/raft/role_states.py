@@ -178,6 +178,7 @@ class Follower:
     __slots__ = (
         "deadline_ms",
         "fetching",
+        "goes_on_from_ms",
         "has_fetched",
         "has_updated_leader",
         "leader_high_watermark",
@@ -192,6 +193,7 @@ class Follower:
         self.has_fetched = False  # from then on it grants no pre-vote (KIP-996)
         self.leader_high_watermark = UNKNOWN_OFFSET
         self.fetching: SnapshotFetch | None = None  # instead of the log
+        self.goes_on_from_ms = 0  # until then each fetch is sent by itself: one that went on failed
 
 
 class Resigned:

@@ -30,7 +30,8 @@ impl SharedRuntime {
             return Ok(Self(owned));
         }
         let mut builder = Builder::new_multi_thread();
-        let runtime = builder.thread_name("klamm-net").on_thread_start(block_broken_pipe_signal).enable_all().build()?;
+        let runtime =
+            builder.thread_name("klamm-net").on_thread_start(block_broken_pipe_signal).enable_all().build()?;
         let owned = Arc::new(Owned { runtime: Some(runtime), process_id: process::id() });
         *shared = Arc::downgrade(&owned);
         Ok(Self(owned))

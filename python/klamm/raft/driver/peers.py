@@ -19,6 +19,7 @@ from klamm.protocol.client import (
 )
 from klamm.protocol.connection import Outcome
 from klamm.protocol.errors import MalformedRequest
+from klamm.raft.driver.streams import Route
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import ApiVersionsRequest, Error, Response, VoteRequest, VoteResponse
 from klamm.raft.voters import Endpoint
@@ -70,6 +71,18 @@ class PeerTransport:
             partial(encode_request, message),
             lambda outcome: on_done(self._response(request, outcome)),
         )
+
+    def route(self, request: SendRequest) -> Route | None:
+        """How who was connected last time is reached for a fetch of the log; None while there is no connection."""
+        endpoint = self._choose(request.endpoints)
+        peer = self._peers.get(request.to)
+        if peer is None or peer.address != (endpoint.host, endpoint.port):
+            return None
+        version = peer.version_of(api_key_of(request.request), versions_of(request.request))
+        if version is None:
+            return None
+        config = self._config
+        return Route(endpoint.host, endpoint.port, self._listener, version, config.client_id, config.request_timeout_ms)
 
     def close(self) -> None:
         """Close all connections; what was sent has no answer."""

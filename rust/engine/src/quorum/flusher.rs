@@ -5,14 +5,67 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::buffered::BufferedLog;
-use crate::log::LogError;
+use crate::log::{FlushJob, LogError};
 use crate::os::ask_for_short_turns;
 
 /// Called on the flusher's thread with the flushed offset, or with what went wrong: then nothing more can be trusted.
 pub type OnFlushed = Box<dyn FnOnce(Result<i64, LogError>) + Send>;
+
+/// The flushes of one log, whichever thread they run on: one at a time, since a log has one that is under way.
+///
+/// Whoever waits here may hold nothing that the other thread needs to come to an end.
+pub struct Flushes {
+    log: Arc<BufferedLog>,
+    /// What went wrong when nobody waited: whoever flushes next hears of it, since a sync that failed is never tried again.
+    failed: Mutex<Option<LogError>>,
+}
+
+impl Flushes {
+    pub fn new(log: Arc<BufferedLog>) -> Self {
+        Self { log, failed: Mutex::new(None) }
+    }
+
+    /// Makes durable what the log holds now; gives the flushed offset, and what [`Flushes::prepare`] takes once it is told.
+    pub fn flush(&self) -> Result<(i64, Option<FlushJob>), LogError> {
+        let mut failed = self.failed.lock();
+        if let Some(error) = failed.take() {
+            return Err(error);
+        }
+        let log = &self.log;
+        let mut locked = log.whole()?;
+        let Some(job) = locked.begin_flush() else { return Ok((log.note_flushed(&locked), None)) };
+        drop(locked);
+        let begun = Instant::now();
+        job.run()?;
+        let (mut locked, _) = log.written();
+        locked.counters().flushes.add(1);
+        locked.counters().flush_us.add_time(begun.elapsed());
+        locked.complete_flush(job.end());
+        Ok((log.note_flushed(&locked), Some(job)))
+    }
+
+    /// Makes the next flushes cheap.
+    pub fn prepare(&self, job: Option<FlushJob>) {
+        let Some(job) = job else { return };
+        let mut failed = self.failed.lock();
+        if let Err(error) = job.prepare() {
+            failed.get_or_insert(error);
+        }
+    }
+
+    /// Lets whoever flushes next hear of it.
+    pub fn fail(&self, error: LogError) {
+        self.failed.lock().get_or_insert(error);
+    }
+
+    /// Keeps flushes from beginning while it lives, when the one that is under way has ended.
+    pub fn pause(&self) -> MutexGuard<'_, Option<LogError>> {
+        self.failed.lock()
+    }
+}
 
 /// The thread; it ends with `end`, or when this is dropped.
 pub struct QuorumFlusher {
@@ -22,15 +75,17 @@ pub struct QuorumFlusher {
 
 impl QuorumFlusher {
     /// Starts the thread for a log.
-    pub fn start(log: Arc<BufferedLog>) -> std::io::Result<Self> {
+    pub fn start(flushes: Arc<Flushes>) -> std::io::Result<Self> {
         let (orders, taken) = channel::<OnFlushed>();
         let thread = std::thread::Builder::new().name("klamm-raft-flush".to_owned()).spawn(move || {
             ask_for_short_turns();
-            let mut failed = None;
             while let Ok(done) = taken.recv() {
-                match failed.take() {
-                    Some(error) => done(Err(error)),
-                    None => failed = flush(&log, done).err(),
+                match flushes.flush() {
+                    Ok((flushed, job)) => {
+                        done(Ok(flushed));
+                        flushes.prepare(job);
+                    }
+                    Err(error) => done(Err(error)),
                 }
             }
         })?;
@@ -57,42 +112,6 @@ impl QuorumFlusher {
         if let Some(thread) = thread {
             // A panic there was reported when it happened.
             let _ = thread.join();
-        }
-    }
-}
-
-/// An error is one that `done` did not hear of: whoever asks next has to, since a sync that failed is never tried again.
-fn flush(log: &BufferedLog, done: OnFlushed) -> Result<(), LogError> {
-    let job = match log.whole() {
-        Ok(mut locked) => locked.begin_flush().ok_or_else(|| log.note_flushed(&locked)),
-        Err(error) => {
-            done(Err(error));
-            return Ok(());
-        }
-    };
-    let job = match job {
-        Ok(job) => job,
-        Err(flushed) => {
-            done(Ok(flushed));
-            return Ok(());
-        }
-    };
-    let begun = Instant::now();
-    match job.run() {
-        Ok(()) => {
-            let flushed = {
-                let (mut locked, _) = log.written();
-                locked.counters().flushes.add(1);
-                locked.counters().flush_us.add_time(begun.elapsed());
-                locked.complete_flush(job.end());
-                log.note_flushed(&locked)
-            };
-            done(Ok(flushed));
-            job.prepare()
-        }
-        Err(error) => {
-            done(Err(error));
-            Ok(())
         }
     }
 }

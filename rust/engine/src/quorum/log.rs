@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 
 use super::buffered::BufferedLog;
 use super::control::{self, ControlEntries, ControlEntry};
-use super::flusher::{OnFlushed, QuorumFlusher};
+use super::flusher::{Flushes, OnFlushed, QuorumFlusher};
 use super::received::{ReceiveError, Received};
 use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
 use crate::counters::Named;
 use crate::log::files::FileCache;
-use crate::log::{AppendError, Log, LogConfig, LogContext, LogError, OpenAt, Recovery};
+use crate::log::{AppendError, FlushJob, Log, LogConfig, LogContext, LogError, OpenAt, Recovery};
 use crate::metadata::MetadataImage;
 use crate::metadata::checkpoint;
 use crate::metadata::log_batches::LoadError;
@@ -49,6 +49,7 @@ pub struct QuorumLog {
     cache: Arc<FileCache>,
     /// How many snapshots were begun to be received, and the one that is now.
     received: Mutex<(u64, Option<Arc<Received>>)>,
+    flushes: Arc<Flushes>,
     flusher: QuorumFlusher,
 }
 
@@ -90,12 +91,13 @@ impl QuorumLog {
         }
         log.flush()?;
         let log = Arc::new(BufferedLog::new(dir.to_owned(), log));
-        let flusher = QuorumFlusher::start(log.clone()).map_err(LogError::io("cannot start a thread for", dir))?;
+        let flushes = Arc::new(Flushes::new(log.clone()));
+        let flusher = QuorumFlusher::start(flushes.clone()).map_err(LogError::io("cannot start a thread for", dir))?;
         let snapshots = Mutex::new(snapshots);
         let control = ControlEntries::default();
         let (cache, received) = (context.cache.clone(), Mutex::new((0, None)));
         let dir = dir.to_owned();
-        Ok((Self { dir, log, batch_bytes_max, snapshots, control, cache, received, flusher }, recovery))
+        Ok((Self { dir, log, batch_bytes_max, snapshots, control, cache, received, flushes, flusher }, recovery))
     }
 
     /// What the log has done since it was opened.
@@ -224,6 +226,22 @@ impl QuorumLog {
     /// Makes durable what is appended by now, on the flusher's thread.
     pub fn start_flush(&self, done: OnFlushed) {
         self.flusher.flush(done);
+    }
+
+    /// Makes durable what is appended by now, on this thread; gives the flushed offset, and what [`QuorumLog::prepare`]
+    /// takes when it was told.
+    pub fn flush_here(&self) -> Result<(i64, Option<FlushJob>), LogError> {
+        self.flushes.flush()
+    }
+
+    /// A flush on this thread failed, and who is told of it may have gone: the next flush fails with it.
+    pub fn fail_flushes(&self, error: LogError) {
+        self.flushes.fail(error);
+    }
+
+    /// Makes the next flushes cheap; what goes wrong is told by the next of them.
+    pub fn prepare(&self, job: Option<FlushJob>) {
+        self.flushes.prepare(job);
     }
 
     /// Whole batches from the one that holds `offset` on: at least one, then as many as fit.
@@ -385,11 +403,13 @@ impl QuorumLog {
         received.finish(id, &self.snapshot_path(id))?;
         // A flush that is under way holds files of the log that goes.
         self.wait_for_flusher()?;
+        let paused = self.flushes.pause();
         let mut log = self.log.whole()?;
         log.truncate_fully_and_start_at(id.end_offset, now_ms)?;
         log.flush()?;
         self.log.note_changed(&log);
         drop(log);
+        drop(paused);
         self.control.forget();
         let mut snapshots = self.snapshots.lock();
         snapshots.add(id)?;
@@ -422,6 +442,7 @@ impl QuorumLog {
     pub fn close(&self) -> Result<(), LogError> {
         self.wait_for_flusher()?;
         self.flusher.end();
+        let _paused = self.flushes.pause();
         self.log.settled().close()
     }
 }

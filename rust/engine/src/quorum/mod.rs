@@ -9,6 +9,7 @@ mod log;
 mod reader;
 mod received;
 mod snapshots;
+mod stream;
 
 pub use control::ControlEntry;
 pub use flusher::OnFlushed;
@@ -16,3 +17,4 @@ pub use log::{BATCH_BYTES_MAX, QuorumLog, QuorumLogConfig, ReplayFailed};
 pub use reader::{LogReader, ReaderEnd};
 pub use received::{ReceiveError, Received};
 pub use snapshots::{SnapshotId, SnapshotInfo};
+pub use stream::{End, FetchPlan, FetchStream, News, Position};

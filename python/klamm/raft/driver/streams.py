@@ -1,0 +1,138 @@
+"""Fetches that go on: the engine takes plain answers on a thread of its own, and the core hears of them afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from klamm import _engine
+from klamm.protocol.named_tuple import NamedTuple
+from klamm.raft.effects import SendRequest
+from klamm.raft.messages import FetchRequest
+from klamm.raft.ports import FetchEnd, FetchFailedError, WentOn
+from klamm.raft.requests import FetchedOn
+
+# A fetch by name of the topic, or one that tells no directory, is for who never heard of KIP-853.
+VERSIONS: Final = (17, 18)
+
+
+class Route(NamedTuple):
+    """How a replica is reached, and what it is spoken to with."""
+
+    host: str
+    port: int
+    listener: str
+    version: int
+    client_id: str
+    timeout_ms: int
+
+
+class FetchStreams:
+    """Implements `klamm.raft.ports.FetchStreams` over `_engine.FetchStream`."""
+
+    def __init__(
+        self,
+        log: _engine.MetadataLog,
+        route: Callable[[SendRequest], Route | None],
+        *,
+        flushes: bool,
+    ) -> None:
+        """To be made on the loop's thread.
+
+        `route` says how to reach whom a fetch goes to, None while that is not known; `flushes`: what is appended is
+        durable before it is acknowledged.
+        """
+        self._log, self._route, self._flushes = log, route, flushes
+        self._loop = asyncio.get_running_loop()
+        self._stream: _engine.FetchStream | None = None
+        self._sent: tuple[FetchRequest, Route] | None = None
+
+    def begin(self, effect: SendRequest) -> bool:
+        """See `klamm.raft.ports.FetchStreams.begin`."""
+        request, route = effect.request, self._route(effect)
+        if not isinstance(request, FetchRequest) or route is None or not VERSIONS[0] <= route.version <= VERSIONS[1]:
+            return False
+        if self._stream is None:
+            self._stream = _engine.FetchStream(self._log)
+        self._stream.start(
+            route.host,
+            route.port,
+            version=route.version,
+            client_id=route.client_id,
+            cluster_id=request.cluster_id,
+            replica_id=request.replica.id,
+            directory_id=request.replica.directory_id,
+            epoch=request.epoch,
+            leader_id=effect.to,
+            high_watermark=request.high_watermark,
+            max_wait_ms=request.max_wait_ms,
+            max_bytes=request.max_bytes,
+            timeout_ms=route.timeout_ms,
+            flushes=self._flushes,
+        )
+        self._sent = request, route
+        return True
+
+    @property
+    def fd(self) -> int | None:
+        """Readable when there is something to take; None before the first fetch."""
+        return None if self._stream is None else self._stream.fd
+
+    def hold(self) -> None:
+        """See `klamm.raft.ports.FetchStreams.hold`."""
+        if self._stream is not None:
+            self._stream.hold()
+
+    def release(self) -> None:
+        """Let it go on."""
+        if self._stream is not None:
+            self._stream.release()
+
+    def stop(self) -> None:
+        """End it without a word."""
+        if self._stream is not None:
+            self._stream.stop()
+
+    def close(self) -> None:
+        """End it, and its thread."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def take(self) -> WentOn | None:
+        """See `klamm.raft.ports.FetchStreams.take`."""
+        if self._stream is None or self._sent is None:
+            return None
+        news = self._stream.take()
+        if news is None:
+            return None
+        fetch_offset, last_epoch, told, since_sent_ms, since_heard_ms, high_watermark, end = news
+        first, route = self._sent
+        request = FetchRequest(
+            first.cluster_id,
+            first.replica,
+            first.epoch,
+            fetch_offset,
+            last_epoch,
+            told,
+            first.max_wait_ms,
+            first.max_bytes,
+        )
+        now_ms = int(self._loop.time() * 1000)
+        heard_ms = now_ms - since_heard_ms if since_heard_ms >= 0 else None
+        fetched = FetchedOn(now_ms - since_sent_ms, heard_ms, request, high_watermark)
+        return WentOn(fetched if since_sent_ms >= 0 else None, None if end is None else _end(request, route, end))
+
+
+def _end(request: FetchRequest, route: Route, end: tuple[str, int, bytes] | tuple[str, str]) -> FetchEnd:
+    if len(end) == 2:
+        kind, text = end
+        return FetchFailedError(text, is_of_disk=kind == "disk")
+    from klamm.protocol.errors import MalformedRequest
+    from klamm.raft.wire.responses import RefusedError, decode_response
+
+    _, version, body = end
+    try:
+        return decode_response(request, version, body, route.listener)
+    except (MalformedRequest, RefusedError) as error:
+        return FetchFailedError(str(error), is_of_disk=False)

@@ -1,0 +1,211 @@
+"""Fetches that go on: the core that is told afterwards is the core that was asked each time."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klamm.raft import effects as fx
+from klamm.raft import events
+from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    Request,
+    Response,
+    UpdateVoterRequest,
+    VoteRequest,
+)
+from klamm.raft.node import RaftNode
+from klamm.raft.requests import FetchedOn
+from klamm.raft.role_states import Follower
+from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
+from klamm.testing.simulator.memory_log import MemoryLog
+
+EPOCH, LEADER, HERE = 5, 2, b"h" * 16
+ANSWERS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=8
+)
+
+
+class Side:
+    """A follower over a log that is flushed at once."""
+
+    def __init__(self, leaders: MemoryLog, *, goes_on: bool, never_votes: bool = False, endpoints=()) -> None:
+        self.leaders, self.log, self.now_ms = leaders, MemoryLog(), 1000
+        config = RaftConfig(fetches_go_on=goes_on, never_votes=never_votes)
+        node_id = 9 if never_votes else 1
+        voters = VotersInLog(VoterSet.of_ids([1, 2, 3]))
+        self.node = RaftNode(Identity(ReplicaKey(node_id, HERE), "cluster", endpoints), voters, config, self.log, 1)
+        self.sent: list[fx.SendRequest] = []
+        self.replies: list[Response] = []
+        self.feed(lambda now_ms: self.node.on_start(now_ms, None))
+        self.ask(BeginQuorumEpochRequest(None, None, LEADER, EPOCH))
+        self.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
+
+    def feed(self, handler: Callable[[int], list[fx.Effect]]) -> None:
+        self.apply(handler(self.now_ms))
+        while self.node.deadline_ms <= self.now_ms:
+            self.apply(self.node.on_tick(self.now_ms))
+
+    def apply(self, effects: list[fx.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case fx.SendRequest():
+                    self.sent.append(effect)
+                case fx.Reply():
+                    self.replies.append(effect.response)
+                case fx.AppendFetched(batches, max_epoch):
+                    self.log.append_fetched(batches, max_epoch)
+                    self.log.flushed_offset = self.log.end_offset
+                case fx.PersistElection(ticket=ticket):
+                    self.feed(lambda now_ms, ticket=ticket: self.node.on_persisted(now_ms, ticket))
+                case _:
+                    pass
+
+    def ask(self, request: Request) -> None:
+        self.feed(lambda now_ms: self.node.on_request(now_ms, len(self.replies), request))
+
+    def answer(self, response: Response) -> None:
+        correlation_id = self.sent[-1].correlation_id
+        self.feed(lambda now_ms: events.happen(self.node, now_ms, events.ResponseReceived(correlation_id, response)))
+
+    @property
+    def records(self) -> bytes:
+        here, there = self.log.end_offset, self.leaders.end_offset
+        return self.leaders.read(here, 1 << 20) if here < there else b""
+
+    def shown(self) -> dict[str, object]:
+        replica = self.node.replica
+        state = replica.state
+        # When it last looked at its own entry is another time: without endpoints there is nothing to tell the leader.
+        slots = {name: getattr(state, name) for name in state.__slots__ if name not in ("tally", "voter_due_ms")}
+        waiting = [(one.to, one.sent_ms, one.request) for one in replica.requests._in_flight.values()]
+        return {
+            "role": replica.role,
+            "election": replica.election,
+            "state": slots,
+            "high watermark": replica.high_watermark,
+            "log": (self.log.end_offset, self.log.flushed_offset, self.log.last_epoch),
+            "in flight": waiting,
+            "replies": self.replies,
+        }
+
+
+class Stream:
+    """What the engine does between two words to the core."""
+
+    def __init__(self, side: Side) -> None:
+        self.side, self.effect = side, side.sent[-1]
+        assert self.effect.may_go_on
+        assert isinstance(self.effect.request, FetchRequest)
+        self.request, self.high_watermark = self.effect.request, -1
+        self.news: FetchedOn | None = None
+
+    def answer(self, response: FetchResponse) -> None:
+        side, log = self.side, self.side.log
+        if response.records:
+            log.append_fetched(response.records, EPOCH)
+            log.flushed_offset = log.end_offset
+        self.high_watermark = max(self.high_watermark, response.high_watermark)
+        known = max(min(self.high_watermark, log.end_offset), self.request.high_watermark)
+        first = self.request
+        self.request = FetchRequest(
+            first.cluster_id, first.replica, EPOCH, log.end_offset, log.last_epoch, known, first.max_wait_ms, 1 << 20
+        )
+        self.news = FetchedOn(side.now_ms, side.now_ms, self.request, self.high_watermark)
+
+    def tell(self) -> None:
+        if self.news is not None:
+            news, self.news = self.news, None
+            self.side.feed(lambda now_ms: self.side.node.on_fetched_on(now_ms, self.effect.correlation_id, news))
+
+
+def sides(answers, *, never_votes: bool) -> tuple[Side, Side, Stream]:
+    """One that was asked each time, and one that is told at the end."""
+    leaders = MemoryLog()
+    asked = Side(leaders, goes_on=False, never_votes=never_votes)
+    told = Side(leaders, goes_on=True, never_votes=never_votes)
+    stream, committed = Stream(told), 0
+    for count, behind, wait_ms, _ in answers:
+        asked.now_ms += wait_ms
+        told.now_ms += wait_ms
+        if count:
+            leaders.append([b"%d" % n for n in range(count)], EPOCH, 0)
+        committed = max(committed, leaders.end_offset - behind)
+        response = FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=committed, records=asked.records)
+        asked.answer(response)
+        stream.answer(response)
+    asked.now_ms = told.now_ms = told.now_ms + answers[-1][3]
+    return asked, told, stream
+
+
+EVENTS = [
+    None,
+    VoteRequest(None, None, ReplicaKey(3), EPOCH + 1, OffsetAndEpoch(4, EPOCH), pre_vote=False),
+    VoteRequest(None, None, ReplicaKey(3), EPOCH + 1, OffsetAndEpoch(4, EPOCH), pre_vote=True),
+    BeginQuorumEpochRequest(None, None, 3, EPOCH + 1),
+    EndQuorumEpochRequest(None, LEADER, EPOCH, (ReplicaKey(3), ReplicaKey(1))),
+]
+
+
+@pytest.mark.parametrize("never_votes", [False, True])
+@given(answers=ANSWERS, event=st.sampled_from(EVENTS))
+def test_who_is_told_afterwards_knows_and_decides_the_same(never_votes, answers, event) -> None:
+    asked, told, stream = sides(answers, never_votes=never_votes)
+    stream.tell()
+    for side in (asked, told):
+        if event is None:
+            side.feed(lambda now_ms, side=side: side.node.on_tick(now_ms))
+        else:
+            side.ask(event)
+    assert told.shown() == asked.shown()
+    is_over = told.node.replica.epoch > EPOCH
+    assert told.node.replica.requests.is_waited_for(stream.effect.correlation_id) != is_over
+
+
+def test_a_leader_that_is_heard_meanwhile_is_not_given_up() -> None:
+    asked, told, stream = sides([(0, 0, 300, 0)] * 8, never_votes=False)
+    stream.tell()
+    told.feed(told.node.on_tick)
+    assert isinstance(told.node.replica.state, Follower)
+    assert told.node.replica.state.deadline_ms == told.now_ms + 2000
+
+
+def test_what_else_the_leader_must_be_asked_ends_it() -> None:
+    leaders = MemoryLog()
+    side = Side(leaders, goes_on=True, endpoints=(Endpoint("CONTROLLER", "here", 9093),))
+    stream = Stream(side)
+    for _ in range(10):
+        side.now_ms += 300
+        stream.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
+        stream.tell()
+        side.feed(side.node.on_tick)
+    assert any(isinstance(one.request, UpdateVoterRequest) for one in side.sent)
+    assert not side.node.replica.requests.is_waited_for(stream.effect.correlation_id)
+
+
+def test_after_a_failure_each_fetch_is_sent_by_itself_for_a_while() -> None:
+    side = Side(MemoryLog(), goes_on=True)
+    stream = Stream(side)
+    side.feed(lambda now_ms: side.node.on_request_failed(now_ms, stream.effect.correlation_id))
+    before = len(side.sent)
+    for _ in range(3):
+        side.now_ms += 500
+        side.feed(side.node.on_tick)
+        side.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
+    alone = [sent for sent in side.sent[before:] if sent.to == LEADER]
+    assert len(alone) >= 2
+    assert not any(sent.may_go_on for sent in alone)
+    side.now_ms += 600
+    side.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
+    assert side.sent[-1].may_go_on
+
+
+def test_a_core_that_was_not_told_to_sends_each_fetch_by_itself() -> None:
+    assert not any(one.may_go_on for one in Side(MemoryLog(), goes_on=False).sent)

@@ -169,12 +169,12 @@ impl Core {
         self.handles.lock().remove(&handle);
     }
 
-    /// Hands an answer to the connection that waits for it, which is then to be woken; `None` when it is gone or was
-    /// answered before.
-    pub fn reply(&self, handle: u64, reply: Reply) -> Option<Arc<Link>> {
+    /// Hands an answer to the connection that waits for it; gives it with whether the answer is sent, or else it is to be
+    /// woken. `None` when it is gone or was answered before.
+    pub fn reply(&self, handle: u64, reply: Reply) -> Option<(Arc<Link>, bool)> {
         let link = self.handles.lock().remove(&handle)?;
-        link.set_reply(handle, reply);
-        Some(link)
+        let is_sent = link.set_reply(handle, reply);
+        Some((link, is_sent))
     }
 }
 

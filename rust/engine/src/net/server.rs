@@ -142,14 +142,16 @@ impl Server {
 
     /// Answers the request with this handle, without blocking; `false` when its connection is gone or it was answered.
     pub fn answer(&self, handle: u64, reply: Reply) -> bool {
-        self.core.reply(handle, reply).map(|link| link.wake()).is_some()
+        let found = self.core.reply(handle, reply);
+        found.iter().filter(|(_, is_sent)| !is_sent).for_each(|(link, _)| link.wake());
+        found.is_some()
     }
 
     /// Answers many requests. All answers are in place before the first connection is woken: whoever is woken wants a
     /// processor, and may take the one that the rest would have been handed over on.
     pub fn answer_all(&self, answers: impl Iterator<Item = (u64, Reply)>) {
         let links: Vec<_> = answers.filter_map(|(handle, reply)| self.core.reply(handle, reply)).collect();
-        links.iter().for_each(|link| link.wake());
+        links.iter().filter(|(_, is_sent)| !is_sent).for_each(|(link, _)| link.wake());
     }
 
     /// Closes a connection, whatever it is doing; `false` when it is gone.

@@ -29,6 +29,9 @@ pub enum Reply {
     Begun(Vec<u8>, usize),
 }
 
+/// A longer answer is left to its connection: whoever has it has other things to do than to wait for its bytes.
+const SENT_HERE_BYTES: usize = 64 << 10;
+
 /// How the answer to the only request that a connection waits for may be sent by whoever has it.
 pub struct Direct {
     pub handle: u64,
@@ -92,15 +95,15 @@ impl Link {
         }
     }
 
-    /// Hands over the answer to the request with this handle, which is sent at once where the connection has nothing else
-    /// to send. `false`: [`Link::wake`] has to follow.
+    /// Hands over the answer to the request with this handle, which is sent at once if it may be and the connection has
+    /// nothing else to send. `false`: [`Link::wake`] has to follow.
     ///
     /// A connection that is not woken finds out with the next request. To wake it would cost a thread's turn, twice what
     /// the sending costs.
-    pub fn set_reply(&self, handle: u64, reply: Reply) -> bool {
+    pub fn set_reply(&self, handle: u64, reply: Reply, may_send: bool) -> bool {
         let mut direct = self.direct.lock();
-        let (reply, is_sent) = match (direct.take_if(|direct| direct.handle == handle), reply) {
-            (Some(direct), Reply::Body(body)) => send_now(&direct, body),
+        let (reply, is_sent) = match (direct.take_if(|direct| may_send && direct.handle == handle), reply) {
+            (Some(direct), Reply::Body(body)) if body.len() <= SENT_HERE_BYTES => send_now(&direct, body),
             (_, reply) => (reply, false),
         };
         *self.reply.lock() = Some((handle, reply));
@@ -163,4 +166,43 @@ fn send_now(direct: &Direct, body: Bytes) -> (Reply, bool) {
     let sent = os::send(direct.socket, &frame, false).unwrap_or(0);
     let is_sent = sent == frame.len();
     (Reply::Begun(if is_sent { Vec::new() } else { frame }, sent), is_sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn what_a_socket_does_not_take_is_left_to_the_connection() {
+        let (mut here, mut there) = UnixStream::pair().expect("a pair of sockets");
+        here.set_nonblocking(true).expect("a socket option");
+        let direct = |handle| Direct {
+            handle,
+            header: ResponseHeader { correlation_id: 7, flexible: false },
+            socket: here.as_raw_fd(),
+        };
+        let body = Bytes::from(vec![1; SENT_HERE_BYTES]);
+        let mut frames = 0;
+        let (rest, sent) = loop {
+            match send_now(&direct(1), body.clone()) {
+                (Reply::Begun(rest, sent), false) => break (rest, sent),
+                (Reply::Begun(_, sent), true) => assert_eq!(sent, body.len() + 8),
+                other => panic!("{other:?}"),
+            }
+            frames += 1;
+            assert!(frames < 1000, "the socket takes everything");
+        };
+        there.set_nonblocking(true).expect("a socket option");
+        let mut received = Vec::new();
+        // It ends with what is not there yet.
+        let _ = there.read_to_end(&mut received);
+        assert_eq!(received.len(), frames * (body.len() + 8) + sent);
+        here.write_all(&rest[sent..]).expect("room");
+        let _ = there.read_to_end(&mut received);
+        let frame = &received[frames * (body.len() + 8)..];
+        assert_eq!((&frame[..8], &frame[8..]), (&[0, 1, 0, 4, 0, 0, 0, 7][..], &body[..]));
+    }
 }

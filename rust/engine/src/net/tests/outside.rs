@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use socket2::SockRef;
 
 use crate::net::testing::{Fixture, frame};
 use crate::net::{Event, NetConfig, Reply};
@@ -46,8 +47,11 @@ fn one_request_of_a_connection_is_out_at_a_time() {
 fn an_answer_that_the_socket_does_not_take_at_once_arrives_whole() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    let body: Vec<u8> = (0..32 << 20).map(|at: u32| (at >> 3) as u8).collect();
-    for id in 0..3 {
+    SockRef::from(&client.stream).set_recv_buffer_size(32 << 10).expect("a socket option");
+    for id in 0..8 {
+        // Up to the longest that is tried at once, and some that are not.
+        let len = (id as usize + 1) * (10 << 10);
+        let body: Vec<u8> = (0..len).map(|at| (at >> 3) as u8).collect();
         client.send(19, 4, id, b"");
         let request = fixture.request();
         assert!(fixture.server.answer(request.handle, Reply::Body(body.clone().into())));

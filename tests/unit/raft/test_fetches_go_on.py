@@ -170,7 +170,7 @@ def test_who_is_told_afterwards_knows_and_decides_the_same(never_votes, answers,
 
 
 def test_a_leader_that_is_heard_meanwhile_is_not_given_up() -> None:
-    asked, told, stream = sides([(0, 0, 300, 0)] * 8, never_votes=False)
+    _, told, stream = sides([(0, 0, 300, 0)] * 8, never_votes=False)
     stream.tell()
     told.feed(told.node.on_tick)
     assert isinstance(told.node.replica.state, Follower)

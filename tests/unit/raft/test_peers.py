@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from klamm.protocol.client import ClientConfig
 from klamm.protocol.codec import build, encode
 from klamm.protocol.kio_classes import request_class, response_class
@@ -15,6 +17,7 @@ from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.driver.peers import PeerTransport
 from klamm.raft.driver.serving import RaftRequests
+from klamm.raft.driver.streams import Route
 from klamm.raft.effects import SendRequest
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import Error, FetchRequest, Response, VoteRequest, VoteResponse
@@ -256,3 +259,29 @@ async def test_who_never_answered_is_not_found_gone() -> None:
     assert gone == []
     assert set(refused) == {1}
     transport.close()
+
+
+@pytest.mark.parametrize(("fetch", "version"), [((4, 17), 17), ((4, 99), 18), ((0, 3), None)])
+async def test_a_fetch_goes_on_by_the_address_and_version_of_the_connection(
+    fetch: tuple[int, int], version: int | None
+) -> None:
+    member = Member(2, APIS | {1: fetch})
+    [endpoint] = (await member.listen()).endpoints
+    transport = PeerTransport("CONTROLLER", CLIENT)
+    asked = FetchRequest("c", ReplicaKey(1, b"d" * 16), 1, 0, 0, 0, 500, 1000)
+    effect = SendRequest(2, (endpoint,), 1, asked, after=0, may_go_on=True)
+    assert transport.route(effect) is None, "nobody was connected yet"
+    peer = transport._peer(2, endpoint)
+    peer.connect()
+    async with asyncio.timeout(20):
+        while peer.versions is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    route = transport.route(effect)
+    if version is None:
+        assert route is None
+    else:
+        assert route == Route(endpoint.host, endpoint.port, "CONTROLLER", version, CLIENT.client_id, 5000)
+    moved = endpoint._replace(port=endpoint.port + 1)
+    assert transport.route(SendRequest(2, (moved,), 1, asked, after=0, may_go_on=True)) is None
+    transport.close()
+    member.server.close()

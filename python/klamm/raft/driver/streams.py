@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +16,8 @@ from klamm.raft.requests import FetchedOn
 
 # A fetch by name of the topic, or one that tells no directory, is for who never heard of KIP-853.
 VERSIONS: Final = (17, 18)
+
+logger = logging.getLogger("klamm.raft")
 
 
 class Route(NamedTuple):
@@ -47,12 +50,25 @@ class FetchStreams:
         self._loop = asyncio.get_running_loop()
         self._stream: _engine.FetchStream | None = None
         self._sent: tuple[FetchRequest, Route] | None = None
+        self._is_told = False  # that none could be begun
 
     def begin(self, effect: SendRequest) -> bool:
         """See `klamm.raft.ports.FetchStreams.begin`."""
         request, route = effect.request, self._route(effect)
         if not isinstance(request, FetchRequest) or route is None or not VERSIONS[0] <= route.version <= VERSIONS[1]:
             return False
+        try:
+            self._start(effect.to, request, route)
+        except OSError as error:  # fetches sent by themselves need neither a thread nor another descriptor
+            if not self._is_told:
+                self._is_told = True
+                logger.warning("fetches from leader %d do not go on by themselves: %s", effect.to, error)
+            return False
+        self._is_told = False
+        self._sent = request, route
+        return True
+
+    def _start(self, leader_id: int, request: FetchRequest, route: Route) -> None:
         if self._stream is None:
             self._stream = _engine.FetchStream(self._log)
         self._stream.start(
@@ -64,15 +80,13 @@ class FetchStreams:
             replica_id=request.replica.id,
             directory_id=request.replica.directory_id,
             epoch=request.epoch,
-            leader_id=effect.to,
+            leader_id=leader_id,
             high_watermark=request.high_watermark,
             max_wait_ms=request.max_wait_ms,
             max_bytes=request.max_bytes,
             timeout_ms=route.timeout_ms,
             flushes=self._flushes,
         )
-        self._sent = request, route
-        return True
 
     @property
     def fd(self) -> int | None:

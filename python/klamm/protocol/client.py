@@ -124,6 +124,11 @@ class Peer:
         else:
             self._loop.call_soon(request.on_done, self._last_error)
 
+    @property
+    def connected_to(self) -> Address | None:
+        """Address and port of the other side as numbers, so that nobody has to resolve a name again."""
+        return None if self._connection is None else self._connection.remote_address
+
     def version_of(self, api_key: int, versions: tuple[int, int]) -> int | None:
         """The version that a request sent now would have; None while there is no connection, or none in common."""
         if self._connection is None or self._versions is None:

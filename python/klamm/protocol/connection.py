@@ -84,6 +84,12 @@ class Connection(asyncio.Protocol):
 
     # asyncio's calls
 
+    @property
+    def remote_address(self) -> tuple[str, int] | None:
+        """Address and port of the other side, as numbers; None before it stands."""
+        found = None if self._transport is None else self._transport.get_extra_info("peername")
+        return None if found is None else (found[0], found[1])
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It stands."""
         self._transport = cast(asyncio.Transport, transport)

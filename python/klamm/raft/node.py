@@ -175,7 +175,8 @@ class RaftNode:
         """A fetch that may go on did: to be told before any other event, so that what follows knows of it."""
         asked = self.replica.requests.renew(correlation_id, fetched.sent_ms, fetched.request)
         if asked is not None:
-            if fetched.heard_ms is not None:
+            # What a dead leader sent last may be read after its end was seen.
+            if fetched.heard_ms is not None and not self._crashes.has_seen(now_ms):
                 self._crashes.on_sign_of_life(asked.to)
                 self._following.on_heard(now_ms, fetched.heard_ms)
             self._following.on_leader_high_watermark(fetched.high_watermark)

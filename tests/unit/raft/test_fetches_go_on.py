@@ -24,6 +24,7 @@ from klamm.raft.messages import (
 from klamm.raft.node import RaftNode
 from klamm.raft.requests import FetchedOn
 from klamm.raft.role_states import Follower
+from klamm.raft.roles import Role
 from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
@@ -175,6 +176,15 @@ def test_a_leader_that_is_heard_meanwhile_is_not_given_up() -> None:
     told.feed(told.node.on_tick)
     assert isinstance(told.node.replica.state, Follower)
     assert told.node.replica.state.deadline_ms == told.now_ms + 2000
+
+
+def test_the_last_words_of_a_dead_leader_do_not_bring_it_back() -> None:
+    side = Side(MemoryLog(), goes_on=True)
+    stream = Stream(side)
+    stream.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
+    side.node.on_peer_gone(side.now_ms, LEADER)
+    stream.tell()
+    assert side.node.replica.role is Role.PROSPECTIVE, "the first of the others campaigns at once"
 
 
 def test_what_else_the_leader_must_be_asked_ends_it() -> None:

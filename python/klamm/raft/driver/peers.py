@@ -79,10 +79,10 @@ class PeerTransport:
         if peer is None or peer.address != (endpoint.host, endpoint.port):
             return None
         version = peer.version_of(api_key_of(request.request), versions_of(request.request))
-        if version is None:
+        address = peer.connected_to
+        if version is None or address is None:
             return None
-        config = self._config
-        return Route(endpoint.host, endpoint.port, self._listener, version, config.client_id, config.request_timeout_ms)
+        return Route(*address, self._listener, version, self._config.client_id, self._config.request_timeout_ms)
 
     def close(self) -> None:
         """Close all connections; what was sent has no answer."""

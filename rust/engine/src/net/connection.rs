@@ -4,7 +4,6 @@
 //! only while bytes are on their way, so that ten thousand idle connections cost little (goal 23).
 
 use std::future::Future;
-use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -20,7 +19,7 @@ use super::events::LogLevel;
 use super::handlers::Outcome;
 use super::input::Input;
 use super::limits::Place;
-use super::link::{Direct, Link, Reply};
+use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::output::Output;
 use super::pending::{Pending, PendingQueue};
@@ -43,8 +42,6 @@ pub struct Connection {
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
     active_at: Instant,
-    /// Whether the link may send the next answer.
-    is_direct: bool,
     _place: Place,
 }
 
@@ -79,7 +76,6 @@ impl Connection {
             timer: Box::pin(tokio::time::sleep_until(timer_at.into())),
             timer_at,
             active_at: now,
-            is_direct: false,
             _place: place,
         }
     }
@@ -96,9 +92,6 @@ impl Connection {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
         self.link.set_waker(cx.waker());
-        if std::mem::take(&mut self.is_direct) {
-            self.link.set_direct(None);
-        }
         let mut frames_left = FRAMES_PER_TURN;
         loop {
             if self.link.is_asked_to_close() {
@@ -134,19 +127,8 @@ impl Connection {
             if frames_left == 0 || !(self.poll_receive(cx) || self.poll_time(cx)) {
                 self.input.rest(&self.core.buffers);
                 self.output.give_back();
-                self.offer_direct();
                 return Poll::Pending;
             }
-        }
-    }
-
-    /// Where nothing but one answer from elsewhere is waited for, it may be sent without this task.
-    fn offer_direct(&mut self) {
-        let is_idle = self.input.is_empty() && self.output.is_empty() && self.ending.is_none();
-        if let Some((handle, header)) = self.pending.only_outside().filter(|_| is_idle) {
-            let socket = self.stream.as_raw_fd();
-            self.link.set_direct(Some(Direct { handle, header, socket }));
-            self.is_direct = true;
         }
     }
 
@@ -266,12 +248,6 @@ impl Connection {
                         self.ending = Some(Ending::Quiet);
                         Frame::default()
                     }
-                    Some(Reply::Begun(bytes, sent)) => {
-                        self.active_at = Instant::now();
-                        self.core.touch(&self.link, self.active_at);
-                        self.core.counters.sent_bytes.add(sent as u64);
-                        Frame { bytes: bytes.get(sent..).unwrap_or_default().to_vec(), slices: Vec::new() }
-                    }
                     Some(Reply::Body(body)) => {
                         let mut answer = Answer::behind(Vec::new());
                         answer.begin(*header);
@@ -351,7 +327,6 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.link.set_direct(None);
         for pending in self.pending.drain() {
             if let Pending::Outside { handle, .. } = pending {
                 self.core.forget_handle(handle);

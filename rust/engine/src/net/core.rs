@@ -169,12 +169,12 @@ impl Core {
         self.handles.lock().remove(&handle);
     }
 
-    /// Hands an answer to the connection that waits for it; gives it with whether the answer is sent, if it may be, or else
-    /// it is to be woken. `None` when it is gone or was answered before.
-    pub fn reply(&self, handle: u64, reply: Reply, may_send: bool) -> Option<(Arc<Link>, bool)> {
+    /// Hands an answer to the connection that waits for it, which is then to be woken; `None` when it is gone or was
+    /// answered before.
+    pub fn reply(&self, handle: u64, reply: Reply) -> Option<Arc<Link>> {
         let link = self.handles.lock().remove(&handle)?;
-        let is_sent = link.set_reply(handle, reply, may_send);
-        Some((link, is_sent))
+        link.set_reply(handle, reply);
+        Some(link)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What others hold of a connection: its number, a way to wake it, and the place for an answer from elsewhere.
 
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -9,12 +8,9 @@ use std::task::Waker;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::answer::Answer;
 use super::listener::Listener;
-use super::os;
 use super::slice::FileSlice;
 use crate::wire::api::ListenerKind;
-use crate::wire::header::ResponseHeader;
 
 /// An answer from elsewhere, without frame length and response header.
 #[derive(Clone, Debug)]
@@ -25,19 +21,6 @@ pub enum Reply {
     BodyWithSlices(Bytes, Vec<(usize, FileSlice)>),
     /// There is none: the connection is closed.
     Close,
-    /// A frame of which so many bytes are sent already.
-    Begun(Vec<u8>, usize),
-}
-
-/// A longer answer is left to its connection: whoever has it has other things to do than to wait for its bytes.
-const SENT_HERE_BYTES: usize = 64 << 10;
-
-/// How the answer to the only request that a connection waits for may be sent by whoever has it.
-pub struct Direct {
-    pub handle: u64,
-    pub header: ResponseHeader,
-    /// Open as long as [`Link`] has this.
-    pub socket: RawFd,
 }
 
 /// The outside of one connection.
@@ -55,7 +38,6 @@ pub struct Link {
     /// Whether anything was asked outside, where the end of the connection is news then.
     asked_outside: AtomicBool,
     reply: Mutex<Option<(u64, Reply)>>,
-    direct: Mutex<Option<Direct>>,
 }
 
 impl Link {
@@ -71,7 +53,6 @@ impl Link {
             finish_asked: AtomicBool::new(false),
             asked_outside: AtomicBool::new(false),
             reply: Mutex::new(None),
-            direct: Mutex::new(None),
         }
     }
 
@@ -95,24 +76,9 @@ impl Link {
         }
     }
 
-    /// Hands over the answer to the request with this handle, which is sent at once if it may be and the connection has
-    /// nothing else to send. `false`: [`Link::wake`] has to follow.
-    ///
-    /// A connection that is not woken finds out with the next request. To wake it would cost a thread's turn, twice what
-    /// the sending costs.
-    pub fn set_reply(&self, handle: u64, reply: Reply, may_send: bool) -> bool {
-        let mut direct = self.direct.lock();
-        let (reply, is_sent) = match (direct.take_if(|direct| may_send && direct.handle == handle), reply) {
-            (Some(direct), Reply::Body(body)) if body.len() <= SENT_HERE_BYTES => send_now(&direct, body),
-            (_, reply) => (reply, false),
-        };
+    /// Hands over the answer to the request with this handle; to be followed by [`Link::wake`].
+    pub fn set_reply(&self, handle: u64, reply: Reply) {
         *self.reply.lock() = Some((handle, reply));
-        is_sent
-    }
-
-    /// Lets the next answer be sent by whoever has it, or not any more: to be called by the connection alone.
-    pub fn set_direct(&self, direct: Option<Direct>) {
-        *self.direct.lock() = direct;
     }
 
     /// The answer to the request with this handle, once it is there.
@@ -150,59 +116,5 @@ impl Link {
 
     pub fn is_asked_to_close(&self) -> bool {
         self.close_asked.load(Ordering::Acquire)
-    }
-}
-
-/// What is left to do of an answer, and whether that is nothing.
-fn send_now(direct: &Direct, body: Bytes) -> (Reply, bool) {
-    let mut answer = Answer::behind(Vec::new());
-    answer.begin(direct.header);
-    answer.writer.slice(&body);
-    if answer.finish().is_err() {
-        return (Reply::Body(body), false);
-    }
-    let (frame, _) = answer.into_parts();
-    // Whatever the socket has against it, the connection meets when it sends the rest.
-    let sent = os::send(direct.socket, &frame, false).unwrap_or(0);
-    let is_sent = sent == frame.len();
-    (Reply::Begun(if is_sent { Vec::new() } else { frame }, sent), is_sent)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Read, Write};
-    use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixStream;
-
-    #[test]
-    fn what_a_socket_does_not_take_is_left_to_the_connection() {
-        let (mut here, mut there) = UnixStream::pair().expect("a pair of sockets");
-        here.set_nonblocking(true).expect("a socket option");
-        let direct = |handle| Direct {
-            handle,
-            header: ResponseHeader { correlation_id: 7, flexible: false },
-            socket: here.as_raw_fd(),
-        };
-        let body = Bytes::from(vec![1; SENT_HERE_BYTES]);
-        let mut frames = 0;
-        let (rest, sent) = loop {
-            match send_now(&direct(1), body.clone()) {
-                (Reply::Begun(rest, sent), false) => break (rest, sent),
-                (Reply::Begun(_, sent), true) => assert_eq!(sent, body.len() + 8),
-                other => panic!("{other:?}"),
-            }
-            frames += 1;
-            assert!(frames < 1000, "the socket takes everything");
-        };
-        there.set_nonblocking(true).expect("a socket option");
-        let mut received = Vec::new();
-        // It ends with what is not there yet.
-        let _ = there.read_to_end(&mut received);
-        assert_eq!(received.len(), frames * (body.len() + 8) + sent);
-        here.write_all(&rest[sent..]).expect("room");
-        let _ = there.read_to_end(&mut received);
-        let frame = &received[frames * (body.len() + 8)..];
-        assert_eq!((&frame[..8], &frame[8..]), (&[0, 1, 0, 4, 0, 0, 0, 7][..], &body[..]));
     }
 }

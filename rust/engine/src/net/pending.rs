@@ -37,14 +37,6 @@ impl PendingQueue {
         self.queue.is_empty()
     }
 
-    /// The request that is answered elsewhere, if it is the only one.
-    pub fn only_outside(&self) -> Option<(u64, ResponseHeader)> {
-        match self.queue.front() {
-            Some(Pending::Outside { handle, header }) if self.queue.len() == 1 => Some((*handle, *header)),
-            _ => None,
-        }
-    }
-
     pub fn push(&mut self, pending: Pending) {
         self.queue.push_back(pending);
     }

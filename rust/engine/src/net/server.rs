@@ -51,9 +51,6 @@ struct Accepting {
     task: JoinHandle<()>,
 }
 
-/// So many answers at a time are sent by whoever has them.
-const SENT_HERE_MAX: usize = 4;
-
 /// Pause after an accept that failed, mostly for want of descriptors: others get time to close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -145,19 +142,14 @@ impl Server {
 
     /// Answers the request with this handle, without blocking; `false` when its connection is gone or it was answered.
     pub fn answer(&self, handle: u64, reply: Reply) -> bool {
-        let found = self.core.reply(handle, reply, true);
-        found.iter().filter(|(_, is_sent)| !is_sent).for_each(|(link, _)| link.wake());
-        found.is_some()
+        self.core.reply(handle, reply).map(|link| link.wake()).is_some()
     }
 
     /// Answers many requests. All answers are in place before the first connection is woken: whoever is woken wants a
     /// processor, and may take the one that the rest would have been handed over on.
-    ///
-    /// A few are sent here. More than that are left to their connections, which send them on all processors.
-    pub fn answer_all(&self, answers: impl ExactSizeIterator<Item = (u64, Reply)>) {
-        let may_send = answers.len() <= SENT_HERE_MAX;
-        let links: Vec<_> = answers.filter_map(|(handle, reply)| self.core.reply(handle, reply, may_send)).collect();
-        links.iter().filter(|(_, is_sent)| !is_sent).for_each(|(link, _)| link.wake());
+    pub fn answer_all(&self, answers: impl Iterator<Item = (u64, Reply)>) {
+        let links: Vec<_> = answers.filter_map(|(handle, reply)| self.core.reply(handle, reply)).collect();
+        links.iter().for_each(|link| link.wake());
     }
 
     /// Closes a connection, whatever it is doing; `false` when it is gone.

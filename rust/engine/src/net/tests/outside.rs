@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use socket2::SockRef;
 
 use crate::net::testing::{Fixture, frame};
 use crate::net::{Event, NetConfig, Reply};
@@ -41,71 +40,6 @@ fn one_request_of_a_connection_is_out_at_a_time() {
         assert_eq!(client.receive().0, id);
     }
     assert_eq!(client.receive().0, 3);
-}
-
-#[test]
-fn an_answer_that_the_socket_does_not_take_at_once_arrives_whole() {
-    let fixture = Fixture::new();
-    let mut client = fixture.client();
-    SockRef::from(&client.stream).set_recv_buffer_size(32 << 10).expect("a socket option");
-    for id in 0..8 {
-        // Up to the longest that is tried at once, and some that are not.
-        let len = (id as usize + 1) * (10 << 10);
-        let body: Vec<u8> = (0..len).map(|at| (at >> 3) as u8).collect();
-        client.send(19, 4, id, b"");
-        let request = fixture.request();
-        assert!(fixture.server.answer(request.handle, Reply::Body(body.clone().into())));
-        // Behind it, before it is received: it has to wait.
-        client.send(19, 4, 100 + id, b"");
-        assert_eq!(client.receive(), (id, body.clone()));
-        let next = fixture.request();
-        assert_eq!(next.correlation_id, 100 + id);
-        assert!(fixture.server.answer(next.handle, Reply::Body(Bytes::from_static(b"next"))));
-        assert_eq!(client.receive(), (100 + id, b"next".to_vec()));
-    }
-}
-
-#[test]
-fn requests_and_answers_may_cross_in_any_way() {
-    let fixture = Fixture::new();
-    let mut client = fixture.client();
-    for id in 0..2000 {
-        client.send(19, 4, id, b"");
-        let request = fixture.request();
-        // Now and then the next request, of either kind, arrives while the answer is sent.
-        let next = match id % 3 {
-            0 => None,
-            1 => Some(frame(3, 1, -id, b"\0\0\0\0")),
-            _ => Some(frame(19, 4, -id, b"")),
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"done"))));
-            next.iter().for_each(|next| client.send_raw(next));
-        });
-        assert_eq!(client.receive(), (id, b"done".to_vec()));
-        if id % 3 == 2 {
-            let request = fixture.request();
-            assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::new())));
-        }
-        if id % 3 != 0 {
-            assert_eq!(client.receive().0, -id);
-        }
-    }
-}
-
-#[test]
-fn what_was_answered_holds_up_no_end() {
-    let fixture = Fixture::new();
-    let mut client = fixture.client();
-    client.send(19, 4, 1, b"");
-    let request = fixture.request();
-    assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"done"))));
-    assert_eq!(client.receive(), (1, b"done".to_vec()));
-    fixture.server.finish();
-    assert!(client.is_closed());
-    fixture.wait_until(|| fixture.server.connection_count() == 0);
-    let sent = fixture.server.counters().sent_bytes.get();
-    assert_eq!(sent, 12);
 }
 
 #[test]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
 from klamm.raft import effects as fx
+from klamm.raft.driver.going_on import GoingOn
 from klamm.raft.driver.quorum_state import read_election
 from klamm.raft.driver.snapshots import SnapshotDriver
 from klamm.raft.election_state import encode
@@ -73,11 +74,7 @@ class RaftDriver:
         """
         self._node, self._log, self._store, self._listener = node, log, store, listener
         self._transport = transport
-        self._open_streams = open_streams
-        self._streams: FetchStreams | None = None
-        self._going_on: int | None = None  # the correlation id of the fetch that goes on
-        self._to_go_on: fx.SendRequest | None = None  # when this step is over
-        self._is_stream_watched = False
+        self._going_on = GoingOn(open_streams, node.replica.requests.is_waited_for, self._on_stream_news)
         self._wall_clock_ms = wall_clock_ms
         self._on_leader_change = on_leader_change
         self._loop = asyncio.get_running_loop()
@@ -267,16 +264,14 @@ class RaftDriver:
             return
         self._is_stepping = True
         try:
-            if self._going_on is not None:
-                self._take_fetched(self._going_on)
+            self._take_fetched()
             while self._events:
                 self._apply_all(self._events.popleft()(self._now_ms()))
                 self._tick()
             self._schedule_flush()  # first of all: the answers wake those who want the processor too
             if self._held and not self._is_release_scheduled:
                 self._release_held()
-            if self._going_on is not None or self._to_go_on is not None:
-                self._let_go_on()
+            self._let_go_on()
         except Exception as error:  # a replica in a state of which nobody knows must not go on
             self.fail(error)
             return
@@ -380,9 +375,7 @@ class RaftDriver:
                 self._replies.pop(effect.request_id)(effect.response, effect.read)
 
     def _send(self, effect: fx.SendRequest) -> None:
-        if effect.may_go_on and self._open_streams is not None:
-            self._to_go_on = effect
-        else:
+        if not self._going_on.take_over(effect):
             self._send_alone(effect)
 
     def _send_alone(self, effect: fx.SendRequest) -> None:
@@ -398,17 +391,15 @@ class RaftDriver:
 
     # A fetch that goes on
 
-    def _take_fetched(self, correlation_id: int) -> None:
+    def _take_fetched(self) -> None:
         """Hold it, and let the core know what came: whatever it decides next, it decides on the log as it is."""
-        streams = self._streams_opened()
-        streams.hold()
-        news = streams.take()
-        if news is None:
+        found = self._going_on.hold()
+        if found is None:
             return
+        correlation_id, news = found
         if news.fetched is not None:
             self._apply_all(self._node.on_fetched_on(self._now_ms(), correlation_id, news.fetched))
         if news.end is not None:
-            self._going_on = None
             self._events.appendleft(self._event_of_end(correlation_id, news.end))
         self._tick()
 
@@ -420,33 +411,12 @@ class RaftDriver:
         logger.info("fetches from leader %s do not go on: %s", self.leader_id, end)
         return lambda now_ms: self._node.on_request_failed(now_ms, correlation_id)
 
-    def _streams_opened(self) -> FetchStreams:
-        if self._streams is None:
-            if self._open_streams is None:
-                raise RuntimeError("a fetch that goes on, and nothing to take it")
-            self._streams = self._open_streams()
-        return self._streams
-
     def _let_go_on(self) -> None:
-        """The step is over: what nobody waits for any more ends, and does not append or acknowledge another record."""
-        streams = self._streams_opened()
-        if self._going_on is not None:
-            if self._node.replica.requests.is_waited_for(self._going_on):
-                streams.release()
-            else:
-                streams.stop()
-                self._going_on = None
-                self._schedule_flush()
-        effect, self._to_go_on = self._to_go_on, None
-        if effect is None or not self._node.replica.requests.is_waited_for(effect.correlation_id):
-            return
-        if not streams.begin(effect):
-            self._send_alone(effect)
-            return
-        self._going_on = effect.correlation_id
-        if not self._is_stream_watched and streams.fd is not None:
-            self._is_stream_watched = True
-            self._loop.add_reader(streams.fd, self._on_stream_news)
+        if self._going_on.let_go():
+            self._schedule_flush()  # of what it left
+        alone = self._going_on.begin()
+        if alone is not None:
+            self._send_alone(alone)
 
     def _on_stream_news(self) -> None:
         self._step(lambda now_ms: [])
@@ -484,7 +454,7 @@ class RaftDriver:
         """Flush; a leader at the end of this turn of the loop, so that all of its proposals go together."""
         if self._is_flushing or self._flush_due is not None or self._log.flushed_offset >= self._log.end_offset:
             return
-        if self._going_on is not None and not self._node.replica.config.never_votes:
+        if self._going_on.is_on and not self._node.replica.config.never_votes:
             return  # it flushes what it appends
         if self._node.replica.config.never_votes:
             self._flush_due = self._loop.call_later(OBSERVER_FLUSH_S, self._start_flush)
@@ -562,11 +532,7 @@ class RaftDriver:
             self._flush_due = None
         if self._flush_fd is not None:
             self._loop.remove_reader(self._flush_fd)
-        if self._streams is not None:
-            if self._is_stream_watched and self._streams.fd is not None:
-                self._loop.remove_reader(self._streams.fd)
-            self._going_on = self._to_go_on = None
-            self._streams.close()
+        self._going_on.close()
         self._snapshots.stop()
         self._handed_over.set()
         self._disk_is_done.set()

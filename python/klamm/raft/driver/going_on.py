@@ -1,0 +1,95 @@
+"""The fetch that goes on by itself, as the driver has it: held during a step, and let go or ended after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from klamm.raft.effects import SendRequest
+from klamm.raft.ports import FetchStreams, WentOn
+
+
+class GoingOn:
+    """At most one fetch, by its correlation id. To be made and used on the loop's thread."""
+
+    def __init__(
+        self,
+        open_streams: Callable[[], FetchStreams] | None,
+        is_waited_for: Callable[[int], bool],
+        on_news: Callable[[], None],
+    ) -> None:
+        """`open_streams` is called when the first fetch may go on; without it none does.
+
+        `is_waited_for` says whether the core counts an answer to that id; `on_news` is called when there is some.
+        """
+        self._open_streams, self._is_waited_for, self._on_news = open_streams, is_waited_for, on_news
+        self._loop = asyncio.get_running_loop()
+        self._opened: FetchStreams | None = None
+        self._watched_fd: int | None = None
+        self._id: int | None = None
+        self._next: SendRequest | None = None  # to be begun when the step is over
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is one."""
+        return self._id is not None
+
+    def take_over(self, effect: SendRequest) -> bool:
+        """Whether a request is to be begun by `begin` and not to be sent."""
+        if not effect.may_go_on or self._open_streams is None:
+            return False
+        self._next = effect
+        return True
+
+    def hold(self) -> tuple[int, WentOn] | None:
+        """Hold it, and take its news, if there is one and it has any. With an end it is over."""
+        if self._id is None:
+            return None
+        correlation_id, streams = self._id, self._streams()
+        streams.hold()
+        news = streams.take()
+        if news is None:
+            return None
+        if news.end is not None:
+            self._id = None
+        return correlation_id, news
+
+    def let_go(self) -> bool:
+        """The step is over. True when nobody waits for the fetch any more: it appends and acknowledges nothing more."""
+        if self._id is None:
+            return False
+        if self._is_waited_for(self._id):
+            self._streams().release()
+            return False
+        self._id = None
+        self._streams().stop()
+        return True
+
+    def begin(self) -> SendRequest | None:
+        """Begin what was taken over, unless nobody waits for it any more; gives what is to be sent alone instead."""
+        effect, self._next = self._next, None
+        if effect is None or not self._is_waited_for(effect.correlation_id):
+            return None
+        streams = self._streams()
+        if not streams.begin(effect):
+            return effect
+        self._id = effect.correlation_id
+        if self._watched_fd is None and streams.fd is not None:
+            self._watched_fd = streams.fd
+            self._loop.add_reader(streams.fd, self._on_news)
+        return None
+
+    def close(self) -> None:
+        """End it, with its thread."""
+        self._id = self._next = None
+        if self._watched_fd is not None:
+            self._loop.remove_reader(self._watched_fd)
+        if self._opened is not None:
+            self._opened.close()
+
+    def _streams(self) -> FetchStreams:
+        if self._opened is None:
+            if self._open_streams is None:
+                raise RuntimeError("a fetch that goes on, and nothing to take it")
+            self._opened = self._open_streams()
+        return self._opened

@@ -147,7 +147,7 @@ async def quorum(tmp_path: Path, apis: dict[int, tuple[int, int]] = APIS, config
 
 
 async def test_elect_replicate_lose_the_leader(tmp_path: Path) -> None:
-    members = await quorum(tmp_path)
+    members = await quorum(tmp_path, config=PATIENT)
     leader = await leader_of(members)
     values = [b"%d" % number for number in range(100)]
     await asyncio.gather(*(write(leader, value) for value in values))
@@ -177,7 +177,7 @@ async def test_a_killed_leader_is_replaced_long_before_its_time_out(tmp_path: Pa
 
 
 async def test_peers_of_the_oldest_versions_elect_without_pre_vote(tmp_path: Path) -> None:
-    members = await quorum(tmp_path, APIS | {1: (4, 17), 52: (0, 1), 53: (0, 0), 54: (0, 0)})
+    members = await quorum(tmp_path, APIS | {1: (4, 17), 52: (0, 1), 53: (0, 0), 54: (0, 0)}, PATIENT)
     await write(await leader_of(members), b"value")
     for member in members:
         await member.stop()

@@ -25,9 +25,8 @@ from klamm.raft.node import RaftNode
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
-CONFIG = RaftConfig(election_timeout_ms=100, fetch_timeout_ms=300, request_timeout_ms=5000, fetch_max_wait_ms=50)
 # No follower gives its leader up by itself.
-PATIENT = CONFIG._replace(fetch_timeout_ms=3_600_000)
+CONFIG = RaftConfig(election_timeout_ms=100, fetch_timeout_ms=3_600_000, request_timeout_ms=5000, fetch_max_wait_ms=50)
 CLIENT = ClientConfig("tests", request_timeout_ms=5000, reconnect_backoff_ms=5, reconnect_backoff_max_ms=5)
 APIS = {1: (4, 18), 18: (0, 4), 52: (0, 2), 53: (0, 1), 54: (0, 1), 59: (0, 1)}
 
@@ -138,16 +137,16 @@ async def write(leader: Member, value: bytes) -> None:
     await asyncio.wait_for(leader.driver.wait_committed(offset), 30)
 
 
-async def quorum(tmp_path: Path, apis: dict[int, tuple[int, int]] = APIS, config: RaftConfig = CONFIG) -> list[Member]:
+async def quorum(tmp_path: Path, apis: dict[int, tuple[int, int]] = APIS) -> list[Member]:
     members = [Member(node_id, apis) for node_id in (1, 2, 3)]
     voters = VoterSet.of([await member.listen() for member in members])
     for member in members:
-        member.start(voters, tmp_path / str(member.id), config)
+        member.start(voters, tmp_path / str(member.id), CONFIG)
     return members
 
 
 async def test_elect_replicate_lose_the_leader(tmp_path: Path) -> None:
-    members = await quorum(tmp_path, config=PATIENT)
+    members = await quorum(tmp_path)
     leader = await leader_of(members)
     values = [b"%d" % number for number in range(100)]
     await asyncio.gather(*(write(leader, value) for value in values))
@@ -163,7 +162,7 @@ async def test_elect_replicate_lose_the_leader(tmp_path: Path) -> None:
 
 
 async def test_a_killed_leader_is_replaced_long_before_its_time_out(tmp_path: Path) -> None:
-    members = await quorum(tmp_path, config=PATIENT)
+    members = await quorum(tmp_path)
     leader = await leader_of(members)
     await write(leader, b"acknowledged")
     leader.die()
@@ -177,7 +176,7 @@ async def test_a_killed_leader_is_replaced_long_before_its_time_out(tmp_path: Pa
 
 
 async def test_peers_of_the_oldest_versions_elect_without_pre_vote(tmp_path: Path) -> None:
-    members = await quorum(tmp_path, APIS | {1: (4, 17), 52: (0, 1), 53: (0, 0), 54: (0, 0)}, PATIENT)
+    members = await quorum(tmp_path, APIS | {1: (4, 17), 52: (0, 1), 53: (0, 0), 54: (0, 0)})
     await write(await leader_of(members), b"value")
     for member in members:
         await member.stop()

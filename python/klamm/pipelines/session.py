@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local[*]"
 _SHOWN_OF_LOG: Final = 5
+_RAISED_TOO: Final = (
+    "KeyboardInterrupt while sending command.",
+    "Exception while sending command.",
+    "Exception occurred while shutting down connection",
+)
 _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -63,14 +68,13 @@ def session(
     with tempfile.TemporaryDirectory(prefix="klamm-spark-", ignore_cleanup_errors=True) as folder:
         with _interruptible():
             made = _make(name, master, dict(conf or {}), Path(folder), quiet)
-        logging.getLogger().addFilter(_is_worth_telling)
-        try:
-            _register(made)
-            yield made
-        finally:
-            with jvm_may_be_gone():
-                made.stop()
-            logging.getLogger().removeFilter(_is_worth_telling)
+        with _py4j_told_once():
+            try:
+                _register(made)
+                yield made
+            finally:
+                with jvm_may_be_gone():
+                    made.stop()
 
 
 def _active() -> SparkSession | None:
@@ -133,9 +137,22 @@ def jvm_may_be_gone() -> Iterator[None]:
         yield
 
 
-def _is_worth_telling(record: logging.LogRecord) -> bool:
+@contextmanager
+def _py4j_told_once() -> Iterator[None]:
     """py4j logs an interrupt, and a JVM that is gone, with a traceback, and raises it then."""
-    return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
+    # It speaks by the root logger as well, and a filter sees what is said by its own logger alone.
+    loggers = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
+    for logger in loggers:
+        logger.addFilter(_is_worth_telling)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_is_worth_telling)
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    return record.msg not in _RAISED_TOO
 
 
 def workers_environment(folder: Path) -> dict[str, str]:

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 API_VERSIONS: Final = 18
+NO_VERSIONS: Final = (0, -1)
 Address = tuple[str, int]
 T = TypeVar("T")
 Versions = Mapping[int, tuple[int, int]]
@@ -74,6 +75,12 @@ class _Waiting(NamedTuple):
     versions: tuple[int, int]
     body_of: Callable[[int], bytes]
     on_done: OnDone
+
+
+def _newest(here: tuple[int, int], there: tuple[int, int]) -> int | None:
+    """The newest version in both ranges (lowest, highest)."""
+    version = min(here[1], there[1])
+    return version if version >= max(here[0], there[0]) else None
 
 
 class Peer:
@@ -133,9 +140,7 @@ class Peer:
         """The version that a request sent now would have; None while there is no connection, or none in common."""
         if self._connection is None or self._versions is None:
             return None
-        there_low, there_high = self._versions.get(api_key, (0, -1))
-        version = min(versions[1], there_high)
-        return version if version >= max(versions[0], there_low) else None
+        return _newest(versions, self._versions.get(api_key, NO_VERSIONS))
 
     async def request(
         self,
@@ -197,11 +202,11 @@ class Peer:
 
     def _send(self, connection: Connection, versions: Versions, request: _Waiting) -> None:
         low, high = request.versions
-        there_low, there_high = versions.get(request.api_key, (0, -1))
-        version = min(high, there_high)
-        if version < max(low, there_low):
-            there = f"{there_low} to {there_high}" if there_high >= 0 else "none"
-            text = f"{self._name} knows API {request.api_key} in versions {there}, and {low} to {high} are needed"
+        there_low, there_high = there = versions.get(request.api_key, NO_VERSIONS)
+        version = _newest(request.versions, there)
+        if version is None:
+            known = f"{there_low} to {there_high}" if there_high >= 0 else "none"
+            text = f"{self._name} knows API {request.api_key} in versions {known}, and {low} to {high} are needed"
             self._loop.call_soon(request.on_done, VersionNotOfferedError(text))
             return
         try:

@@ -248,7 +248,10 @@ class RaftNode:
         if stored.epoch < replica.log_end.epoch:
             return Unattached(deadline_ms), ElectionState(replica.log_end.epoch)
         if stored.leader_id == replica.id:
-            return Resigned(deadline_ms, set(replica.voters.others(replica.id)), ()), stored
+            # Also one that led its own removal and may not campaign any more: nobody will tell it who leads, and it
+            # asks nobody while it holds itself for the last leader.
+            end_ms = replica.draw_election_deadline_ms(now_ms)
+            return Resigned(end_ms, set(replica.voters.others(replica.id)), ()), stored
         if stored.leader_id is not None:
             # Before the vote is looked at, unlike Kafka: a lost campaign whose winner is known is not run again, and
             # its requests could not even be valid once records of that epoch are in the log.

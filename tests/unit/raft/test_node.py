@@ -417,3 +417,13 @@ def test_an_observer_that_gave_its_vote_goes_on_looking_for_the_leader():
     bench.pass_time(100_000)
     assert len(bench.sent) > asked
     assert {type(sent.request) for sent in bench.sent} == {FetchRequest}
+
+
+def test_a_leader_of_its_own_removal_looks_for_the_next_one_after_a_restart():
+    bench = Bench(node_id=4)
+    bench.feed(events.Started(ElectionState(5, 4)))
+    assert bench.replica.role is Role.RESIGNED
+    bench.pass_time(2000)
+    assert (bench.replica.role, bench.replica.epoch) == (Role.UNATTACHED, 6)
+    assert bench.sent[-1].request.epoch == 6
+    assert isinstance(bench.sent[-1].request, FetchRequest)

@@ -166,7 +166,8 @@ class SimulatedReplica:
         inside: tuple[object, ...] | None = None
         if core is not None:
             replica = core.replica
-            inside = (replica.state.ROLE, replica.election.epoch, replica.high_watermark, replica.voters_in_log)
+            looks = (replica.election.epoch, replica.durable_ticket, replica.high_watermark, replica.voters_in_log)
+            inside = (replica.state.ROLE, *looks)
         return (
             inside,
             log.end_offset,

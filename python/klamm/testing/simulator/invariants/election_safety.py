@@ -1,6 +1,6 @@
 """At most one leader is elected in an epoch. Source: Raft, figure 3, Election Safety; KIP-595."""
 
-from klamm.raft.roles import Role
+from klamm.raft.role_states import Leader
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.replica import SimulatedReplica
 
@@ -13,7 +13,19 @@ class ElectionSafety:
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
         """The leader of an epoch is the one it always was."""
-        if touched.role is Role.LEADER:
+        if _is_elected(touched):
             leader_id = self.leaders.setdefault(touched.epoch, touched.id)
             if leader_id != touched.id:
                 raise InvariantViolatedError(f"epoch {touched.epoch} was led by {leader_id}, and now by {touched.id}")
+
+
+def _is_elected(touched: SimulatedReplica) -> bool:
+    """Whether it leads by votes that no crash takes back.
+
+    Others give theirs to who has voted on disk. The only voter is its own majority before its vote is there: until then
+    nothing leaves it and nothing is appended, and after a crash it has never led.
+    """
+    replica = touched.core.replica if touched.core is not None else None
+    if replica is None or not isinstance(state := replica.state, Leader):
+        return False
+    return not replica.voters.is_only_voter(replica.key) or replica.durable_ticket >= state.ticket

@@ -909,6 +909,61 @@ class MetadataLog:
     def close(self) -> None: ...
 
 @final
+class FetchAnswers:
+    """A leader's answers to the quorum's fetches on the network's threads, while there is nothing to decide.
+
+    A fetch is taken here when it comes by a controller's listener in version 17 or 18, its epoch and its last fetched
+    epoch are the one that is led, its offset lies above that epoch's start and where this log goes on, and `know` named
+    its replica. It gets what there is, or waits for records (a voter), for a higher high watermark, or for its time.
+    Every other fetch is a request as before; so is each from `end` on, those that wait included.
+    """
+
+    def __new__(cls, log: MetadataLog, engine: Engine) -> Self:
+        """Of the log that the engine's node has; once for both. OSError: there is no descriptor left."""
+    @property
+    def fd(self) -> int:
+        """A descriptor that is readable when more is committed, or much was taken; the answers close it."""
+    @property
+    def has_news(self) -> bool:
+        """Whether that is so now."""
+    def begin(
+        self,
+        *,
+        cluster_id: str,
+        leader_id: int,
+        epoch: int,
+        start_offset: int,
+        high_watermark: int,
+        voters: Sequence[tuple[int, int]],
+        counts_itself: bool,
+        endpoints: Sequence[tuple[str, str, int]],
+        patience_ms: int,
+    ) -> None:
+        """Answer by that from now on; nobody is known yet.
+
+        `start_offset`: of the epoch, above which lies what this leader may commit. `voters`: id and end offset of each
+        but this replica, -1 where none is known. `endpoints`: listener, host and port. When what was taken has not been
+        asked for in `patience_ms`, all fetches are requests again: the others are to find out about this process.
+        """
+    def know(self, replica_id: int, directory_id: bytes | None, counts: bool) -> int | None:
+        """Take that replica's fetches; `counts`: as those of the voter of that id.
+
+        A number for it, or None when they remain requests: nothing is answered, it is a voter's id that does not count,
+        or a thousand are known.
+        """
+    def raise_high_watermark(self, offset: int) -> None:
+        """So much is known to be committed, by other ways too."""
+    def tell_voters(self) -> None:
+        """Let voters that wait know what is committed: until then only their next records or their time end a wait."""
+    def take(self) -> list[tuple[int, int, int, int]]:
+        """What was taken since the last call: the replica's number, fetch offset, where the log ended then, age in ms.
+
+        Lowers the descriptor.
+        """
+    def end(self) -> list[tuple[int, int, int, int]]:
+        """Answer nothing any more when this returns; what was taken since the last `take`."""
+
+@final
 class FetchStream:
     """A follower's fetches from the leader of the quorum on a thread of their own, while there is nothing to decide.
 

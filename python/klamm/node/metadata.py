@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from klamm.raft.driver.streams import FetchStreams, Route
     from klamm.raft.effects import SendRequest
     from klamm.raft.messages import Response
+    from klamm.raft.ports import FetchAnswers
 
 log = logging.getLogger("klamm.node.metadata")
 
@@ -65,10 +66,10 @@ class Metadata:
         self._on_published = on_published
         self._on_fault = on_fault
         directory, cluster_id = config.metadata_log_dir / METADATA_FOLDER, booted.cluster_id
-        self._cluster_id = cluster_id
+        self._cluster_id, self._engine = cluster_id, booted.engine
         self._bootstrap_file = config.metadata_log_dir / BOOTSTRAP_FILE
         self.log = NativeMetadataLog(booted.log, wall_clock_ms)
-        key = ReplicaKey(config.node_id, booted.directory_ids[config.metadata_log_dir])
+        key = self._key = ReplicaKey(config.node_id, booted.directory_ids[config.metadata_log_dir])
         self.endpoints = _own_endpoints(config, booted)
         """Where other nodes reach the controller of this one."""
         static = VoterSet.of(
@@ -89,6 +90,7 @@ class Metadata:
             self,
             transport=self._peers,
             open_streams=self._open_streams,
+            open_answers=self._open_answers,
             snapshot_config=_snapshot_config(config),
         )
         self.is_alone = node.replica.voters.is_only_voter(key)
@@ -124,6 +126,13 @@ class Metadata:
         from klamm.raft.driver.streams import FetchStreams  # A node that is alone in its quorum fetches from nobody.
 
         return FetchStreams(self.log.native, self._peers.route, flushes=self._config.is_controller)
+
+    def _open_answers(self) -> FetchAnswers:
+        from klamm.raft.driver.answers import NativeFetchAnswers
+
+        native = _engine.FetchAnswers(self.log.native, self._engine)
+        patience_ms = self._config.integer("controller.quorum.fetch.timeout.ms")
+        return NativeFetchAnswers(native, self._key, self._cluster_id, patience_ms)
 
     def _on_peer_gone(self, node_id: int) -> None:
         self.raft.on_peer_gone(node_id)
@@ -294,6 +303,7 @@ def _raft_config(config: NodeConfig) -> RaftConfig:
         crash_detection=config.boolean("klamm.crash.detection"),
         never_votes=not config.is_controller,
         fetches_go_on=True,
+        fetches_answered=config.is_controller,
         auto_join=config.is_controller and config.boolean("controller.quorum.auto.join.enable"),
         bootstrap_servers=tuple(
             Endpoint(config.controller_listener_names[0], *address) for address in config.bootstrap_controllers

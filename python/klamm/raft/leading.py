@@ -23,6 +23,7 @@ from klamm.raft.messages import (
 )
 from klamm.raft.quorum import UNKNOWN_OFFSET, majority_size, replicated_offset
 from klamm.raft.replica import CHECK_QUORUM_FACTOR, Replica
+from klamm.raft.requests import Answerable, AnsweredFetch
 from klamm.raft.role_states import NEVER_MS, Leader, ParkedFetch, ReplicaProgress, Resigned
 from klamm.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey
 
@@ -104,7 +105,8 @@ class Leading:
         if isinstance(position, Diverging | NeedsSnapshot):
             self._answer(state, request_id, request, position)
             return
-        self._note_progress(now_ms, state, request)
+        end_offset = self._replica.log.end_offset
+        self.note_progress(state, AnsweredFetch(now_ms, request.replica, request.fetch_offset, end_offset))
         knows_less = request.high_watermark < state.high_watermark
         if self._has_more(state, request) or request.max_wait_ms == 0 or knows_less:
             self._answer(state, request_id, request, position)
@@ -131,23 +133,18 @@ class Leading:
             return Error.NOT_LEADER_OR_FOLLOWER
         return Error.BROKER_NOT_AVAILABLE if replica.is_shutting_down else Error.NONE
 
-    def _note_progress(self, now_ms: int, state: Leader, request: FetchRequest) -> None:
-        if request.replica.id < 0:
+    def note_progress(self, state: Leader, fetch: AnsweredFetch) -> None:
+        """Note how far a replica is by its fetch, as of when that came."""
+        at_ms, replica, fetch_offset, leader_end_offset = fetch
+        if replica.id < 0:
             return  # an observer without an id
-        progress = state.voters.get(request.replica.id)
-        if progress is None or not _counts(state, request):
-            self._note_observer(now_ms, state, request)
+        progress = state.voters.get(replica.id)
+        if progress is None or not _counts(state, replica):
+            _observer(state, replica).on_fetch(at_ms, fetch_offset, leader_end_offset)
             return
-        progress.on_fetch(now_ms, request.fetch_offset, self._replica.log.end_offset)
-        self.count_for_quorum(now_ms, state, request.replica)
+        progress.on_fetch(at_ms, fetch_offset, leader_end_offset)
+        self.count_for_quorum(at_ms, state, replica)
         self._maybe_advance_high_watermark(state)
-
-    def _note_observer(self, now_ms: int, state: Leader, request: FetchRequest) -> None:
-        """Remember an observer; the one that has been silent the longest goes when there are too many."""
-        if request.replica not in state.observers and len(state.observers) >= OBSERVERS_MAX:
-            del state.observers[min(state.observers, key=lambda key: state.observers[key].last_fetch_ms)]
-        observer = state.observers.setdefault(request.replica, ReplicaProgress(request.replica))
-        observer.on_fetch(now_ms, request.fetch_offset, self._replica.log.end_offset)
 
     def count_for_quorum(self, now_ms: int, state: Leader, voter: ReplicaKey) -> None:
         """Note that a voter fetches; the check-quorum time starts again when enough of them have (KIP-835)."""
@@ -171,7 +168,7 @@ class Leading:
         state.high_watermark = offset
         # All that are parked know less (KIP-1166). Brokers are told before whoever waits for the commit, who may ask
         # them for it next; voters behind, because nobody does.
-        observers = [parked for parked in state.parked.values() if not _counts(state, parked.request)]
+        observers = [parked for parked in state.parked.values() if not _counts(state, parked.request.replica)]
         self._answer_parked(state, observers)
         replica.advance_high_watermark(offset)
         if first_of_epoch:
@@ -203,6 +200,33 @@ class Leading:
             leader_endpoints=replica.leader_endpoints,
         )
         replica.effects.append(Reply(request_id, response, after=replica.ticket, read=read))
+
+    # Fetches that are answered without it
+
+    def answerable(self) -> Answerable | None:
+        """What the driver may answer by itself, while the voters stand and a record of this epoch is committed.
+
+        Then such a fetch moves no more than the progress of who asks and the high watermark.
+        """
+        replica, state = self._replica, self._replica.state
+        if not replica.config.fetches_answered or not isinstance(state, Leader) or replica.is_shutting_down:
+            return None
+        is_durable = state.started and replica.durable_ticket >= replica.ticket
+        if not is_durable or state.high_watermark <= state.epoch_start_offset or state.change is not None:
+            return None
+        return Answerable(
+            replica.epoch,
+            state.epoch_start_offset,
+            state.high_watermark,
+            tuple((voter_id, progress.end_offset) for voter_id, progress in state.voters.items()),
+            replica.is_voter,
+            replica.voters_in_log,
+            replica.leader_endpoints,
+        )
+
+    def counts(self, replica: ReplicaKey) -> bool:
+        """Whether what that replica fetches counts for the high watermark."""
+        return isinstance(self._replica.state, Leader) and _counts(self._replica.state, replica)
 
     # Time
 
@@ -258,7 +282,14 @@ class Leading:
             self._replica.state.unacknowledged.discard(voter_id)
 
 
-def _counts(state: Leader, request: FetchRequest) -> bool:
+def _counts(state: Leader, replica: ReplicaKey) -> bool:
     """Whether a voter asks, and not a broker or a voter's former disk."""
-    progress = state.voters.get(request.replica.id)
-    return progress is not None and progress.key.matches(request.replica)
+    progress = state.voters.get(replica.id)
+    return progress is not None and progress.key.matches(replica)
+
+
+def _observer(state: Leader, replica: ReplicaKey) -> ReplicaProgress:
+    """What is known of an observer; the one that has been silent the longest goes when there are too many."""
+    if replica not in state.observers and len(state.observers) >= OBSERVERS_MAX:
+        del state.observers[min(state.observers, key=lambda key: state.observers[key].last_fetch_ms)]
+    return state.observers.setdefault(replica, ReplicaProgress(replica))

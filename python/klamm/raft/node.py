@@ -5,6 +5,7 @@ How a driver runs it: call the method of what happened (or `events.happen`), car
 and never in the same call after an effect that changes it: what depends on the changed log happens on the next tick.
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from klamm.raft.config import Identity, RaftConfig
@@ -44,7 +45,7 @@ from klamm.raft.messages import (
 )
 from klamm.raft.reconfiguration import Reconfiguration
 from klamm.raft.replica import Replica
-from klamm.raft.requests import FetchedOn, InFlight
+from klamm.raft.requests import Answerable, AnsweredFetch, FetchedOn, InFlight
 from klamm.raft.role_states import (
     NEVER_MS,
     Candidate,
@@ -57,7 +58,7 @@ from klamm.raft.role_states import (
 )
 from klamm.raft.snapshot_fetching import SnapshotFetching
 from klamm.raft.snapshot_serving import SnapshotServing
-from klamm.raft.voters import VotersInLog
+from klamm.raft.voters import ReplicaKey, VotersInLog
 
 
 class RaftNode:
@@ -78,11 +79,20 @@ class RaftNode:
         self._following = Following(self.replica, self._elections, self._snapshot_fetching)
         self._reconfiguration = Reconfiguration(self.replica, self._leading)
         self._has_said_goodbye = False
+        self._awaits_tick = True  # what the last event changed has not all acted yet, voters in the log above all
 
     @property
     def can_append(self) -> bool:
         """Whether this replica leads and its epoch's first batch is in the log."""
         return isinstance(self.replica.state, Leader) and self.replica.state.started
+
+    def answerable(self) -> Answerable | None:
+        """What the driver may answer without the core until the next event; None: it is to be asked each time."""
+        return None if self._awaits_tick else self._leading.answerable()
+
+    def counts(self, replica: ReplicaKey) -> bool:
+        """Whether this replica leads, and what that one fetches counts for the high watermark."""
+        return self._leading.counts(replica)
 
     def settled(self, effect: SendRequest | Reply) -> SendRequest | Reply:
         """A held effect as it may leave now: a range of the log is true only while this replica leads that epoch.
@@ -114,6 +124,7 @@ class RaftNode:
 
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Do what is due: time-outs, requests to peers. Sets the next `deadline_ms`."""
+        self._awaits_tick = False
         if self.replica.voter_history.follow(self.replica.log):
             self._on_voters_changed(now_ms)
         if self.replica.is_shutting_down and self._may_stop():
@@ -182,6 +193,16 @@ class RaftNode:
             self._following.on_leader_high_watermark(fetched.high_watermark)
         return self._done(now_ms)
 
+    def on_fetches_answered(self, now_ms: int, epoch: int, fetches: Sequence[AnsweredFetch]) -> list[Effect]:
+        """The driver took these by itself: to be told before any other event, so that what follows knows of them."""
+        state = self.replica.state
+        if not isinstance(state, Leader) or self.replica.epoch != epoch:
+            return []
+        for fetch in fetches:
+            self._crashes.on_reached_by(fetch.replica.id)
+            self._leading.note_progress(state, fetch)
+        return self._counted(now_ms)
+
     def on_peer_gone(self, now_ms: int, node_id: int) -> list[Effect]:
         """A node's connection closed, and a new one was refused: if it led, there is no use in waiting."""
         self._crashes.on_peer_gone(now_ms, node_id)
@@ -206,9 +227,7 @@ class RaftNode:
     def on_flushed(self, now_ms: int) -> list[Effect]:
         """More of the log is durable: the leader counts it, a follower may fetch on."""
         self._leading.on_flushed(now_ms)
-        state = self.replica.state
-        is_settled = isinstance(state, Leader) and state.change is None and self.replica.is_voter
-        return self._take_effects() if is_settled else self._done(now_ms)
+        return self._counted(now_ms)
 
     def on_snapshot_checked(self, now_ms: int, attempt: int, is_valid: bool) -> list[Effect]:
         """The snapshot that was received is durable and whole, or of no use."""
@@ -367,8 +386,15 @@ class RaftNode:
             self._has_said_goodbye = True
             self.replica.effects.append(ShutdownCompleted())
 
+    def _counted(self, now_ms: int) -> list[Effect]:
+        """A leader's high watermark may have moved: a tick is for who waits for the commit of other voters."""
+        state = self.replica.state
+        is_settled = isinstance(state, Leader) and state.change is None and self.replica.is_voter
+        return self._take_effects() if is_settled else self._done(now_ms)
+
     def _done(self, now_ms: int) -> list[Effect]:
         self.deadline_ms = now_ms
+        self._awaits_tick = True
         return self._take_effects()
 
     def _take_effects(self) -> list[Effect]:

@@ -7,7 +7,8 @@ from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import Read, SendRequest
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import Response
-from klamm.raft.requests import FetchedOn
+from klamm.raft.requests import Answerable, AnsweredFetch, FetchedOn
+from klamm.raft.voters import ReplicaKey
 
 
 class NotLeaderError(Exception):
@@ -77,6 +78,36 @@ class FetchStreams(Protocol):
 
     def close(self) -> None:
         """End it, with whatever it needs."""
+
+
+class FetchAnswers(Protocol):
+    """Answers plain fetches of the epoch that is led, as `RaftNode.answerable` lets it (`driver.answers`)."""
+
+    @property
+    def fd(self) -> int:
+        """Readable when more is committed than the core was told, or there is much to take."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether that is so now."""
+
+    def begin(self, by: Answerable) -> None:
+        """Answer by that, for those whom `know` names from now on."""
+
+    def know(self, replica: ReplicaKey, *, counts: bool) -> None:
+        """Take that replica's fetches, which count for the high watermark or do not."""
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """The core knows so much to be committed."""
+
+    def tell_voters(self) -> None:
+        """What the core says about it has left: voters, who do nothing with it that anybody waits for, may know too."""
+
+    def take(self) -> list[AnsweredFetch]:
+        """The fetches that were taken since it was last asked, in their order."""
+
+    def end(self) -> list[AnsweredFetch]:
+        """Answer nothing any more when this returns: who waits comes as a request. What was taken and not told."""
 
 
 class Listener(Protocol):

@@ -3,6 +3,7 @@
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.config import RaftConfig
 from klamm.raft.messages import FetchRequest, Request
+from klamm.raft.voters import Endpoint, ReplicaKey, VotersInLog
 
 
 class InFlight(NamedTuple):
@@ -22,6 +23,31 @@ class FetchedOn(NamedTuple):
     heard_ms: int | None  # None: no answer came since then
     request: FetchRequest  # the one that was sent last
     high_watermark: int  # as the leader told it last
+
+
+class AnsweredFetch(NamedTuple):
+    """A plain fetch of the epoch led that was taken without the core."""
+
+    at_ms: int  # when it came
+    replica: ReplicaKey
+    fetch_offset: int
+    leader_end_offset: int  # where the leader's log ended then
+
+
+class Answerable(NamedTuple):
+    """What the driver needs to take plain fetches without the core: those of this epoch, from a position within it.
+
+    It notes them, finds the high watermark as the core does, and answers. The core is told by
+    `RaftNode.on_fetches_answered` before any other event, so that it never decides without knowing of them.
+    """
+
+    epoch: int
+    epoch_start_offset: int  # no high watermark of this epoch is at or below it
+    high_watermark: int
+    voters: tuple[tuple[int, int], ...]  # the others: node id, ascending, and end offset as known
+    counts_itself: bool  # up to where its log is flushed
+    voters_in_log: VotersInLog
+    leader_endpoints: tuple[Endpoint, ...]
 
 
 class Requests:

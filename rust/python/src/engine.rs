@@ -33,7 +33,7 @@ const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
 /// See `_engine.pyi`.
 #[pyclass(frozen, module = "klamm._engine")]
 pub struct Engine {
-    engine: NodeEngine,
+    pub engine: NodeEngine,
     runtime: Mutex<Option<SharedRuntime>>,
 }
 

@@ -10,6 +10,7 @@ mod delta;
 mod elections;
 mod engine;
 mod errors;
+mod fetch_answers;
 mod fetch_stream;
 mod formats;
 mod getters;
@@ -45,6 +46,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     metadata_records::register(module)?;
     metadata_columns::register(module)?;
     module.add_class::<metadata_log::MetadataLog>()?;
+    module.add_class::<fetch_answers::FetchAnswers>()?;
     module.add_class::<fetch_stream::FetchStream>()?;
     metadata_reader::register(module)?;
     records::register(module)?;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use klamm_engine::log::{AppendError, LogContext, LogError};
 use klamm_engine::net::WakeUp;
-use klamm_engine::quorum::{QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
+use klamm_engine::quorum::{Answering, QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -20,6 +20,8 @@ use crate::image::{Image, MetadataReplayError};
 pub struct MetadataLog {
     pub log: Arc<QuorumLog>,
     flushes: Arc<Flushes>,
+    /// Told of what the log becomes, once there is one.
+    pub answering: Arc<OnceLock<Arc<Answering>>>,
 }
 
 /// What came of flushes and was not taken yet. The flusher's thread tells by a descriptor: for a call it would have to wait
@@ -53,7 +55,7 @@ impl Flushes {
 impl MetadataLog {
     pub fn over(log: Arc<QuorumLog>) -> std::io::Result<Self> {
         let ended = Ended { wake_up: Some(WakeUp::new()?), results: Vec::new() };
-        Ok(Self { log, flushes: Arc::new(Flushes(Mutex::new(ended))) })
+        Ok(Self { log, flushes: Arc::new(Flushes(Mutex::new(ended))), answering: Arc::default() })
     }
 }
 
@@ -133,7 +135,9 @@ impl MetadataLog {
 
     fn append(&self, records: Vec<Bound<'_, PyBytes>>, epoch: i32, timestamp_ms: i64) -> PyResult<i64> {
         let values: Vec<&[u8]> = records.iter().map(|record| record.as_bytes()).collect();
-        self.log.append(&values, epoch, timestamp_ms).map_err(append_error)
+        let last_offset = self.log.append(&values, epoch, timestamp_ms).map_err(append_error)?;
+        self.answering.get().into_iter().for_each(|answering| answering.appended());
+        Ok(last_offset)
     }
 
     fn append_control(&self, records: Vec<(i16, Vec<u8>)>, epoch: i32, timestamp_ms: i64) -> PyResult<i64> {
@@ -150,8 +154,13 @@ impl MetadataLog {
     }
 
     fn start_flush(&self) {
-        let flushes = Arc::clone(&self.flushes);
-        self.log.start_flush(Box::new(move |result| flushes.put(result)));
+        let (flushes, answering) = (Arc::clone(&self.flushes), Arc::clone(&self.answering));
+        self.log.start_flush(Box::new(move |result| {
+            if let (Ok(offset), Some(answering)) = (&result, answering.get()) {
+                answering.flushed(*offset);
+            }
+            flushes.put(result);
+        }));
     }
 
     fn take_flushed(&self) -> Vec<(i64, Option<String>)> {

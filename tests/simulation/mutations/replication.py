@@ -1,10 +1,9 @@
 """The leader's log, the others' fetches, the high watermark."""
 
-from dataclasses import replace
-
 from klamm.raft import following, leading, log, membership, node, role_states
 from klamm.raft.messages import Error
 from klamm.raft.quorum import replicated_offset
+from klamm.raft.requests import AnsweredFetch
 
 log_valid = log.Valid()
 
@@ -101,14 +100,14 @@ def observers_count(patch):
             self._replica.advance_high_watermark(offset)
         advance(self, state)
 
-    note = leading.Leading._note_observer
+    note = leading.Leading.note_progress
 
-    def noted(self, now_ms, state, request):
-        note(self, now_ms, state, request)
+    def noted(self, state, fetch):
+        note(self, state, fetch)
         self._maybe_advance_high_watermark(state)
 
     patch.setattr(leading.Leading, "_maybe_advance_high_watermark", careless)
-    patch.setattr(leading.Leading, "_note_observer", noted)
+    patch.setattr(leading.Leading, "note_progress", noted)
 
 
 def removed_voters_count(patch):
@@ -169,7 +168,8 @@ def a_diverging_fetch_acknowledges(patch):
     def careless(self, now_ms, request_id, request):
         state = self._replica.state
         if isinstance(state, role_states.Leader) and self._check(request) is Error.NONE:
-            self._note_progress(now_ms, state, request)
+            end_offset = self._replica.log.end_offset
+            self.note_progress(state, AnsweredFetch(now_ms, request.replica, request.fetch_offset, end_offset))
         on_fetch(self, now_ms, request_id, request)
 
     patch.setattr(leading.Leading, "on_fetch", careless)
@@ -177,13 +177,13 @@ def a_diverging_fetch_acknowledges(patch):
 
 def a_new_disk_acknowledges_for_the_old_one(patch):
     """What a voter's new disk holds is an observer's (KIP-853)."""
-    note_progress = leading.Leading._note_progress
+    note_progress = leading.Leading.note_progress
 
-    def careless(self, now_ms, state, request):
-        voter = state.voters.get(request.replica.id)
-        note_progress(self, now_ms, state, request if voter is None else replace(request, replica=voter.key))
+    def careless(self, state, fetch):
+        voter = state.voters.get(fetch.replica.id)
+        note_progress(self, state, fetch if voter is None else fetch._replace(replica=voter.key))
 
-    patch.setattr(leading.Leading, "_note_progress", careless)
+    patch.setattr(leading.Leading, "note_progress", careless)
 
 
 def any_fetch_keeps_a_leader(patch):

@@ -214,7 +214,7 @@ class Rig:
 
     def step(self) -> list[Said]:
         """A step in which nothing happens; what was said in it."""
-        return self.said_in(self.driver._on_stream_news)
+        return self.said_in(self.driver._on_engine_news)
 
     def said_in(self, what: Callable[[], None]) -> list[Said]:
         before = len(self.said)

@@ -16,15 +16,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
 from klamm.raft import effects as fx
+from klamm.raft.driver.answers import Answered
 from klamm.raft.driver.going_on import GoingOn
 from klamm.raft.driver.quorum_state import read_election
 from klamm.raft.driver.snapshots import SnapshotDriver
 from klamm.raft.election_state import encode
 from klamm.raft.log import MetadataLog, MetadataLogError
-from klamm.raft.messages import Request, Response
+from klamm.raft.messages import FetchRequest, Request, Response
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import (
     ElectionStore,
+    FetchAnswers,
     FetchEnd,
     FetchFailedError,
     FetchStreams,
@@ -64,17 +66,21 @@ class RaftDriver:
         *,
         transport: Transport | None = None,
         open_streams: Callable[[], FetchStreams] | None = None,
+        open_answers: Callable[[], FetchAnswers] | None = None,
         snapshot_config: SnapshotConfig | None = None,
         wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         on_leader_change: Callable[[int | None, int], None] = lambda leader_id, epoch: None,
     ) -> None:
         """`open_streams` is called at most once, when a fetch may go on (`RaftConfig.fetches_go_on`).
 
+        `open_answers` is called when a fetch may be answered (`RaftConfig.fetches_answered`), until it gives some.
+
         `on_leader_change` is told of another's leadership and its epoch, None while nobody's is known.
         """
         self._node, self._log, self._store, self._listener = node, log, store, listener
         self._transport = transport
-        self._going_on = GoingOn(open_streams, node.replica.requests.is_waited_for, self._on_stream_news)
+        self._going_on = GoingOn(open_streams, node.replica.requests.is_waited_for, self._on_engine_news)
+        self._answered = Answered(open_answers, node.answerable, node.counts, self._on_engine_news)
         self._wall_clock_ms = wall_clock_ms
         self._on_leader_change = on_leader_change
         self._loop = asyncio.get_running_loop()
@@ -205,6 +211,8 @@ class RaftDriver:
         self._next_request_id += 1
         self._replies[self._next_request_id] = reply
         self._step(self._node.on_request, self._next_request_id, request)
+        if isinstance(request, FetchRequest) and not self._is_stepping and not self._is_stopped:
+            self._answered.on_fetch(request.replica)
 
     def on_peer_gone(self, node_id: int) -> None:
         """A replica closed its connection and refuses a new one (ARCHITECTURE: evidence of death)."""
@@ -224,6 +232,8 @@ class RaftDriver:
         """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
         from klamm.raft.description import describe
 
+        if self._answered.is_on:
+            self._step(lambda now_ms: [])  # it has heard of all fetches then
         description = describe(self._node.replica, self._now_ms(), self._wall_clock_ms())
         if description is None:
             raise NotLeaderError(f"replica {self._node.replica.id} does not lead, {self.leader_id} may")
@@ -265,6 +275,7 @@ class RaftDriver:
         self._is_stepping = True
         try:
             self._take_fetched()
+            self._take_answered()
             while self._events:
                 self._apply_all(self._events.popleft()(self._now_ms()))
                 self._tick()
@@ -272,6 +283,9 @@ class RaftDriver:
             if self._held and not self._is_release_scheduled:
                 self._release_held()
             self._let_go_on()
+            self._answered.check()
+            if not self._is_release_scheduled:
+                self._answered.tell_voters()
         except Exception as error:  # a replica in a state of which nobody knows must not go on
             self.fail(error)
             return
@@ -289,6 +303,7 @@ class RaftDriver:
         raise RuntimeError(f"replica {self._node.replica.id} is due without end as {self._node.replica.role.value}")
 
     def _apply_all(self, effects: list[fx.Effect]) -> None:
+        self._answered.end_before(effects)
         for effect in effects:
             self._apply(effect)
 
@@ -336,6 +351,7 @@ class RaftDriver:
             logger.error("batches from leader %s refused, and asked for again: %s", self.leader_id, error)
 
     def _on_high_watermark(self, offset: int) -> None:
+        self._answered.raise_high_watermark(offset)
         self._listener.on_commit(offset)
         if self._waiters.complete_below(offset) and not self._is_release_scheduled:
             # Those who waited for the commit answer in the next turn; what the core says behind it goes behind them.
@@ -418,8 +434,17 @@ class RaftDriver:
         if alone is not None:
             self._send_alone(alone)
 
-    def _on_stream_news(self) -> None:
+    def _on_engine_news(self) -> None:
         self._step(lambda now_ms: [])
+
+    # Fetches that are answered without the core
+
+    def _take_answered(self) -> None:
+        """Let the core know who fetched what: whatever it decides next, it decides knowing it."""
+        taken = self._answered.take()
+        if taken is not None:
+            self._apply_all(self._node.on_fetches_answered(self._now_ms(), *taken))
+            self._tick()
 
     # Disk
 
@@ -533,6 +558,7 @@ class RaftDriver:
         if self._flush_fd is not None:
             self._loop.remove_reader(self._flush_fd)
         self._going_on.close()
+        self._answered.close()
         self._snapshots.stop()
         self._handed_over.set()
         self._disk_is_done.set()

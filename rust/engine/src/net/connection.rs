@@ -15,14 +15,17 @@ use tokio::time::Sleep;
 use super::answer::{Answer, Frame};
 use super::core::Core;
 use super::dispatch::{Route, route};
-use super::events::LogLevel;
+use super::events::{LogLevel, Request};
 use super::handlers::Outcome;
+use super::handlers::replica_fetch::{self, WaitingReplica};
 use super::input::Input;
 use super::limits::Place;
 use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::output::Output;
 use super::pending::{Pending, PendingQueue};
+use crate::quorum::{Looked, Taken};
+use crate::wire::header::ResponseHeader;
 
 /// Unsent bytes beyond which no further request is taken: a reader that is slow waits for itself.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
@@ -163,16 +166,28 @@ impl Connection {
         }
         let len = frame.len();
         if routed.route == Route::Outside {
-            let handle = self.core.new_id();
-            let request = routed.to_request(handle, &self.listener, &self.link, frame);
-            // Expected before it can be answered.
-            self.core.expect_reply(handle, &self.link);
-            if self.core.events.push_request(request, waker).is_err() {
-                self.core.forget_handle(handle);
-                return Step::Blocked;
+            match replica_fetch::take(&self.core, &self.listener, &routed, frame, waker) {
+                Taken::Answered(body) => match whole(routed.header, &body) {
+                    // Nothing is before it: else it would not have been admitted.
+                    Ok(frame) => self.output.push(&frame.bytes, frame.slices),
+                    Err(ending) => {
+                        self.ending = Some(ending);
+                        return Step::Blocked;
+                    }
+                },
+                taken => {
+                    let request = routed.to_request(self.core.new_id(), &self.listener, &self.link, frame);
+                    let pending = match taken {
+                        Taken::Waits(waiting) => WaitingReplica::pending(waiting, request, routed.header),
+                        _ => match ask_outside(&self.core, &self.link, request, waker) {
+                            Ok(handle) => Pending::Outside { handle, header: routed.header },
+                            Err(_) => return Step::Blocked,
+                        },
+                    };
+                    self.pending.push(pending);
+                }
             }
             self.link.mark_asked_outside();
-            self.pending.push(Pending::Outside { handle, header: routed.header });
         } else {
             let is_next = self.pending.is_empty();
             let before = if is_next { self.output.take_bytes() } else { Vec::new() };
@@ -242,18 +257,27 @@ impl Connection {
                     }
                     finished(answer)?
                 }
+                Pending::Replica(waiting) => {
+                    let is_past = waiting.deadline().is_none_or(|deadline| Instant::now() >= deadline);
+                    match waiting.look(self.ending.is_some() || is_past) {
+                        Looked::Waits => break,
+                        Looked::Answered(body) => whole(waiting.header, &body)?,
+                        Looked::Outside => {
+                            let ask = |request| ask_outside(&self.core, &self.link, request, waker);
+                            if let Some(handle) = waiting.hand_on(ask) {
+                                *front = Pending::Outside { handle, header: waiting.header };
+                            }
+                            break;
+                        }
+                    }
+                }
                 Pending::Outside { handle, header } => match self.link.take_reply(*handle) {
                     None => break,
                     Some(Reply::Close) => {
                         self.ending = Some(Ending::Quiet);
                         Frame::default()
                     }
-                    Some(Reply::Body(body)) => {
-                        let mut answer = Answer::behind(Vec::new());
-                        answer.begin(*header);
-                        answer.writer.slice(&body);
-                        finished(answer)?
-                    }
+                    Some(Reply::Body(body)) => whole(*header, &body)?,
                     Some(Reply::BodyWithSlices(body, slices)) => {
                         let mut answer = Answer::behind(Vec::new());
                         answer.begin(*header);
@@ -338,6 +362,26 @@ impl Drop for Connection {
             self.core.events.push_closed(self.link.id);
         }
     }
+}
+
+/// Lets Python answer a request; gives its handle, or the request back when there is no room for it: `waker` is woken then.
+fn ask_outside(core: &Core, link: &Arc<Link>, request: Box<Request>, waker: &Waker) -> Result<u64, Box<Request>> {
+    let handle = request.handle;
+    // Expected before it can be answered.
+    core.expect_reply(handle, link);
+    let pushed = core.events.push_request(request, waker);
+    if pushed.is_err() {
+        core.forget_handle(handle);
+    }
+    pushed.map(|()| handle)
+}
+
+/// An answer whose body is all here.
+fn whole(header: ResponseHeader, body: &[u8]) -> Result<Frame, Ending> {
+    let mut answer = Answer::behind(Vec::new());
+    answer.begin(header);
+    answer.writer.slice(body);
+    finished(answer)
 }
 
 fn finished(mut answer: Answer) -> Result<Frame, Ending> {

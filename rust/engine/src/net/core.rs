@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -20,6 +20,7 @@ use super::listener::Listener;
 use super::sessions::Sessions;
 use crate::metadata::MetadataImage;
 use crate::metadata::version::KRAFT_VERSION;
+use crate::quorum::Answering;
 use crate::wire::api::ListenerKind;
 use crate::wire::api_versions::{ApiRange, Features};
 
@@ -43,6 +44,8 @@ pub struct Core {
     /// What ApiVersions tells of before the backend has an image.
     pub early_image: ArcSwapOption<MetadataImage>,
     pub events: EventQueue,
+    /// What answers the quorum's fetches while the core lets it, where this node has a quorum's log.
+    pub answering: OnceLock<Arc<Answering>>,
     pub sessions: Sessions,
     pub buffers: Buffers,
     limits: Arc<ConnectionLimits>,
@@ -69,6 +72,7 @@ impl Core {
             forwarded: ArcSwap::default(),
             early_image: ArcSwapOption::empty(),
             events: EventQueue::new(config.queued_requests_max)?,
+            answering: OnceLock::new(),
             sessions: Sessions::new(config.fetch_session_slots),
             buffers: Buffers::new(IDLE_BUFFER_BYTES, usize::try_from(config.queued_bytes_max).unwrap_or(usize::MAX)),
             limits: ConnectionLimits::new(config.connections.clone()),

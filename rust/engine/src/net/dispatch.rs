@@ -67,6 +67,15 @@ impl Routed {
         self.api.key
     }
 
+    pub fn version(&self) -> i16 {
+        self.version
+    }
+
+    /// What follows the request's header.
+    pub fn body<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        &frame[self.header_len..]
+    }
+
     /// Answers the request in `frame`, which the engine does itself.
     pub fn handle(
         &self,

@@ -7,6 +7,7 @@ use super::answer::Frame;
 use super::dispatch::Route;
 use super::handlers::fetch::WaitingFetch;
 use super::handlers::produce::WaitingProduce;
+use super::handlers::replica_fetch::WaitingReplica;
 use crate::wire::header::ResponseHeader;
 
 /// A request that was taken and is not answered.
@@ -16,6 +17,8 @@ pub enum Pending {
     /// A produce: the frame but for some error codes.
     Acks(Frame, WaitingProduce),
     Fetch(Box<WaitingFetch>),
+    /// A fetch of the quorum's log.
+    Replica(Box<WaitingReplica>),
     /// Answered elsewhere, by this handle.
     Outside {
         handle: u64,
@@ -61,7 +64,7 @@ impl PendingQueue {
     pub fn admits(&self, route: Route) -> bool {
         match self.queue.back() {
             None => true,
-            Some(Pending::Fetch(_) | Pending::Outside { .. }) => false,
+            Some(Pending::Fetch(_) | Pending::Replica(_) | Pending::Outside { .. }) => false,
             Some(Pending::Ready(_) | Pending::Acks(..)) => {
                 self.queue.len() < LEN_MAX && matches!(route, Route::Produce | Route::Own)
             }
@@ -73,6 +76,7 @@ impl PendingQueue {
         match self.queue.front()? {
             Pending::Acks(_, waiting) => Some(waiting.deadline),
             Pending::Fetch(waiting) => Some(waiting.deadline),
+            Pending::Replica(waiting) => waiting.deadline(),
             Pending::Ready(_) | Pending::Outside { .. } => None,
         }
     }

@@ -22,6 +22,7 @@ use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::os;
 use crate::metadata::MetadataImage;
+use crate::quorum::Answering;
 use crate::wire::api::ListenerKind;
 use crate::wire::api_versions::ApiRange;
 
@@ -114,6 +115,12 @@ impl Server {
     /// versions that it serves, none for an API that it does not know. Nothing at all: as if there were no controller.
     pub fn set_forwarded(&self, ranges: Vec<ApiRange>) {
         self.core.forwarded.store(Arc::new(ranges));
+    }
+
+    /// Lets fetches of the quorum's log be answered by that, as far as it takes them. Once.
+    pub fn set_answering(&self, answering: Arc<Answering>) {
+        // A second one would be of the same log.
+        let _ = self.core.answering.set(answering);
     }
 
     /// Other limits from now on: when there are too many connections by the limit of all, some are closed.

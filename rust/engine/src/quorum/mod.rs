@@ -1,5 +1,6 @@
 //! The log of `__cluster_metadata-0` with its snapshots, as the quorum's policy drives it (facts 3.6, 3.7).
 
+mod answering;
 mod buffered;
 mod control;
 #[cfg(test)]
@@ -11,6 +12,10 @@ mod received;
 mod snapshots;
 mod stream;
 
+/// The only topic that a quorum has.
+const METADATA_TOPIC_ID: crate::Uuid = crate::Uuid::UNASSIGNED;
+
+pub use answering::{Answering, Lead, Looked, Noted, Taken, Waiting};
 pub use control::ControlEntry;
 pub use flusher::OnFlushed;
 pub use log::{BATCH_BYTES_MAX, QuorumLog, QuorumLogConfig, ReplayFailed};

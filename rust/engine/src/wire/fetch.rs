@@ -28,6 +28,8 @@ pub struct FetchRequest<'a> {
     pub topics: Elements<'a, FetchTopic<'a>>,
     pub forgotten: Elements<'a, ForgottenTopic<'a>>,
     pub rack_id: Cow<'a, str>,
+    /// Told by replicas of the quorum.
+    pub cluster_id: Option<&'a str>,
 }
 
 #[derive(Clone)]
@@ -81,14 +83,18 @@ impl<'a> FetchRequest<'a> {
             topics,
             forgotten,
             rack_id,
+            cluster_id: None,
         };
         request.read_tags(&mut reader, version)?;
         Ok(request)
     }
 
-    fn read_tags(&mut self, reader: &mut VersionedReader<'_>, version: i16) -> Result<(), WireError> {
+    fn read_tags(&mut self, reader: &mut VersionedReader<'a>, version: i16) -> Result<(), WireError> {
         reader.tags(|tag, field| match tag {
-            0 => field.compact_nullable_string().map(|_cluster_id| true),
+            0 => {
+                self.cluster_id = field.compact_nullable_string()?;
+                Ok(true)
+            }
             1 if version >= 15 => {
                 (self.replica_id, self.replica_epoch) = (field.i32()?, field.i64()?);
                 field.skip_tagged_fields().map(|()| true)

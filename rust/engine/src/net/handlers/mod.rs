@@ -9,6 +9,7 @@ pub mod metadata;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 mod repeats;
+pub mod replica_fetch;
 
 use std::sync::Arc;
 

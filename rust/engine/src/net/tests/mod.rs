@@ -8,3 +8,4 @@ mod offsets;
 mod order;
 mod outside;
 mod producing;
+mod replica_fetches;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use klamm_records::batches;
 
-use super::request::METADATA_TOPIC_ID;
+use crate::quorum::METADATA_TOPIC_ID;
 use crate::wire::{Reader, WireError};
 
 /// Who is believed to lead.

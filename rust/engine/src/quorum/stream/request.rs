@@ -1,13 +1,11 @@
 //! The Fetch of a follower, byte for byte as Python's codec writes it.
 
 use super::FetchPlan;
-use crate::Uuid;
+use crate::quorum::METADATA_TOPIC_ID;
 use crate::wire::Writer;
 use crate::wire::api::FETCH;
 use crate::wire::header::patch_length;
 
-/// The only topic that a quorum has.
-pub const METADATA_TOPIC_ID: Uuid = Uuid::UNASSIGNED;
 /// What a fetch before version 18 counts as knowing.
 const HIGH_WATERMARK_UNSUPPORTED: i64 = i64::MAX;
 

@@ -4,8 +4,9 @@ use klamm_records::{BatchBuilder, BatchFields, Compression};
 use proptest::prelude::*;
 
 use super::answer::{Expected, Plain, body_of, plain};
-use super::request::{METADATA_TOPIC_ID, Position, fetch_frame};
+use super::request::{Position, fetch_frame};
 use super::*;
+use crate::quorum::METADATA_TOPIC_ID;
 use crate::wire::Writer;
 use crate::wire::fetch::FetchRequest;
 use crate::wire::header::RequestHeader;

@@ -1,0 +1,266 @@
+//! Any order of what may happen, beside the rules in their shortest form.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append,
+    Flush,
+    /// Of the voters and the broker; offset and known high watermark are so far below the log's end.
+    Fetch {
+        who: Index,
+        behind: i64,
+        knows: Option<i64>,
+        max_wait_ms: i32,
+    },
+    RaiseHighWatermark {
+        behind: i64,
+    },
+    TellVoters,
+    TakeNoted,
+    End,
+    Begin,
+    /// One of those that wait is answered, or gives up.
+    Late(Index),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let fetch = (any::<Index>(), -1..4i64, prop::option::of(-1..5i64), prop_oneof![Just(0), Just(60_000)])
+        .prop_map(|(who, behind, knows, max_wait_ms)| Step::Fetch { who, behind, knows, max_wait_ms });
+    let step = prop_oneof![
+        4 => Just(Step::Append),
+        2 => Just(Step::Flush),
+        9 => fetch,
+        1 => (0..4i64).prop_map(|behind| Step::RaiseHighWatermark { behind }),
+        2 => Just(Step::TellVoters),
+        1 => Just(Step::TakeNoted),
+        1 => Just(Step::End),
+        2 => Just(Step::Begin),
+        2 => any::<Index>().prop_map(Step::Late),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// A fetch that waits.
+struct Parked {
+    waiting: Waiting,
+    bell: Arc<Bell>,
+    /// The epoch in which it was taken: each word is for another one.
+    epoch: i32,
+    slot: usize,
+    offset: i64,
+    /// What it knows.
+    high_watermark: i64,
+}
+
+struct Model {
+    scene: Scene,
+    is_led: bool,
+    epoch: i32,
+    start: i64,
+    end: i64,
+    flushed: i64,
+    high_watermark: i64,
+    voters_know: i64,
+    counts_itself: bool,
+    /// What each voter beside the leader is known to have.
+    voters: Vec<i64>,
+    noted: Vec<(usize, i64, i64)>,
+    is_raised: bool,
+    parked: Vec<Parked>,
+}
+
+impl Model {
+    fn new(voters: usize, counts_itself: bool) -> Self {
+        Self {
+            scene: Scene::idle(),
+            is_led: false,
+            epoch: EPOCH,
+            start: START,
+            end: END,
+            flushed: FLUSHED,
+            high_watermark: START - 1,
+            voters_know: START - 1,
+            counts_itself,
+            voters: vec![START; voters],
+            noted: Vec::new(),
+            is_raised: false,
+            parked: Vec::new(),
+        }
+    }
+
+    /// The largest offset that most voters have, where it commits.
+    fn commit(&mut self) -> bool {
+        let own = self.counts_itself.then_some(self.flushed);
+        let all: Vec<i64> = self.voters.iter().copied().chain(own).collect();
+        let have = |offset: i64| all.iter().filter(|has| **has >= offset).count();
+        let best = all.iter().copied().filter(|offset| 2 * have(*offset) > all.len()).max();
+        let committed = best.filter(|offset| self.is_led && *offset > self.start.max(self.high_watermark));
+        self.high_watermark = committed.unwrap_or(self.high_watermark);
+        self.is_raised |= committed.is_some();
+        committed.is_some()
+    }
+
+    fn has_more(&self, slot: usize, offset: i64) -> bool {
+        offset < if slot < self.voters.len() { self.end } else { self.high_watermark }
+    }
+
+    /// Whether one that waits, or comes, gets its answer.
+    fn is_due(&self, slot: usize, offset: i64, knows: i64) -> bool {
+        let told = if slot < self.voters.len() { self.voters_know } else { self.high_watermark };
+        told > knows || self.has_more(slot, offset)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Append => {
+                self.scene.append_in(self.epoch);
+                self.end += 1;
+            }
+            Step::Flush => {
+                self.scene.flush();
+                self.flushed = self.end;
+                self.commit();
+            }
+            Step::Fetch { who, behind, knows, max_wait_ms } => {
+                let slot = who.index(self.voters.len() + 1);
+                let id = if slot < self.voters.len() { slot as i32 + 2 } else { BROKER };
+                let high_watermark = knows.map(|behind| self.end - behind);
+                let (epoch, offset, max_wait_ms) = (self.epoch, self.end - behind, *max_wait_ms);
+                let fetch = Fetch { epoch, last_epoch: epoch, offset, high_watermark, max_wait_ms, ..FETCH.of(id) };
+                self.fetch(slot, fetch)?;
+            }
+            Step::RaiseHighWatermark { behind } => {
+                self.scene.answering.raise_high_watermark(self.end - behind);
+                if self.is_led {
+                    self.high_watermark = self.high_watermark.max(self.end - behind);
+                }
+            }
+            Step::TellVoters => {
+                self.scene.answering.tell_voters();
+                self.voters_know = self.high_watermark;
+            }
+            Step::TakeNoted => {
+                let noted = self.scene.answering.take_noted();
+                self.check_noted(&noted)?;
+            }
+            Step::End => self.end()?,
+            Step::Begin => {
+                self.end()?;
+                self.begin();
+            }
+            Step::Late(which) if !self.parked.is_empty() => {
+                let late = self.parked.swap_remove(which.index(self.parked.len()));
+                let looked = late.waiting.look(true);
+                match self.is_led && late.epoch == self.epoch {
+                    true => self.check_answer(late.offset, looked)?,
+                    false => prop_assert!(matches!(looked, Looked::Outside)),
+                }
+            }
+            Step::Late(_) => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) {
+        (self.epoch, self.start) = (self.epoch + 1, self.end);
+        let ids = 2..2 + self.voters.len() as i32;
+        self.scene.begin(Lead {
+            epoch: self.epoch,
+            start_offset: self.start,
+            high_watermark: self.high_watermark,
+            voters: ids.zip(self.voters.iter().copied()).collect(),
+            counts_itself: self.counts_itself,
+            ..lead()
+        });
+        (self.is_led, self.voters_know) = (true, self.high_watermark);
+    }
+
+    fn end(&mut self) -> Result<(), TestCaseError> {
+        let noted = self.scene.answering.end();
+        self.is_led = false;
+        self.check_noted(&noted)
+    }
+
+    fn fetch(&mut self, slot: usize, fetch: Fetch) -> Result<(), TestCaseError> {
+        let bell = Arc::default();
+        let taken = self.scene.take_body(18, &fetch.body(18), &bell);
+        if !self.is_led || fetch.offset <= self.start || fetch.offset > self.end {
+            prop_assert_eq!(what(&taken), "is left outside");
+            return Ok(());
+        }
+        self.noted.push((slot, fetch.offset, self.end));
+        if let Some(offset) = self.voters.get_mut(slot) {
+            *offset = fetch.offset;
+        }
+        self.commit();
+        let high_watermark = fetch.high_watermark.map_or(self.high_watermark, |knows| knows.min(self.high_watermark));
+        let is_due = fetch.max_wait_ms == 0 || self.is_due(slot, fetch.offset, high_watermark);
+        match taken {
+            Taken::Answered(body) if is_due => self.check_answer(fetch.offset, Looked::Answered(body)),
+            Taken::Waits(waiting) if !is_due => {
+                let (epoch, offset) = (self.epoch, fetch.offset);
+                self.parked.push(Parked { waiting, bell, epoch, slot, offset, high_watermark });
+                Ok(())
+            }
+            taken => Err(TestCaseError::fail(format!("it {} although due: {is_due}", what(&taken)))),
+        }
+    }
+
+    fn check_answer(&self, offset: i64, looked: Looked) -> Result<(), TestCaseError> {
+        let answer = answered(looked);
+        let (high_watermark, leader) = (self.high_watermark, (1, self.epoch));
+        let records = match offset < self.end {
+            true => self.scene.log.read(offset, 1 << 20).expect("read"),
+            false => Vec::new(),
+        };
+        prop_assert_eq!(answer, Answer { high_watermark, log_start_offset: 0, records, leader });
+        Ok(())
+    }
+
+    fn check_noted(&mut self, noted: &[Noted]) -> Result<(), TestCaseError> {
+        let noted: Vec<_> = noted.iter().map(|one| (one.slot, one.fetch_offset, one.end_offset)).collect();
+        prop_assert_eq!(noted, std::mem::take(&mut self.noted));
+        self.is_raised = false;
+        Ok(())
+    }
+
+    /// What holds at any time.
+    fn check(&self) -> Result<(), TestCaseError> {
+        if self.is_led {
+            prop_assert_eq!(self.scene.high_watermark(), self.high_watermark);
+        }
+        prop_assert_eq!(self.scene.is_raised(), self.is_raised);
+        prop_assert_eq!(self.scene.waiter_count(), self.parked.len());
+        for parked in &self.parked {
+            let is_of_this_word = self.is_led && parked.epoch == self.epoch;
+            let is_due = self.is_due(parked.slot, parked.offset, parked.high_watermark);
+            let is_right = match parked.waiting.look(false) {
+                Looked::Outside => !is_of_this_word,
+                Looked::Waits => is_of_this_word && !is_due,
+                Looked::Answered(_) => is_of_this_word && is_due,
+            };
+            prop_assert!(is_right, "the fetch at {} from slot {}", parked.offset, parked.slot);
+            let has_to_look = !is_of_this_word || is_due;
+            prop_assert!(!has_to_look || parked.bell.rings() > 0, "nobody woke the fetch at {}", parked.offset);
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn any_order_of_events_follows_the_rules(steps in steps(), voters in 0..5usize, counts_itself: bool) {
+        let mut model = Model::new(voters, counts_itself);
+        model.begin();
+        for step in &steps {
+            model.step(step)?;
+            model.check()?;
+        }
+    }
+}

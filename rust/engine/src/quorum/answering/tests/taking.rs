@@ -1,0 +1,194 @@
+//! What is taken, and what is left to the core: a test a rule.
+
+use super::*;
+
+#[test]
+fn what_follows_in_the_epoch_that_is_led() {
+    let scene = Scene::led(lead());
+    for fetch in [FETCH, FETCH.of(3), FETCH.of(BROKER), FETCH.at(START + 1), Fetch { max_bytes: 0, ..FETCH }] {
+        assert!(scene.takes(fetch));
+    }
+}
+
+#[test]
+fn nothing_before_it_begins() {
+    let scene = Scene::idle();
+    assert_eq!(scene.answering.know(2, directory(2), true), None);
+    assert!(!scene.takes(FETCH));
+    scene.append();
+    scene.flush();
+    scene.answering.raise_high_watermark(END);
+    assert!(scene.answering.take_noted().is_empty() && scene.answering.end().is_empty());
+    assert!(!scene.is_raised());
+}
+
+#[test]
+fn none_of_another_cluster() {
+    let scene = Scene::led(lead());
+    assert!(scene.takes(Fetch { cluster_id: None, ..FETCH }));
+    assert!(!scene.takes(Fetch { cluster_id: Some("clusters"), ..FETCH }));
+    assert!(!scene.takes(Fetch { cluster_id: Some(""), ..FETCH }));
+}
+
+#[test]
+fn none_of_another_epoch() {
+    let scene = Scene::led(lead());
+    for epoch in [EPOCH - 1, EPOCH + 1, -1] {
+        assert!(!scene.takes(Fetch { epoch, ..FETCH }));
+        assert!(!scene.takes(Fetch { epoch, last_epoch: epoch, ..FETCH }));
+    }
+}
+
+#[test]
+fn none_whose_log_ends_in_another_epoch() {
+    let scene = Scene::led(lead());
+    for last_epoch in [EPOCH - 1, EPOCH + 1, -1] {
+        assert!(!scene.takes(Fetch { last_epoch, ..FETCH }));
+    }
+}
+
+#[test]
+fn none_at_or_below_the_start_of_the_epoch() {
+    let scene = Scene::led(lead());
+    assert!([START, START - 1, 0, -1, i64::MIN].iter().all(|offset| !scene.takes(FETCH.at(*offset))));
+    assert!(scene.takes(FETCH.at(START + 1)));
+}
+
+#[test]
+fn none_above_the_end() {
+    let scene = Scene::led(lead());
+    assert!(!scene.takes(FETCH.at(END + 1)) && !scene.takes(FETCH.at(i64::MAX)));
+    scene.append();
+    assert!(scene.takes(FETCH.at(END + 1)) && !scene.takes(FETCH.at(END + 2)));
+}
+
+#[test]
+fn none_at_or_below_the_start_of_the_log() {
+    let scene = Scene::led(lead());
+    scene.clean_before(END - 1);
+    assert!(!scene.takes(FETCH.at(END - 2)) && !scene.takes(FETCH.at(END - 1)));
+    assert!(scene.takes(FETCH));
+    assert_eq!(scene.answer(FETCH).log_start_offset, END - 1);
+    // At the end nothing is read, so that nothing has to be there.
+    scene.clean_before(END);
+    assert!(scene.takes(FETCH));
+    scene.append();
+    assert!(!scene.takes(FETCH) && scene.takes(FETCH.at(END + 1)));
+}
+
+#[test]
+fn none_of_who_is_not_known() {
+    let scene = Scene::led(lead());
+    assert!(!scene.takes(FETCH.of(10)));
+    assert_eq!(scene.answering.know(10, directory(10), false), Some(3));
+    assert!(scene.takes(FETCH.of(10)));
+    // Only until the next word of the core.
+    scene.answering.end();
+    scene.begin(lead());
+    assert!(scene.takes(FETCH) && !scene.takes(FETCH.of(10)));
+}
+
+#[test]
+fn none_of_another_directory() {
+    let scene = Scene::led(lead());
+    for directory in [Some(directory(3)), Some(Uuid::ZERO), None] {
+        assert!(!scene.takes(Fetch { directory, ..FETCH }));
+    }
+    assert_eq!(scene.answering.know(2, Uuid::ZERO, true), Some(3));
+    assert!(scene.takes(Fetch { directory: None, ..FETCH }));
+    assert!(scene.takes_body(17, &Fetch { directory: None, ..FETCH }.body(17)));
+}
+
+#[test]
+fn none_of_a_voters_former_disk() {
+    let scene = Scene::led(lead());
+    assert_eq!(scene.answering.know(2, directory(5), false), None);
+    assert!(!scene.takes(Fetch { directory: Some(directory(5)), ..FETCH }));
+    // Nor does anybody count who is no voter, or is nobody.
+    assert_eq!(scene.answering.know(10, directory(10), true), None);
+    assert_eq!(scene.answering.know(-1, Uuid::ZERO, false), None);
+    assert!(!scene.takes(FETCH.of(10)));
+    assert!(!scene.takes(Fetch { replica_id: -1, directory: Some(Uuid::ZERO), ..FETCH }));
+}
+
+#[test]
+fn none_of_versions_that_tell_less() {
+    let scene = Scene::led(lead());
+    scene.answering.know(2, Uuid::ZERO, true);
+    let fetch = Fetch { directory: None, ..FETCH };
+    for (version, is_taken) in [(12, false), (13, false), (16, false), (17, true), (18, true), (19, false)] {
+        assert_eq!(scene.takes_body(version, &fetch.body(version)), is_taken, "version {version}");
+    }
+}
+
+#[test]
+fn none_of_anything_but_the_log() {
+    const OTHER: Uuid = Uuid([8; 16]);
+    let scene = Scene::led(lead());
+    let others: [&[(Uuid, &[i32])]; 8] = [
+        &[],
+        &[(METADATA_TOPIC_ID, &[])],
+        &[(METADATA_TOPIC_ID, &[1])],
+        &[(METADATA_TOPIC_ID, &[-1])],
+        &[(METADATA_TOPIC_ID, &[0, 1])],
+        &[(METADATA_TOPIC_ID, &[0]), (METADATA_TOPIC_ID, &[0])],
+        &[(METADATA_TOPIC_ID, &[0]), (OTHER, &[])],
+        &[(OTHER, &[0])],
+    ];
+    for topics in others {
+        assert!(!scene.takes(Fetch { topics, ..FETCH }), "{topics:?}");
+    }
+}
+
+#[test]
+fn none_that_is_cut() {
+    let scene = Scene::led(lead());
+    let body = FETCH.knowing(END).body(18);
+    assert!((0..body.len()).all(|len| !scene.takes_body(18, &body[..len])));
+    assert!(scene.takes_body(18, &body));
+}
+
+#[test]
+fn none_with_a_negative_wait_or_size() {
+    let scene = Scene::led(lead());
+    assert!(!scene.takes(Fetch { max_wait_ms: -1, ..FETCH }));
+    assert!(!scene.takes(Fetch { max_bytes: -1, ..FETCH }));
+}
+
+#[test]
+fn none_while_news_is_not_taken_for_too_long() {
+    let patience = Duration::from_secs(5);
+    let mut led = Led::new(Lead { patience, ..lead() }, FLUSHED);
+    led.know(2, directory(2), true);
+    let body = FETCH.body(18);
+    let fetch = ReplicaFetch::read(&body, 18).expect("a fetch");
+    let ends = Ends { start_offset: 0, end_offset: END };
+    let begun = Instant::now();
+    let takes = |led: &mut Led, after: Duration| led.take(&fetch, ends, begun + after).is_some();
+    let moment = Duration::from_nanos(1);
+    assert!(takes(&mut led, Duration::ZERO) && takes(&mut led, patience - moment));
+    // The oldest counts.
+    assert!(!takes(&mut led, patience) && !takes(&mut led, patience * 9));
+    assert_eq!(led.take_noted().len(), 2);
+    assert!(takes(&mut led, patience * 9) && takes(&mut led, patience * 10 - moment));
+}
+
+#[test]
+fn none_while_a_thousand_are_not_told() {
+    let scene = Scene::led(lead());
+    assert!((0..1024).all(|_| scene.is_taken(FETCH)));
+    assert!(!scene.is_taken(FETCH) && !scene.is_taken(FETCH.of(BROKER)));
+    assert_eq!(scene.answering.take_noted().len(), 1024);
+    assert!(scene.is_taken(FETCH));
+}
+
+#[test]
+fn none_of_more_than_a_thousand_replicas() {
+    let scene = Scene::led(lead());
+    let broker = |number: usize| (1000 + number as i32, Uuid([7; 16]));
+    let known = |number| scene.answering.know(broker(number).0, broker(number).1, false);
+    assert!((3..1000).all(|number| known(number) == Some(number)));
+    assert_eq!((known(1000), known(999), known(3)), (None, Some(999), Some(3)));
+    let fetch = |number| Fetch { replica_id: broker(number).0, directory: Some(broker(number).1), ..FETCH };
+    assert!(scene.takes(fetch(999)) && !scene.takes(fetch(1000)));
+}

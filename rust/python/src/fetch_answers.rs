@@ -1,0 +1,98 @@
+//! `FetchAnswers`: the fetches that a leader of the quorum answers, while there is nothing to decide.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use klamm_engine::Uuid;
+use klamm_engine::quorum::{Answering, Lead, Noted};
+use klamm_engine::wire::topic::NodeEndpoint;
+use pyo3::prelude::*;
+
+use crate::engine::Engine;
+use crate::id::Id;
+use crate::metadata_log::MetadataLog;
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine")]
+pub struct FetchAnswers(Arc<Answering>);
+
+/// Slot, offset of the fetch, end of the log then, age in ms.
+type Row = (usize, i64, i64, i64);
+
+#[pymethods]
+impl FetchAnswers {
+    #[new]
+    fn new(log: &MetadataLog, engine: &Engine) -> PyResult<Self> {
+        let answering = Arc::new(Answering::new(log.log.clone())?);
+        let answering = log.answering.get_or_init(|| answering).clone();
+        engine.engine.server().set_answering(answering.clone());
+        Ok(Self(answering))
+    }
+
+    #[getter]
+    fn fd(&self) -> i32 {
+        self.0.fd()
+    }
+
+    #[getter]
+    fn has_news(&self) -> bool {
+        self.0.has_news()
+    }
+
+    #[pyo3(signature = (*, cluster_id, leader_id, epoch, start_offset, high_watermark, voters, counts_itself, endpoints,
+        patience_ms))]
+    #[expect(clippy::too_many_arguments, reason = "by name, and each once")]
+    fn begin(
+        &self,
+        cluster_id: String,
+        leader_id: i32,
+        epoch: i32,
+        start_offset: i64,
+        high_watermark: i64,
+        voters: Vec<(i32, i64)>,
+        counts_itself: bool,
+        endpoints: Vec<(String, String, i32)>,
+        patience_ms: u64,
+    ) {
+        let endpoint = |(listener, host, port)| (listener, NodeEndpoint { node_id: leader_id, host, port, rack: None });
+        self.0.begin(Lead {
+            cluster_id,
+            leader_id,
+            epoch,
+            start_offset,
+            high_watermark,
+            voters,
+            counts_itself,
+            endpoints: endpoints.into_iter().map(endpoint).collect(),
+            patience: Duration::from_millis(patience_ms),
+        });
+    }
+
+    fn know(&self, replica_id: i32, directory_id: Option<Id>, counts: bool) -> Option<usize> {
+        self.0.know(replica_id, directory_id.map_or(Uuid::ZERO, |id| id.0), counts)
+    }
+
+    fn raise_high_watermark(&self, offset: i64) {
+        self.0.raise_high_watermark(offset);
+    }
+
+    fn tell_voters(&self) {
+        self.0.tell_voters();
+    }
+
+    fn take(&self) -> Vec<Row> {
+        rows(self.0.take_noted())
+    }
+
+    fn end(&self, py: Python<'_>) -> Vec<Row> {
+        rows(py.detach(|| self.0.end()))
+    }
+}
+
+fn rows(noted: Vec<Noted>) -> Vec<Row> {
+    let row = |one: Noted| {
+        let age_ms = i64::try_from(one.at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        (one.slot, one.fetch_offset, one.end_offset, age_ms)
+    };
+    noted.into_iter().map(row).collect()
+}

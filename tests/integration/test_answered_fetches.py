@@ -1,0 +1,95 @@
+"""Controllers whose leader answers fetches without its core: it sees next to none of them, and still knows of all."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import klamm
+from klamm.node.cluster import Cluster, Controller
+from klamm.raft import effects as fx
+from klamm.raft.description import QuorumDescription
+from klamm.raft.driver.serving import RaftRequests
+from klamm.raft.node import RaftNode
+from klamm.raft.requests import AnsweredFetch
+from tests.support.waiting import wait_until
+
+FETCH = 1
+BROKER = 1
+
+
+class Counts:
+    """Fetches by the id of the node that they came to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked, self.told = Counter[int](), Counter[int]()
+        handle, on_answered = RaftRequests.handle, RaftNode.on_fetches_answered
+
+        def counted(self_: RaftRequests, api_key: int, *rest: Any) -> None:
+            self.asked[self_._driver._node.replica.id] += api_key == FETCH
+            handle(self_, api_key, *rest)
+
+        def told(self_: RaftNode, now_ms: int, epoch: int, fetches: Sequence[AnsweredFetch]) -> list[fx.Effect]:
+            self.told[self_.replica.id] += len(fetches)
+            return on_answered(self_, now_ms, epoch, fetches)
+
+        monkeypatch.setattr(RaftRequests, "handle", counted)
+        monkeypatch.setattr(RaftNode, "on_fetches_answered", told)
+
+
+def active(cluster: Cluster) -> Controller:
+    wait_until(lambda: any(one.is_active for one in cluster.controllers))
+    return next(one for one in cluster.controllers if one.is_active)
+
+
+def described(cluster: Cluster, controller: Controller) -> QuorumDescription:
+    async def describe() -> QuorumDescription:
+        return controller._member.node.metadata.raft.describe_quorum()
+
+    return cluster.run(describe())
+
+
+def is_caught_up(cluster: Cluster, controller: Controller, voters: set[int]) -> bool:
+    """Whether all who run have fetched all there is, and within the last second."""
+    quorum = described(cluster, controller)
+    running = [one for one in (*quorum.voters, *quorum.observers) if one.key.id in {*voters, BROKER}]
+    since_ms = time.time() * 1000 - 1000
+    ends = [one.log_end_offset for one in running if one.last_caught_up_timestamp_ms >= since_ms]
+    return ends == [quorum.high_watermark] * (len(voters) + 1)
+
+
+def create(cluster: Cluster, counts: Counts, names: list[str], leader: Controller, voters: set[int]) -> None:
+    """Create topics, of which the leader's core sees no fetch, as it knows everybody."""
+    wait_until(lambda: is_caught_up(cluster, leader, voters))
+    asked, told = counts.asked[leader.id], counts.told[leader.id]
+    for name in names:
+        cluster.create_topic(name)
+    wait_until(lambda: is_caught_up(cluster, leader, voters))
+    # Each change is fetched once at least by a voter, to be committed, and by the broker, to be known there.
+    assert counts.told[leader.id] - told >= 2 * len(names)
+    # A process that stands still for as long as the others wait has to be asked again.
+    assert counts.asked[leader.id] - asked <= len(names) // 5
+    assert set(names) <= set(cluster.topics())
+
+
+def test_a_leaders_core_sees_next_to_no_fetch_and_knows_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = Counts(monkeypatch)
+    with klamm.Cluster(controllers=3, brokers=1) as cluster:
+        everybody = {one.id for one in cluster.controllers}
+        first = active(cluster)
+        create(cluster, counts, [f"a-{number}" for number in range(20)], first, everybody)
+        first.stop()
+        second = active(cluster)
+        assert second.id != first.id
+        create(cluster, counts, [f"b-{number}" for number in range(20)], second, everybody - {first.id})
+        first.start()
+        create(cluster, counts, [f"c-{number}" for number in range(20)], second, everybody)
+        second.kill()
+        third = active(cluster)
+        assert third.id != second.id
+        create(cluster, counts, [f"d-{number}" for number in range(20)], third, everybody - {second.id})
+        assert {one.key.id for one in described(cluster, third).voters} == everybody

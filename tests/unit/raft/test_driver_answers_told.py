@@ -1,0 +1,319 @@
+"""What a core is told of the fetches that were answered without it, and what they end before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from tests.unit.raft.test_driver_answers import ENDPOINTS, EPOCH, OBSERVER, SECOND, THIRD, Answers, Rig, rig, vote
+from tests.unit.raft.test_driver_streams import kinds
+
+from klamm.raft import effects as fx
+from klamm.raft.driver.answers import Answered
+from klamm.raft.election_state import ElectionState
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsResponse,
+    Error,
+    FetchResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+    VoteResponse,
+)
+from klamm.raft.ports import NotLeaderError, RaftStoppedError
+from klamm.raft.requests import Answerable, AnsweredFetch
+from klamm.raft.roles import Role
+from klamm.raft.voters import VoterSet, VotersInLog
+
+__all__ = ["rig"]  # the fixture
+
+
+# What the core is told
+
+
+EVENTS: dict[str, Callable[[Rig], object]] = {
+    "request VoteRequest": lambda rig: rig.ask(vote()),
+    "request AddVoterRequest": lambda rig: rig.ask(AddVoterRequest(None, OBSERVER, ENDPOINTS)),
+    "request FetchRequest": lambda rig: rig.ask(rig.fetch(THIRD)),
+    "resign": lambda rig: rig.driver.resign(EPOCH),
+    "shutdown": lambda rig: rig.driver._step(rig.node.on_shutdown),
+    "append": lambda rig: rig.propose(),
+    "flushed": lambda rig: rig.driver._step(rig.node.on_flushed),
+    "tick": lambda rig: rig.reach_check_quorum(),
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+async def test_the_core_is_told_in_order_before_anything_else_happens(rig: Rig, event: str) -> None:
+    news = [rig.taken(SECOND, 2), rig.taken(OBSERVER, 2), rig.taken(SECOND), rig.taken(THIRD)]
+    rig.answers.news = list(news)
+    said = rig.said_in(lambda: EVENTS[event](rig))
+    assert said[:2] == [("take",), ("told", EPOCH, *news)]
+    assert event in [" ".join(getattr(word, "__name__", str(word)) for word in one) for one in said[2:]]
+    assert kinds(said).count("take") == 1
+
+
+async def test_fetches_of_which_it_is_told_keep_a_leader(rig: Rig) -> None:
+    rig.answers.news = [rig.taken(SECOND)]
+    rig.reach_check_quorum()
+    assert rig.node.replica.role is Role.LEADER
+    said = rig.said_in(rig.reach_check_quorum)
+    assert "told" not in kinds(said)
+    assert rig.node.replica.role is not Role.LEADER
+
+
+async def test_the_description_of_the_quorum_knows_of_all(rig: Rig) -> None:
+    rig.answers.news = [rig.taken(OBSERVER, 2), rig.taken(THIRD)]
+    described = rig.driver.describe_quorum()
+    assert [(one.key, one.log_end_offset) for one in described.observers] == [(OBSERVER, 2)]
+    assert described.voters[2].log_end_offset == rig.log.end_offset
+    rig.ask(AddVoterRequest(None, OBSERVER, ENDPOINTS))
+    assert not kinds(rig.said_in(rig.driver.describe_quorum)), "nothing is answered any more"
+
+
+async def test_who_waits_for_a_commit_is_served_by_news_alone(rig: Rig) -> None:
+    offset = rig.propose()
+    waiting = rig.driver.wait_committed(offset)
+    await rig.flushed()
+    assert not waiting.done()
+    before = len(rig.said)
+    rig.answers.news = [rig.taken(THIRD)]
+    rig.answers.wake()
+    await asyncio.wait_for(waiting, 20)
+    assert kinds(rig.said[before:])[:4] == ["take", "told", "raise", "commit"]
+    assert "request" not in kinds(rig.said[before:])
+
+
+async def test_a_high_watermark_is_raised_before_a_reply_leaves_and_told_to_voters_behind(rig: Rig) -> None:
+    rig.ask(rig.fetch(OBSERVER))
+    rig.ask(rig.fetch(THIRD))
+    rig.propose()
+    await rig.flushed()
+    rig.ask(rig.fetch(THIRD, 1))
+    said = rig.said_in(lambda: rig.ask(rig.fetch(SECOND)))
+    end = rig.log.end_offset
+    assert rig.driver.high_watermark == end
+    assert [one[0] for one in said if one[0] != "tick"][:4] == ["take", "request", "raise", "commit"]
+    assert ("raise", end) in said
+    assert kinds(said).index("commit") < kinds(said).index("answer")
+    assert kinds(said).index("tell voters") > kinds(said).index("answer")
+
+
+async def test_voters_hear_behind_those_who_waited_for_the_commit(rig: Rig) -> None:
+    rig.log.ends_flushes = False  # so that it takes both others
+    waiting = rig.driver.wait_committed(rig.propose())
+    rig.ask(rig.fetch(THIRD))
+    waiting.add_done_callback(lambda future: rig.said.append(("served",)))
+    rig.answers.news = [rig.taken(SECOND)]
+    before = len(rig.said)
+    rig.driver._on_engine_news()
+    assert rig.driver.high_watermark == rig.log.end_offset
+    assert not {"answer", "tell voters"} & set(kinds(rig.said[before:]))
+    await rig.until(lambda: "tell voters" in kinds(rig.said[before:]))
+    said = kinds(rig.said[before:])
+    assert said.index("served") < said.index("answer") < said.index("tell voters")
+
+
+async def test_a_descriptor_without_news_makes_no_step(rig: Rig) -> None:
+    os.eventfd_write(rig.answers.fd, 1)
+    before = len(rig.said)
+    await rig.until(lambda: rig.answers.looked > 3)
+    assert rig.said[before:] == []
+
+
+# When it ends
+
+
+async def test_it_ends_before_another_epoch_is_voted_for_and_late_news_are_nobodys(rig: Rig) -> None:
+    before = rig.look()
+    rig.answers.left = [rig.taken(THIRD)]
+    said = kinds(rig.said_in(lambda: rig.ask(vote())))
+    assert said.index("request") < said.index("end") < said.index("not leader")
+    assert rig.answers.at_end == [before], "nothing is changed, nor to be written"
+    await rig.until(lambda: "told" in kinds(rig.said))
+    assert said.count("end") == 1
+    await rig.until(lambda: rig.replies[-1] == VoteResponse(Error.NONE, EPOCH + 1, None, granted=True))
+    assert rig.driver.high_watermark == rig.log.end_offset
+    with pytest.raises(NotLeaderError):
+        rig.driver.describe_quorum()
+    rig.ask(rig.fetch(SECOND))
+    assert len(rig.answers.begun) == 1
+
+
+async def test_it_ends_before_leadership_is_given_up(rig: Rig) -> None:
+    before = rig.look()
+    said = kinds(rig.said_in(lambda: rig.driver.resign(EPOCH)))
+    assert said.index("resign") < said.index("end") < said.index("not leader")
+    assert rig.answers.at_end == [before]
+
+
+async def test_it_ends_before_the_voters_change_and_what_it_took_is_told_and_commits(rig: Rig) -> None:
+    rig.propose()
+    await rig.flushed()
+    before, end = rig.look(), rig.log.end_offset
+    rig.answers.left = [rig.taken(SECOND)]
+    said = rig.said_in(lambda: rig.ask(RemoveVoterRequest(None, THIRD)))
+    assert ("end",) in said
+    assert rig.answers.at_end == [before]
+    assert rig.log.end_offset == end + 1
+    assert rig.driver.high_watermark < end
+    assert rig.said_in(rig.driver.describe_quorum)[0][0] == "told", "they are known to whoever asks"
+    rig.ask(rig.fetch(SECOND))
+    await rig.until(lambda: isinstance(rig.replies[-1], RemoveVoterResponse))
+    assert len(rig.answers.begun) == 1, "the change was under way"
+    rig.ask(rig.fetch(OBSERVER))
+    assert [by.voters for by in rig.answers.begun[1:]] == [((2, end + 1),)]
+    assert rig.said[-2:] == [("begin",), ("know", OBSERVER, False)], "the others are known when they fetch"
+
+
+async def test_what_was_taken_until_the_end_is_told_without_another_event(rig: Rig) -> None:
+    waiting = rig.driver.wait_committed(rig.propose())
+    await rig.flushed()
+    rig.answers.left = [rig.taken(SECOND)]
+    # No flush of the smaller set ends, and nobody answers.
+    rig.log.ends_flushes = False
+    rig.send = lambda sent, on_done: None  # type: ignore[method-assign]
+    rig.ask(RemoveVoterRequest(None, THIRD))
+    await asyncio.wait_for(waiting, 20)
+    assert kinds(rig.said).count("told") == 1
+
+
+async def test_it_ends_with_the_step_in_which_a_voter_change_begins_and_begins_anew_behind_it(rig: Rig) -> None:
+    rig.ask(rig.fetch(OBSERVER))
+    said = kinds(rig.said_in(lambda: rig.ask(AddVoterRequest(None, OBSERVER, ENDPOINTS))))
+    assert said.index("request") < said.index("end")
+    rig.ask(rig.fetch(SECOND))
+    assert len(rig.answers.begun) == 1
+    await rig.until(lambda: bool(rig.asked_for_versions))
+    rig.asked_for_versions[0](ApiVersionsResponse(Error.UNSUPPORTED_VERSION))
+    rig.ask(rig.fetch(SECOND))
+    assert len(rig.answers.begun) == 2
+    assert rig.said[-2:] == [("begin",), ("know", SECOND, True)]
+
+
+async def test_a_leader_that_shuts_down_answers_nothing(rig: Rig) -> None:
+    rig.driver._step(rig.node.on_shutdown)
+    assert kinds(rig.said).count("end") == 1
+    rig.ask(rig.fetch(SECOND))
+    assert len(rig.answers.begun) == 1
+
+
+@pytest.mark.parametrize("end", ["hand over", "leave", "fault"])
+async def test_it_is_over_with_the_driver(end: str) -> None:
+    rig = await Rig().start()
+    if end == "fault":
+        rig.driver.fail(RuntimeError("of ours"))
+        assert len(rig.faults) == 1
+    else:
+        await rig.driver.close(100, hand_over=end == "hand over")
+    assert kinds(rig.said).count("end") == 1
+    assert not asyncio.get_running_loop().remove_reader(rig.answers.fd), "nobody watches it"
+    rig.answers.wake()
+    said = rig.said_in(rig.driver._on_engine_news)
+    with pytest.raises(RaftStoppedError):
+        rig.ask(rig.fetch(SECOND))
+    assert said == []
+    await rig.close()
+    assert kinds(rig.said).count("end") == len(rig.answers.begun) == 1
+
+
+async def test_a_step_that_fails_begins_nothing() -> None:
+    rig = await Rig().lead()
+    rig.on_commit_do = lambda: 1 // 0  # type: ignore[assignment]
+    rig.ask(rig.fetch(SECOND))
+    [error] = rig.faults
+    assert isinstance(error, ZeroDivisionError)
+    assert rig.opened == []
+    await rig.close()
+
+
+# By itself
+
+TERMS = Answerable(EPOCH, 0, 3, ((2, 3), (3, 0)), True, VotersInLog(VoterSet.of_ids([1, 2, 3]), 2, 1), ())
+
+
+class Alone:
+    """No driver: what it is asked for is set here."""
+
+    def __init__(self) -> None:
+        self.by: Answerable | None = TERMS
+        self.heard = 0
+        self.answers = Answers([])
+        self.answered = Answered(lambda: self.answers, lambda: self.by, lambda replica: True, self.hear)
+        self.answered.on_fetch(SECOND)
+        assert self.answered.is_on
+
+    def hear(self) -> None:
+        self.heard += 1
+
+
+@pytest.fixture
+async def alone() -> AsyncIterator[Alone]:
+    made = Alone()
+    yield made
+    made.answered.close()
+    os.close(made.answers.fd)
+
+
+@pytest.mark.parametrize(
+    ("effect", "ends"),
+    [
+        (fx.PersistElection(1, ElectionState(), 0, ()), True),
+        (fx.AppendControl(EPOCH, ()), True),
+        (fx.AppendFetched(b"", EPOCH), True),
+        (fx.TruncateLog(1), True),
+        (fx.InstallSnapshot(OffsetAndEpoch(1, 1)), True),
+        (fx.LostLeadership(EPOCH), True),
+        (fx.HighWatermarkAdvanced(4), False),
+        (fx.Reply(1, FetchResponse(Error.NONE, EPOCH, 1), 0), False),
+        (fx.LeaderChanged(1, EPOCH), False),
+    ],
+)
+async def test_changes_end_it(alone: Alone, effect: fx.Effect, ends: bool) -> None:
+    alone.answered.end_before([fx.HighWatermarkAdvanced(3), effect])
+    assert alone.answered.is_on is not ends
+    assert (("end",) in alone.answers.said) is ends
+
+
+@pytest.mark.parametrize(
+    ("changes", "ends"),
+    [
+        ({"epoch": EPOCH + 1}, True),
+        ({"counts_itself": False}, True),
+        ({"voters_in_log": VotersInLog(VoterSet.of_ids([1, 2]), 5, 1)}, True),
+        ({"leader_endpoints": ENDPOINTS}, True),
+        (None, True),
+        ({"high_watermark": 4, "voters": ((2, 4), (3, 4))}, False),
+    ],
+)
+async def test_it_ends_when_the_core_would_answer_otherwise(
+    alone: Alone, changes: dict[str, object] | None, ends: bool
+) -> None:
+    alone.by = None if changes is None else TERMS._replace(**changes)  # type: ignore[arg-type]
+    alone.answered.check()
+    assert alone.answered.is_on is not ends
+    if alone.by is not None and ends:
+        alone.answered.on_fetch(THIRD)
+        assert alone.answers.begun == [TERMS, alone.by]
+
+
+async def test_nothing_begins_anew_before_the_core_was_told_what_came_before(alone: Alone) -> None:
+    """Else it would be told of later fetches before earlier ones, and others of a lower high watermark than before."""
+    left = alone.answers.left = [AnsweredFetch(1, SECOND, 3, 3)]
+    alone.answered.end()
+    alone.answered.on_fetch(SECOND)
+    assert len(alone.answers.begun) == 1
+    assert alone.answered.is_on, "there is something to be told"
+    await asyncio.sleep(0)
+    assert alone.heard == 1
+    assert alone.answered.take() == (EPOCH, left)
+    assert alone.answered.take() is None
+    assert not alone.answered.is_on
+    alone.answered.on_fetch(SECOND)
+    assert len(alone.answers.begun) == 2
+    alone.answered.end()
+    await asyncio.sleep(0)
+    assert alone.heard == 1, "nothing was left"

@@ -1,0 +1,712 @@
+"""Fetches answered without the core: the leader that is told afterwards is the leader that was asked each time."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import event as seen
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.raft.test_guards import SECOND, THIRD, SlowDisk, add, caught_up
+from tests.unit.raft.test_node import ELSEWHERE, HERE, Bench, fetch, started, vote
+from tests.unit.raft.test_reconfiguration import update
+
+from klamm.raft import effects as fx
+from klamm.raft import events, leading
+from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.description import describe
+from klamm.raft.log import OffsetAndEpoch, SnapshotInfo
+from klamm.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from klamm.raft.node import RaftNode
+from klamm.raft.requests import Answerable, AnsweredFetch
+from klamm.raft.role_states import Leader
+from klamm.raft.roles import Role
+from klamm.raft.voters import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.testing.simulator.memory_log import MemoryLog
+
+ANSWERED = RaftConfig(fetches_answered=True)
+EPOCH, EPOCH_START = 3, 4  # of the leaders that are compared
+OTHER_DISK = b"o" * 16
+OUTSIDER = ReplicaKey(9, ELSEWHERE)
+
+
+def endpoints(node_id: int) -> tuple[Endpoint, ...]:
+    return (Endpoint("CONTROLLER", f"node-{node_id}", 9093),)
+
+
+def static_voters(count: int) -> VotersInLog:
+    """Known by node id alone."""
+    return VotersInLog(VoterSet.of_ids(range(1, count + 1)))
+
+
+def keyed_voters(count: int) -> VotersInLog:
+    """Known by directory too; the first leader writes them to the log."""
+    keys = [ReplicaKey(1, HERE), *(ReplicaKey(node_id, ELSEWHERE) for node_id in range(2, count + 1))]
+    voters = VoterSet.of(Voter(key, endpoints(key.id)) for key in keys)
+    return VotersInLog(voters, offset=BOOTSTRAP_OFFSET, kraft_version=1)
+
+
+def shown(node: RaftNode) -> dict[str, object]:
+    """All that it knows and will decide by, but for the fetches that are parked."""
+    replica, state = node.replica, node.replica.state
+    slots = {name: getattr(state, name) for name in state.__slots__ if name not in ("parked", "voters", "observers")}
+    if isinstance(state, Leader):
+        slots |= {"voters": progress_of(state.voters), "observers": progress_of(state.observers)}
+        change = slots.pop("change")
+        slots["change"] = change and (change.request, change.deadline_ms, change.offset)
+    return {
+        "role": replica.role,
+        "election": (replica.election, replica.ticket, replica.durable_ticket),
+        "state": slots,
+        "high watermark": replica.high_watermark,
+        "voters": replica.voters_in_log,
+        "crashes": (set(node._crashes._refusing), node._crashes._gone),
+        "in flight": dict(replica.requests._in_flight),
+        "backing off": dict(replica.requests._backing_off_until_ms),
+        "shutting down": replica.is_shutting_down,
+    }
+
+
+def progress_of(replicas) -> list[tuple]:
+    """Field by field, and in order: by it the one goes that has been silent as long as another."""
+    return [
+        (key, *(getattr(progress, name) for name in type(progress).__slots__)) for key, progress in replicas.items()
+    ]
+
+
+class Side:
+    """A leader of EPOCH, over a log that held records before; its election is durable at once."""
+
+    def __init__(self, voters: VotersInLog, config: RaftConfig) -> None:
+        self.log, self.now_ms = MemoryLog(), 1000
+        self.log.append([b"old"] * EPOCH_START, EPOCH - 1, 0)
+        self.log.flushed_offset = self.log.end_offset
+        self.node = RaftNode(Identity(ReplicaKey(1, HERE), "cluster", endpoints(1)), voters, config, self.log, 1)
+        self.committed: list[int] = []
+        self.fetch_replies: dict[int, FetchResponse] = {}
+        self.other: list[fx.Effect | Response] = []
+        self.asked = 0
+        self.feed(lambda now_ms: self.node.on_start(now_ms, None))
+        self.now_ms = self.node.deadline_ms
+        self.feed(self.node.on_tick)
+        self.win()
+        assert (self.role, self.epoch, self.state.epoch_start_offset) == (Role.LEADER, EPOCH, EPOCH_START)
+
+    @property
+    def role(self) -> Role:
+        return self.node.replica.role
+
+    @property
+    def epoch(self) -> int:
+        return self.node.replica.epoch
+
+    @property
+    def state(self) -> Leader:
+        assert isinstance(self.node.replica.state, Leader)
+        return self.node.replica.state
+
+    def win(self) -> None:
+        """All grant what they are asked for, first the pre-vote, then the vote."""
+        for role in (Role.PROSPECTIVE, Role.CANDIDATE):
+            assert self.role is role
+            for one in list(self.node.replica.requests._in_flight.values()):
+                self.respond(one.correlation_id, VoteResponse(Error.NONE, self.epoch, None, granted=True))
+
+    def feed(self, handler: Callable[[int], list[fx.Effect]]) -> None:
+        self.apply(handler(self.now_ms))
+        self.tick()
+
+    def tick(self) -> None:
+        while self.node.deadline_ms <= self.now_ms:
+            self.apply(self.node.on_tick(self.now_ms))
+
+    def apply(self, effects: Sequence[fx.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case fx.HighWatermarkAdvanced(offset):
+                    self.committed.append(offset)
+                case fx.Reply(request_id, FetchResponse() as response):
+                    self.fetch_replies[request_id] = response
+                case fx.Reply():
+                    self.other.append(effect.response)
+                case _:
+                    self.other.append(effect)
+            if isinstance(effect, fx.AppendControl):
+                self.log.append_control(effect.records, effect.epoch, 0)
+            if isinstance(effect, fx.PersistElection):
+                self.feed(lambda now_ms, ticket=effect.ticket: self.node.on_persisted(now_ms, ticket))
+
+    def ask(self, request: Request) -> int:
+        self.asked += 1
+        self.feed(lambda now_ms: self.node.on_request(now_ms, self.asked, request))
+        return self.asked
+
+    def respond(self, correlation_id: int, response: Response) -> None:
+        self.feed(lambda now_ms: self.node.on_response(now_ms, correlation_id, response))
+
+    def answer_versions(self) -> None:
+        """Who is to become a voter, if anyone, tells its versions."""
+        able = ApiVersionsResponse(Error.NONE, (0, 1))
+        for one in list(self.node.replica.requests._in_flight.values()):
+            if isinstance(one.request, ApiVersionsRequest):
+                self.respond(one.correlation_id, able)
+
+
+class Engine:
+    """What answers fetches between two words to the core: it notes who fetched what, and finds the high watermark."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.known: set[ReplicaKey] = set()  # whom the core was asked by once
+        self.answerable: Answerable | None = None
+        self.end_offsets: dict[int, int] = {}
+        self.high_watermark = -1
+        self.news: list[AnsweredFetch] = []
+        self.events: list[Callable[[int], list[fx.Effect]]] = []  # of the log, which moves before the core hears of it
+        self.adopt()
+
+    def take(self, request: FetchRequest) -> bool:
+        """Note a fetch if it is a plain one; False when the core is to be asked."""
+        log, terms = self.side.log, self.answerable
+        if terms is None or request.replica not in self.known:
+            return False
+        is_of_epoch = request.epoch == request.last_fetched_epoch == terms.epoch
+        is_in_epoch = terms.epoch_start_offset < request.fetch_offset <= log.end_offset
+        is_in_log = request.fetch_offset > log.start_offset or request.fetch_offset == log.end_offset
+        if not is_of_epoch or not is_in_epoch or not is_in_log:
+            return False
+        self.news.append(AnsweredFetch(self.side.now_ms, request.replica, request.fetch_offset, log.end_offset))
+        if self.side.node.counts(request.replica):
+            self.end_offsets[request.replica.id] = request.fetch_offset
+            self.find_high_watermark()
+        return True
+
+    def find_high_watermark(self) -> None:
+        """The largest end offset that more than half of the voters have reached, above where the epoch begins."""
+        if self.answerable is None:
+            return
+        ends = list(self.end_offsets.values())
+        if self.answerable.counts_itself:
+            ends.append(self.side.log.flushed_offset)
+        held = max(end for end in ends if 2 * sum(other >= end for other in ends) > len(ends))
+        if held > self.answerable.epoch_start_offset:
+            self.high_watermark = max(self.high_watermark, held)
+
+    def tell(self) -> None:
+        """What comes before any other event."""
+        news, self.news = self.news, []
+        before = self.side.node.deadline_ms
+        if news:
+            told = self.side.node.on_fetches_answered(self.side.now_ms, EPOCH, news)
+            assert self.side.node.deadline_ms == before, "a tick for each telling would be the cost that is saved"
+            self.side.apply(told)
+        events_of_log, self.events = self.events, []
+        for handler in events_of_log:
+            self.side.feed(handler)
+        if isinstance(self.side.node.replica.state, Leader) and self.answerable is not None:
+            assert self.side.state.high_watermark == self.high_watermark
+        self.adopt()
+
+    def adopt(self) -> None:
+        """Go by what the core says after each step."""
+        self.answerable = self.side.node.answerable()
+        if self.answerable is not None:
+            self.end_offsets = dict(self.answerable.voters)
+            self.high_watermark = self.answerable.high_watermark
+
+
+class Pair:
+    """One core that is asked each time, and one that is told, over logs that are alike."""
+
+    def __init__(self, voters: VotersInLog) -> None:
+        self.asked, self.told = Side(voters, RaftConfig()), Side(voters, ANSWERED)
+        self.sides = (self.asked, self.told)
+        self.engine = Engine(self.told)
+        self.taken = 0
+        assert self.engine.answerable is None, "nothing of the epoch is committed yet"
+
+    def fetch(self, request: FetchRequest) -> None:
+        number = self.asked.ask(request)
+        if not self.engine.take(request):
+            self.engine.tell()
+            self.told.ask(request)
+            self.engine.known.add(request.replica)
+            self.engine.adopt()
+            self.compare()
+            return
+        self.taken += 1
+        response = self.asked.fetch_replies.get(number)  # none: it is parked
+        if response is not None:
+            assert response.error is Error.NONE
+            assert response.diverging is response.snapshot_id is None
+
+    def tell(self) -> None:
+        self.engine.tell()
+        self.compare()
+
+    def happen(self, event: Callable[[Side], None]) -> None:
+        """Something else than a fetch, to both; the one is told before."""
+        self.engine.tell()
+        for side in self.sides:
+            event(side)
+        self.engine.adopt()
+        self.compare()
+
+    def pass_time(self, ms: int) -> None:
+        for side in self.sides:
+            side.now_ms += ms
+        self.asked.tick()
+        if self.told.node.deadline_ms <= self.told.now_ms:
+            self.engine.tell()
+            self.told.tick()
+            self.engine.adopt()
+
+    def append(self, count: int) -> None:
+        """Proposals: they are in the log before the core hears of them."""
+        for side in self.sides:
+            side.log.append([b"new"] * count, EPOCH, 0)
+        self.asked.feed(self.asked.node.on_append)
+        self.engine.events.append(self.told.node.on_append)
+
+    def flush(self) -> None:
+        for side in self.sides:
+            side.log.flushed_offset = side.log.end_offset
+        self.engine.find_high_watermark()
+        self.asked.feed(self.asked.node.on_flushed)
+        self.engine.events.append(self.told.node.on_flushed)
+
+    def clean(self) -> None:
+        """Begin the log at a snapshot of what is committed, and flushed here: beyond that it would be a flush too."""
+        offset = min(self.asked.node.replica.high_watermark, self.asked.log.flushed_offset)
+        if offset <= self.asked.log.start_offset:
+            return
+        for side in self.sides:
+            snapshot_id = OffsetAndEpoch(offset, side.log.epoch_at(offset - 1))
+            side.log.add_snapshot(SnapshotInfo(snapshot_id, 1, 0))
+            side.log.delete_before(snapshot_id)
+
+    def compare(self) -> None:
+        """Both know and have done the same, whatever was parked on the way."""
+        asked, told = self.asked, self.told
+        assert shown(told.node) == shown(asked.node)
+        assert told.other == asked.other
+        assert told.committed[-1:] == asked.committed[-1:]
+        assert self.described(told) == self.described(asked)
+        if asked.role is Role.LEADER and not asked.node.replica.is_shutting_down:
+            assert told.node.deadline_ms <= min(told.state.check_quorum_deadline_ms, told.state.begin_epoch_due_ms)
+
+    @staticmethod
+    def described(side: Side) -> object:
+        return describe(side.node.replica, side.now_ms, 1_700_000_000_000)
+
+
+def resign(side: Side) -> None:
+    side.feed(lambda now_ms: side.node.on_resign(now_ms, EPOCH))
+
+
+def shut_down(side: Side) -> None:
+    side.feed(side.node.on_shutdown)
+
+
+def reach_check_quorum(late_ms: int) -> Callable[[Side], None]:
+    def event(side: Side) -> None:
+        side.now_ms = max(side.now_ms, side.state.check_quorum_deadline_ms + late_ms)
+        side.tick()
+
+    return event
+
+
+def lose_to_another(side: Side) -> None:
+    log_end = OffsetAndEpoch(side.log.end_offset, EPOCH)
+    side.ask(VoteRequest(None, None, ReplicaKey(2, ELSEWHERE), EPOCH + 1, log_end, pre_vote=False))
+
+
+def add_voter(side: Side) -> None:
+    side.ask(AddVoterRequest(None, OUTSIDER, endpoints(9)))
+    side.answer_versions()
+
+
+def remove_voter(side: Side) -> None:
+    side.ask(RemoveVoterRequest(None, ReplicaKey(2)))
+
+
+def refuse(node_id: int) -> Callable[[Side], None]:
+    return lambda side: side.feed(lambda now_ms: side.node.on_peer_refused(now_ms, node_id))
+
+
+def look(side: Side) -> None:
+    """Nothing: what is known by then is compared."""
+
+
+EVENTS = [
+    reach_check_quorum(-1),
+    reach_check_quorum(0),
+    lose_to_another,
+    resign,
+    shut_down,
+    add_voter,
+    remove_voter,
+    look,
+]
+# A fetch is drawn as: who, how far behind the end (below zero: beyond it), the epoch below, the high watermark known.
+FETCHES = st.tuples(
+    st.integers(0, 8),
+    st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 6, 9, -1]),
+    st.sampled_from([EPOCH] * 8 + [EPOCH - 1]),
+    st.sampled_from([99, -1]),
+)
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 3)),
+    st.just(("flush",)),
+    st.tuples(st.just("time"), st.integers(1, 900)),
+    st.just(("tell",)),
+    st.tuples(st.just("refuse"), st.sampled_from([2, 3, 9])),
+    st.just(("clean",)),
+)
+TURNS = st.lists(st.tuples(STEPS, st.lists(FETCHES, min_size=1, max_size=4)), min_size=4, max_size=12)
+
+
+class Play:
+    """Carries out what was drawn."""
+
+    def __init__(self, voters: VotersInLog, *, goes_back: bool) -> None:
+        self.pair = Pair(voters)
+        self.is_keyed = voters.kraft_version > 0
+        self.goes_back = goes_back
+        self.reached: dict[int, int] = {}
+        others = [
+            voter.key if self.is_keyed else voter.key._replace(directory_id=ELSEWHERE) for voter in voters.voters.voters
+        ]
+        self.replicas = [
+            *others[1:],
+            ReplicaKey(2, OTHER_DISK),  # where directories are known, an observer with a voter's id
+            ReplicaKey(2),
+            OUTSIDER,
+            ReplicaKey(-1),
+            ReplicaKey(8),
+        ]
+
+    def begin(self) -> None:
+        """Commit what begins the epoch: all but one fetch what is flushed."""
+        self.flush()
+        for who in range(len(self.replicas) - 1):
+            self.fetch(who, 0, EPOCH, 99)
+        assert self.pair.engine.answerable is not None
+
+    def step(self, kind: str, *values: int) -> None:
+        pair = self.pair
+        match kind, values:
+            case "append", (count,):
+                pair.append(count)
+            case "flush", ():
+                self.flush()
+            case "time", (ms,):
+                pair.pass_time(ms)
+            case "tell", ():
+                pair.tell()
+            case "refuse", (node_id,):
+                pair.happen(refuse(node_id))
+            case "clean", ():
+                # Voters in the log move with what holds them, which acts at a tick, whenever that is.
+                if not self.is_keyed:
+                    pair.clean()
+            case _:
+                raise AssertionError((kind, values))
+
+    def flush(self) -> None:
+        if self.goes_back:
+            self.pair.tell()
+        self.pair.flush()
+        if self.goes_back:
+            self.pair.tell()
+
+    def fetch(self, who: int, behind: int, epoch: int, known: int) -> None:
+        replica = self.replicas[who % len(self.replicas)]
+        end_offset = self.pair.asked.log.end_offset
+        offset = max(end_offset - behind, 0)
+        if not self.goes_back:
+            offset = max(offset, self.reached.get(replica.id, 0))
+        if offset <= end_offset:
+            self.reached[replica.id] = offset
+        self.pair.fetch(FetchRequest("cluster", replica, EPOCH, offset, epoch, known, 500, 1 << 20))
+
+
+VOTERS = [static_voters(3), static_voters(5), keyed_voters(3), keyed_voters(5)]
+
+
+# A flush shows in the log before the core hears of it. Who is told then lets a fetch from before it commit what it made
+# durable; who was asked does not, if the fetcher went back meanwhile. So here either happens, and not both.
+@pytest.mark.parametrize("goes_back", [True, False], ids=["fetches go back", "flushes are told late"])
+@pytest.mark.parametrize("voters", VOTERS, ids=["three", "five", "three keyed", "five keyed"])
+@given(turns=TURNS, event=st.sampled_from(EVENTS))
+def test_who_is_told_afterwards_knows_and_decides_the_same(voters, goes_back, turns, event) -> None:
+    play = Play(voters, goes_back=goes_back)
+    pair = play.pair
+    play.begin()
+    for step, fetches in turns:
+        play.step(*step)
+        for one in fetches:
+            play.fetch(*one)
+    pair.tell()
+    if goes_back:
+        assert pair.told.committed == pair.asked.committed
+    for replica in play.replicas:
+        assert pair.told.node.counts(replica) == pair.asked.node.counts(replica)
+    seen(f"{pair.taken // 5 * 5} or more taken")
+    if pair.asked.role is Role.LEADER:
+        pair.happen(event)
+        seen(f"{event.__qualname__} leaves a {pair.asked.role.value}")
+
+
+# By example
+
+
+def leader(voters: VotersInLog | None = None, config: RaftConfig = ANSWERED, *, commits: bool = True) -> Bench:
+    """Leads epoch 1, whose first record the second voter has."""
+    bench = started(voters=voters, config=config, endpoints=endpoints(1))
+    bench.lead()
+    if commits:
+        caught_up(bench, SECOND)
+        assert bench.replica.state.high_watermark == bench.log.end_offset
+    return bench
+
+
+def keyed_leader() -> Bench:
+    """Leads voters 1 to 3, who are known by directory; everything is committed."""
+    bench = leader(keyed_voters(3))
+    assert bench.replica.voters_in_log.offset is not None
+    return bench
+
+
+def news(bench: Bench, replica: ReplicaKey, offset: int | None = None, at_ms: int | None = None) -> AnsweredFetch:
+    end_offset = bench.log.end_offset
+    at_ms = bench.now_ms if at_ms is None else at_ms
+    return AnsweredFetch(at_ms, replica, end_offset if offset is None else offset, end_offset)
+
+
+def tell(bench: Bench, *fetches: AnsweredFetch, epoch: int = 1) -> list[fx.Effect]:
+    """Returns what it makes the core do, which is done."""
+    effects = bench.node.on_fetches_answered(bench.now_ms, epoch, fetches)
+    bench.apply(effects)
+    return effects
+
+
+class TestNews:
+    @pytest.mark.parametrize("epoch", [0, 2])
+    def test_of_another_epoch_changes_nothing(self, epoch):
+        bench = leader()
+        bench.feed(events.PeerRefused(3))
+        before, deadline_ms = shown(bench.node), bench.node.deadline_ms
+        assert tell(bench, news(bench, SECOND), news(bench, THIRD), news(bench, OUTSIDER), epoch=epoch) == []
+        assert (shown(bench.node), bench.node.deadline_ms) == (before, deadline_ms)
+        assert bench.node.answerable() is not None
+
+    @pytest.mark.parametrize("role", [Role.RESIGNED, Role.UNATTACHED, Role.FOLLOWER])
+    def test_changes_nothing_for_who_no_longer_leads(self, role):
+        bench = leader()
+        if role is Role.RESIGNED:
+            bench.feed(events.ResignRequested(1))
+        elif role is Role.UNATTACHED:
+            bench.ask(vote(epoch=2, log_end=OffsetAndEpoch(0, 0)))
+        else:
+            bench.follow(2, 2)
+        assert bench.replica.role is role
+        bench.feed(events.PeerRefused(3))
+        before, deadline_ms = shown(bench.node), bench.node.deadline_ms
+        for epoch in (1, 2):
+            assert tell(bench, news(bench, THIRD), epoch=epoch) == []
+        assert (shown(bench.node), bench.node.deadline_ms) == (before, deadline_ms)
+
+    def test_of_a_voter_starts_the_check_quorum_time_again_from_when_it_came(self):
+        bench = leader()
+        elected_ms = bench.now_ms
+        bench.now_ms += 2999
+        tell(bench, news(bench, THIRD, at_ms=elected_ms + 1200))
+        assert bench.replica.state.check_quorum_deadline_ms == elected_ms + 1200 + 3000
+        bench.now_ms = elected_ms + 1200 + 2999
+        bench.feed(events.Ticked())
+        assert bench.replica.role is Role.LEADER
+        bench.pass_time(1)
+        assert bench.replica.role is Role.RESIGNED
+
+    def test_of_an_observer_starts_it_not(self):
+        bench = leader()
+        before_ms = bench.replica.state.check_quorum_deadline_ms
+        bench.now_ms += 10
+        tell(bench, news(bench, OUTSIDER), news(bench, ReplicaKey(-1)))
+        assert bench.replica.state.check_quorum_deadline_ms == before_ms
+        assert list(bench.replica.state.observers) == [OUTSIDER]
+
+    def test_tells_who_was_caught_up_when_by_where_the_log_ended_then(self):
+        bench = leader()
+        end_offset, came_ms = bench.log.end_offset, bench.now_ms + 5
+        bench.log.append([b"new"] * 3, 1, 0)
+        bench.now_ms += 100
+        tell(bench, AnsweredFetch(came_ms, THIRD, end_offset, end_offset))
+        progress = bench.replica.state.voters[3]
+        assert (progress.last_caught_up_ms, progress.last_fetch_ms) == (came_ms, came_ms)
+        assert (progress.end_offset, progress.last_fetch_leader_end_offset) == (end_offset, end_offset)
+
+    def test_answers_who_is_parked_brokers_before_and_voters_behind(self):
+        bench = leader()
+        committed = bench.log.end_offset
+        bench.log.append([b"new"] * 3, 1, 0)
+        waits = {"last_fetched_epoch": 1, "max_wait_ms": 500}
+        assert bench.ask(fetch(replica=THIRD, fetch_offset=bench.log.end_offset, **waits)) is None
+        of_voter = bench.next_request_id
+        assert bench.ask(fetch(replica=OUTSIDER, fetch_offset=committed, **waits)) is None
+        of_broker = bench.next_request_id
+        bench.log.flushed_offset = bench.log.end_offset
+        broker, advanced, voter = tell(bench, news(bench, OUTSIDER), news(bench, SECOND))
+        assert advanced == fx.HighWatermarkAdvanced(bench.log.end_offset)
+        assert (broker.request_id, voter.request_id) == (of_broker, of_voter)
+        assert bench.replica.state.parked == {}
+
+    def test_of_one_that_listens_again_is_a_sign_of_life(self):
+        bench = leader()
+        for node_id in (2, 3):
+            bench.feed(events.PeerRefused(node_id))
+        assert bench.node.is_majority_gone()
+        tell(bench, news(bench, THIRD))
+        assert not bench.node.is_majority_gone()
+
+    def test_that_commits_the_removal_of_the_leader_lets_it_go(self):
+        bench = keyed_leader()
+        caught_up(bench, THIRD)
+        assert bench.ask(RemoveVoterRequest(None, ReplicaKey(1))) is None
+        assert bench.node.answerable() is None, "the change is under way"
+        bench.pass_time(2000)
+        answerable = bench.node.answerable()
+        assert answerable is not None, "it took too long, and still may be committed"
+        assert not answerable.counts_itself
+        tell(bench, news(bench, SECOND), news(bench, THIRD))
+        assert bench.node.deadline_ms == bench.now_ms
+        assert bench.node.answerable() is None
+        bench.feed(events.Ticked())
+        assert bench.replica.role is Role.RESIGNED
+
+    def test_keeps_no_more_observers_than_fetches_do(self, monkeypatch):
+        monkeypatch.setattr(leading, "OBSERVERS_MAX", 2)
+        bench = leader()
+        for node_id in (7, 8, 9):
+            bench.now_ms += 1
+            tell(bench, news(bench, ReplicaKey(node_id)))
+        assert list(bench.replica.state.observers) == [ReplicaKey(8), ReplicaKey(9)]
+
+
+class TestWhatMayBeAnswered:
+    @pytest.mark.parametrize("voters", [static_voters(3), keyed_voters(3)], ids=["static", "keyed"])
+    def test_is_what_the_driver_needs_to_do_as_the_core_does(self, voters):
+        bench = leader(voters)
+        bench.log.append([b"new"], 1, 0)
+        caught_up(bench, THIRD)
+        end_offset = bench.log.end_offset
+        assert bench.node.answerable() == Answerable(
+            epoch=1,
+            epoch_start_offset=0,
+            high_watermark=end_offset - 1,
+            voters=((2, end_offset - 1), (3, end_offset)),
+            counts_itself=True,
+            voters_in_log=bench.replica.voters_in_log,
+            leader_endpoints=endpoints(1),
+        )
+
+    def test_follows_what_the_core_is_told(self):
+        bench = leader()
+        bench.log.append([b"new"], 1, 0)
+        bench.log.flushed_offset = end_offset = bench.log.end_offset
+        bench.feed(events.Appended())
+        bench.feed(events.Flushed())
+        assert bench.node.answerable().high_watermark == end_offset - 1
+        tell(bench, news(bench, THIRD))
+        answerable = bench.node.answerable()
+        assert (answerable.high_watermark, answerable.voters) == (end_offset, ((2, end_offset - 1), (3, end_offset)))
+
+    def test_is_nothing_where_it_is_not_asked_for(self):
+        assert leader(config=RaftConfig()).node.answerable() is None
+
+    def test_is_nothing_where_another_leads_or_nobody(self):
+        bench = started(config=ANSWERED)
+        assert bench.node.answerable() is None
+        bench.follow(2, 1)
+        assert bench.node.answerable() is None
+        bench = leader()
+        bench.feed(events.ResignRequested(1))
+        assert (bench.replica.role, bench.node.answerable()) == (Role.RESIGNED, None)
+
+    def test_is_nothing_until_the_election_is_durable_and_a_record_of_the_epoch_is_committed(self):
+        bench = SlowDisk()
+        bench.node = RaftNode(Identity(ReplicaKey(1, HERE), "cluster"), static_voters(3), ANSWERED, bench.log, 1)
+        bench.feed(events.Started(None))
+        bench.lead()
+        assert bench.node.answerable() is None
+        caught_up(bench, SECOND)
+        assert bench.node.answerable() is None, "nothing of the epoch is in the log"
+        bench.feed(events.Persisted(bench.tickets[-1]))
+        assert bench.node.can_append
+        assert bench.node.answerable() is None, "its first record is not committed"
+        caught_up(bench, SECOND)
+        assert bench.node.answerable() is not None
+
+    def test_is_nothing_while_the_voters_change(self):
+        bench = keyed_leader()
+        caught_up(bench, OUTSIDER)
+        assert add(bench, OUTSIDER) is None
+        assert bench.node.answerable() is None, "it is asked for its versions"
+        bench.answer(OUTSIDER.id, ApiVersionsResponse(Error.NONE, (0, 1)))
+        assert bench.node.answerable() is None, "its record is not committed"
+        caught_up(bench, THIRD)
+        caught_up(bench, OUTSIDER)
+        answerable = bench.node.answerable()
+        assert answerable.voters_in_log.voters.ids == (1, 2, 3, 9)
+        assert [voter_id for voter_id, _ in answerable.voters] == [2, 3, 9]
+
+    def test_is_nothing_until_the_voters_in_the_log_act(self):
+        bench = leader()
+        for node_id in (2, 3):
+            bench.ask(update(node_id))
+        assert bench.node.answerable().voters_in_log.kraft_version == 0
+        bench.apply(bench.node.on_kraft_upgrade(bench.now_ms))
+        assert bench.node.answerable() is None, "from now on directories count, and the core has not looked yet"
+        bench.feed(events.Ticked())
+        answerable = bench.node.answerable()
+        assert answerable.voters_in_log.kraft_version == 1
+        assert answerable.voters == ((2, -1), (3, -1)), "who is known by directory now begins anew"
+
+    def test_is_nothing_while_it_shuts_down(self):
+        bench = Bench(VotersInLog(VoterSet.of_ids([1])), config=ANSWERED)
+        bench.feed(events.Started(None))
+        bench.feed(events.Flushed())
+        assert bench.node.answerable() is not None
+        bench.feed(events.ShutdownRequested())
+        assert bench.replica.role is Role.LEADER, "there is nobody to hand over to"
+        assert bench.node.answerable() is None
+
+
+class TestWhoCounts:
+    def test_is_who_has_the_id_of_a_static_voter(self):
+        bench = leader()
+        assert all(bench.node.counts(key) for key in (SECOND, THIRD, ReplicaKey(2), ReplicaKey(2, OTHER_DISK)))
+        assert not any(bench.node.counts(key) for key in (OUTSIDER, ReplicaKey(-1), bench.replica.key))
+
+    def test_is_who_has_the_directory_of_a_voter_too(self):
+        bench = keyed_leader()
+        assert all(bench.node.counts(key) for key in (SECOND, THIRD))
+        others = (ReplicaKey(2), ReplicaKey(2, OTHER_DISK), OUTSIDER, ReplicaKey(-1), bench.replica.key)
+        assert not any(bench.node.counts(key) for key in others)
+
+    def test_is_nobody_where_another_leads(self):
+        bench = started(config=ANSWERED)
+        bench.follow(2, 1)
+        assert not any(bench.node.counts(key) for key in (SECOND, THIRD))

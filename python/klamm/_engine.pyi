@@ -951,6 +951,8 @@ class FetchAnswers:
         A number for it, or None when they remain requests: nothing is answered, it is a voter's id that does not count,
         or a thousand are known.
         """
+    def offer(self) -> None:
+        """Let voters have all the log has now; until then only a higher high watermark or their time ends a wait."""
     def raise_high_watermark(self, offset: int) -> None:
         """So much is known to be committed, by other ways too."""
     def tell_voters(self) -> None:

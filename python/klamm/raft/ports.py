@@ -97,6 +97,9 @@ class FetchAnswers(Protocol):
     def know(self, replica: ReplicaKey, *, counts: bool) -> None:
         """Take that replica's fetches, which count for the high watermark or do not."""
 
+    def offer(self) -> None:
+        """Voters may have all that the log has now: what is appended in one turn goes to them together."""
+
     def raise_high_watermark(self, offset: int) -> None:
         """The core knows so much to be committed."""
 

@@ -76,6 +76,10 @@ impl FetchAnswers {
         self.0.raise_high_watermark(offset);
     }
 
+    fn offer(&self) {
+        self.0.offer();
+    }
+
     fn tell_voters(&self) {
         self.0.tell_voters();
     }

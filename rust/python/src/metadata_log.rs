@@ -135,9 +135,7 @@ impl MetadataLog {
 
     fn append(&self, records: Vec<Bound<'_, PyBytes>>, epoch: i32, timestamp_ms: i64) -> PyResult<i64> {
         let values: Vec<&[u8]> = records.iter().map(|record| record.as_bytes()).collect();
-        let last_offset = self.log.append(&values, epoch, timestamp_ms).map_err(append_error)?;
-        self.answering.get().into_iter().for_each(|answering| answering.appended());
-        Ok(last_offset)
+        self.log.append(&values, epoch, timestamp_ms).map_err(append_error)
     }
 
     fn append_control(&self, records: Vec<(i16, Vec<u8>)>, epoch: i32, timestamp_ms: i64) -> PyResult<i64> {

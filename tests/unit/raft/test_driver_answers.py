@@ -59,6 +59,7 @@ class Answers:
         self.said, self.look = said, look
         self.news, self.left = list[AnsweredFetch](), list[AnsweredFetch]()
         self.begun: list[Answerable] = []
+        self.offers = 0
         self.at_end: list[object] = []
         self.is_raised, self.looked = False, 0
         self.fd = os.eventfd(0, os.EFD_NONBLOCK)
@@ -74,6 +75,9 @@ class Answers:
 
     def know(self, replica: ReplicaKey, *, counts: bool) -> None:
         self.said.append(("know", replica, counts))
+
+    def offer(self) -> None:
+        self.offers += 1
 
     def raise_high_watermark(self, offset: int) -> None:
         self.said.append(("raise", offset))

@@ -117,6 +117,24 @@ async def test_voters_hear_behind_those_who_waited_for_the_commit(rig: Rig) -> N
     assert said.index("served") < said.index("answer") < said.index("tell voters")
 
 
+async def test_a_turns_proposals_are_offered_together_when_it_is_over(rig: Rig) -> None:
+    before = rig.answers.offers
+    for _ in range(3):
+        rig.propose()
+    assert rig.answers.offers == before
+    await rig.until(lambda: rig.answers.offers > before)
+    await asyncio.sleep(0)
+    assert rig.answers.offers == before + 1
+
+
+async def test_nothing_is_offered_when_it_has_ended_meanwhile(rig: Rig) -> None:
+    before = rig.answers.offers
+    rig.propose()
+    rig.driver.resign(EPOCH)
+    await asyncio.sleep(0)
+    assert rig.answers.offers == before
+
+
 async def test_a_descriptor_without_news_makes_no_step(rig: Rig) -> None:
     os.eventfd_write(rig.answers.fd, 1)
     before = len(rig.said)

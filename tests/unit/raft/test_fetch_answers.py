@@ -86,10 +86,10 @@ class Leader:
             static_voters=[1, 2, 3],
         ).finish()
         assert self.engine.open("CONTROLLER")
+        self.answers = _engine.FetchAnswers(self.log, self.engine)
         self.log.append([b"old"] * START, EPOCH - 1, 1)
         self.append(1)
         self.flush()
-        self.answers = _engine.FetchAnswers(self.log, self.engine)
         self.peers: list[Peer] = []
 
     def begin(self, *, endpoints: tuple[Endpoint, ...] = (HERE,), patience_ms: int = LONG_MS) -> None:
@@ -113,6 +113,7 @@ class Leader:
 
     def append(self, count: int) -> None:
         self.log.append([b"new"] * count, EPOCH, 1)
+        self.answers.offer()
 
     def flush(self) -> None:
         self.log.start_flush()

@@ -49,7 +49,7 @@ class Answered:
         self._by: Answerable | None = None
         self._left: tuple[int, list[AnsweredFetch]] | None = None
         self._is_told = False  # that they cannot be
-        self._is_to_tell = False
+        self._is_to_tell = self._is_to_offer = False
 
     @property
     def is_on(self) -> bool:
@@ -96,6 +96,12 @@ class Answered:
             self._opened.raise_high_watermark(offset)
             self._is_to_tell = True
 
+    def on_append(self) -> None:
+        """Offer the voters what was appended when this turn of the loop is over, together with all else of the turn."""
+        if self._by is not None and not self._is_to_offer:
+            self._is_to_offer = True
+            self._loop.call_soon(self._offer)
+
     def tell_voters(self) -> None:
         """What was said about a higher high watermark has left: voters may know of it too."""
         if self._is_to_tell and self._opened is not None:
@@ -130,6 +136,11 @@ class Answered:
                 return None
             self._opened = opened
         return self._opened
+
+    def _offer(self) -> None:
+        self._is_to_offer = False
+        if self._by is not None and self._opened is not None:
+            self._opened.offer()
 
     def _on_readable(self) -> None:
         if self._opened is not None and self._opened.has_news:  # else a step that came first has told it
@@ -186,6 +197,10 @@ class NativeFetchAnswers:
         number = self._native.know(replica.id, replica.directory_id, counts)
         if number == len(self._known):
             self._known.append(replica)
+
+    def offer(self) -> None:
+        """See `klamm.raft.ports.FetchAnswers.offer`."""
+        self._native.offer()
 
     def raise_high_watermark(self, offset: int) -> None:
         """See `klamm.raft.ports.FetchAnswers.raise_high_watermark`."""

@@ -157,6 +157,7 @@ class RaftDriver:
             self.fail(error)
             raise self._stopped_error() from None
         self._step(self._node.on_append)
+        self._answered.on_append()
         if self._led_epoch != epoch:  # its time had passed: a process that was frozen wakes up with a late step
             self._check_running()
             raise NotLeaderError(f"epoch {epoch} ended with the record at {last_offset}, which may survive or not")

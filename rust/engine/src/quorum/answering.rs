@@ -57,7 +57,7 @@ struct State {
 
 struct Waiter {
     waker: Waker,
-    /// Whether it waits for what is appended, or for what is committed alone.
+    /// Whether it waits for what is offered, or for what is committed alone.
     is_voter: bool,
 }
 
@@ -126,7 +126,7 @@ impl Answering {
     pub fn begin(&self, lead: Lead) {
         let mut state = self.state.lock();
         state.words += 1;
-        state.led = Some(Led::new(lead, self.log.flushed_offset()));
+        state.led = Some(Led::new(lead, self.log.flushed_offset(), self.log.end_offset()));
     }
 
     /// Takes that replica's fetches from now on; see [`Led::know`].
@@ -172,9 +172,14 @@ impl Answering {
 
     // The log's news
 
-    /// The log has grown.
-    pub fn appended(&self) {
-        wake(self.state.lock(), true);
+    /// Voters may have all that the log has now: what is appended in one turn goes to them, and to their disks, together.
+    pub fn offer(&self) {
+        let mut state = self.state.lock();
+        let end_offset = self.log.end_offset();
+        if let Some(led) = &mut state.led {
+            led.offer(end_offset);
+        }
+        wake(state, true);
     }
 
     /// The log is durable below `offset`.
@@ -282,7 +287,7 @@ impl Answering {
     }
 }
 
-/// Lets those look again who wait for what is appended and told to voters, or those who wait for what is committed.
+/// Lets those look again who wait for what is offered and told to voters, or those who wait for what is committed.
 fn wake(state: MutexGuard<'_, State>, voters: bool) {
     let found = state.waiting.values().filter(|waiter| waiter.is_voter == voters);
     let wakers: Vec<_> = found.map(|waiter| waiter.waker.clone()).collect();
@@ -313,7 +318,7 @@ impl Waiting {
             return Looked::Outside;
         }
         let is_due = led.high_watermark_for(self.slot) > self.high_watermark;
-        if !is_late && !is_due && !led.has_more(self.slot, self.asked.offset, ends.end_offset) {
+        if !is_late && !is_due && !led.has_more(self.slot, self.asked.offset) {
             return Looked::Waits;
         }
         let said = led.said(&self.asked.listener, ends);

@@ -99,7 +99,7 @@ impl Scene {
 
     fn append(&self) {
         self.log.append(&[b"value"], EPOCH, 0).expect("append");
-        self.answering.appended();
+        self.answering.offer();
     }
 
     /// That Python was asked nothing, and nothing ended.

@@ -61,6 +61,8 @@ struct Known {
 pub struct Led {
     pub lead: Lead,
     flushed_offset: i64,
+    /// Where the log ended when its turn was over: voters wait for no less than all of a turn.
+    offered: i64,
     /// What voters are answered for at once; the core's own answers go before what lies above.
     voters_know: i64,
     known: Vec<Known>,
@@ -83,9 +85,10 @@ impl Ends {
 }
 
 impl Led {
-    pub fn new(lead: Lead, flushed_offset: i64) -> Self {
+    /// `offered`: where the log ends.
+    pub fn new(lead: Lead, flushed_offset: i64, offered: i64) -> Self {
         let voters_know = lead.high_watermark;
-        Self { lead, flushed_offset, voters_know, known: Vec::new(), noted: Vec::new() }
+        Self { lead, flushed_offset, offered, voters_know, known: Vec::new(), noted: Vec::new() }
     }
 
     /// Lets that replica's fetches be taken from now on; `counts`: as those of the voter of its id. Its slot, or `None` where
@@ -110,7 +113,7 @@ impl Led {
         }
         let advanced = self.advance();
         let knows_less = fetch.high_watermark < self.high_watermark_for(slot);
-        let is_due = knows_less || fetch.max_wait_ms == 0 || self.has_more(slot, fetch.offset, log.end_offset);
+        let is_due = knows_less || fetch.max_wait_ms == 0 || self.has_more(slot, fetch.offset);
         Some(Took { slot, is_due, advanced })
     }
 
@@ -129,9 +132,15 @@ impl Led {
         self.known.iter().position(|known| known.id == fetch.replica_id && known.directory == fetch.directory)
     }
 
-    /// Whether there is something to fetch: all there is for a voter, whose fetches commit it, and for others what is committed.
-    pub fn has_more(&self, slot: usize, offset: i64, end_offset: i64) -> bool {
-        offset < if self.is_voter(slot) { end_offset } else { self.lead.high_watermark }
+    /// Whether there is something to fetch: what is offered for a voter, whose fetches commit it, and for others what is
+    /// committed.
+    pub fn has_more(&self, slot: usize, offset: i64) -> bool {
+        offset < if self.is_voter(slot) { self.offered } else { self.lead.high_watermark }
+    }
+
+    /// Voters may have what lies below.
+    pub fn offer(&mut self, end_offset: i64) {
+        self.offered = end_offset;
     }
 
     /// A higher one than a replica knows is a reason to answer it.

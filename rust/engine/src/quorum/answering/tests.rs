@@ -200,7 +200,7 @@ impl Scene {
     /// A record by itself, so that the next fetch may begin with any.
     fn append_in(&self, epoch: i32) {
         self.log.append(&[b"value"], epoch, 0).expect("append");
-        self.answering.appended();
+        self.answering.offer();
     }
 
     fn append(&self) {

@@ -158,7 +158,7 @@ fn none_with_a_negative_wait_or_size() {
 #[test]
 fn none_while_news_is_not_taken_for_too_long() {
     let patience = Duration::from_secs(5);
-    let mut led = Led::new(Lead { patience, ..lead() }, FLUSHED);
+    let mut led = Led::new(Lead { patience, ..lead() }, FLUSHED, END);
     led.know(2, directory(2), true);
     let body = FETCH.body(18);
     let fetch = ReplicaFetch::read(&body, 18).expect("a fetch");

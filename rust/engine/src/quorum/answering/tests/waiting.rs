@@ -26,13 +26,17 @@ fn a_voter_waits_for_what_is_appended_and_an_observer_does_not() {
 }
 
 #[test]
-fn an_append_by_itself_is_seen_when_it_looks() {
+fn a_turns_appends_go_together() {
     let scene = Scene::led(lead());
     let (voter, bell) = scene.wait(PATIENT);
-    scene.log.append(&[b"value"], EPOCH, 0).expect("append");
-    assert!(!answered(voter.look(false)).records.is_empty());
-    scene.answering.appended();
+    for _ in 0..2 {
+        scene.log.append(&[b"value"], EPOCH, 0).expect("append");
+        assert!(matches!(voter.look(false), Looked::Waits));
+    }
+    assert_eq!(bell.rings(), 0);
+    scene.answering.offer();
     assert_eq!(bell.rings(), 1);
+    assert_eq!(klamm_records::batches(&answered(voter.look(false)).records).count(), 2);
 }
 
 /// Voter 2 and the broker wait; what `commits` lets `high_watermark` be is the broker's at once, and the voter's when voters

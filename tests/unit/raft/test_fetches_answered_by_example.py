@@ -1,0 +1,269 @@
+"""Fetches answered without the core, by example: what is told, what may be answered, and who counts."""
+
+import pytest
+from tests.unit.raft.test_fetches_answered import (
+    ANSWERED,
+    OTHER_DISK,
+    OUTSIDER,
+    endpoints,
+    keyed_voters,
+    shown,
+    static_voters,
+)
+from tests.unit.raft.test_guards import SECOND, THIRD, SlowDisk, add, caught_up
+from tests.unit.raft.test_node import HERE, Bench, fetch, started, vote
+from tests.unit.raft.test_reconfiguration import update
+
+from klamm.raft import effects as fx
+from klamm.raft import events, leading
+from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.messages import (
+    ApiVersionsResponse,
+    Error,
+    RemoveVoterRequest,
+)
+from klamm.raft.node import RaftNode
+from klamm.raft.requests import Answerable, AnsweredFetch
+from klamm.raft.roles import Role
+from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+
+
+def leader(voters: VotersInLog | None = None, config: RaftConfig = ANSWERED, *, commits: bool = True) -> Bench:
+    """Leads epoch 1, whose first record the second voter has."""
+    bench = started(voters=voters, config=config, endpoints=endpoints(1))
+    bench.lead()
+    if commits:
+        caught_up(bench, SECOND)
+        assert bench.replica.state.high_watermark == bench.log.end_offset
+    return bench
+
+
+def keyed_leader() -> Bench:
+    """Leads voters 1 to 3, who are known by directory; everything is committed."""
+    bench = leader(keyed_voters(3))
+    assert bench.replica.voters_in_log.offset is not None
+    return bench
+
+
+def news(bench: Bench, replica: ReplicaKey, offset: int | None = None, at_ms: int | None = None) -> AnsweredFetch:
+    end_offset = bench.log.end_offset
+    at_ms = bench.now_ms if at_ms is None else at_ms
+    return AnsweredFetch(at_ms, replica, end_offset if offset is None else offset, end_offset)
+
+
+def tell(bench: Bench, *fetches: AnsweredFetch, epoch: int = 1) -> list[fx.Effect]:
+    """Returns what it makes the core do, which is done."""
+    effects = bench.node.on_fetches_answered(bench.now_ms, epoch, fetches)
+    bench.apply(effects)
+    return effects
+
+
+class TestNews:
+    @pytest.mark.parametrize("epoch", [0, 2])
+    def test_of_another_epoch_changes_nothing(self, epoch):
+        bench = leader()
+        bench.feed(events.PeerRefused(3))
+        before, deadline_ms = shown(bench.node), bench.node.deadline_ms
+        assert tell(bench, news(bench, SECOND), news(bench, THIRD), news(bench, OUTSIDER), epoch=epoch) == []
+        assert (shown(bench.node), bench.node.deadline_ms) == (before, deadline_ms)
+        assert bench.node.answerable() is not None
+
+    @pytest.mark.parametrize("role", [Role.RESIGNED, Role.UNATTACHED, Role.FOLLOWER])
+    def test_changes_nothing_for_who_no_longer_leads(self, role):
+        bench = leader()
+        if role is Role.RESIGNED:
+            bench.feed(events.ResignRequested(1))
+        elif role is Role.UNATTACHED:
+            bench.ask(vote(epoch=2, log_end=OffsetAndEpoch(0, 0)))
+        else:
+            bench.follow(2, 2)
+        assert bench.replica.role is role
+        bench.feed(events.PeerRefused(3))
+        before, deadline_ms = shown(bench.node), bench.node.deadline_ms
+        for epoch in (1, 2):
+            assert tell(bench, news(bench, THIRD), epoch=epoch) == []
+        assert (shown(bench.node), bench.node.deadline_ms) == (before, deadline_ms)
+
+    def test_of_a_voter_starts_the_check_quorum_time_again_from_when_it_came(self):
+        bench = leader()
+        elected_ms = bench.now_ms
+        bench.now_ms += 2999
+        tell(bench, news(bench, THIRD, at_ms=elected_ms + 1200))
+        assert bench.replica.state.check_quorum_deadline_ms == elected_ms + 1200 + 3000
+        bench.now_ms = elected_ms + 1200 + 2999
+        bench.feed(events.Ticked())
+        assert bench.replica.role is Role.LEADER
+        bench.pass_time(1)
+        assert bench.replica.role is Role.RESIGNED
+
+    def test_of_an_observer_starts_it_not(self):
+        bench = leader()
+        before_ms = bench.replica.state.check_quorum_deadline_ms
+        bench.now_ms += 10
+        tell(bench, news(bench, OUTSIDER), news(bench, ReplicaKey(-1)))
+        assert bench.replica.state.check_quorum_deadline_ms == before_ms
+        assert list(bench.replica.state.observers) == [OUTSIDER]
+
+    def test_tells_who_was_caught_up_when_by_where_the_log_ended_then(self):
+        bench = leader()
+        end_offset, came_ms = bench.log.end_offset, bench.now_ms + 5
+        bench.log.append([b"new"] * 3, 1, 0)
+        bench.now_ms += 100
+        tell(bench, AnsweredFetch(came_ms, THIRD, end_offset, end_offset))
+        progress = bench.replica.state.voters[3]
+        assert (progress.last_caught_up_ms, progress.last_fetch_ms) == (came_ms, came_ms)
+        assert (progress.end_offset, progress.last_fetch_leader_end_offset) == (end_offset, end_offset)
+
+    def test_answers_who_is_parked_brokers_before_and_voters_behind(self):
+        bench = leader()
+        committed = bench.log.end_offset
+        bench.log.append([b"new"] * 3, 1, 0)
+        waits = {"last_fetched_epoch": 1, "max_wait_ms": 500}
+        assert bench.ask(fetch(replica=THIRD, fetch_offset=bench.log.end_offset, **waits)) is None
+        of_voter = bench.next_request_id
+        assert bench.ask(fetch(replica=OUTSIDER, fetch_offset=committed, **waits)) is None
+        of_broker = bench.next_request_id
+        bench.log.flushed_offset = bench.log.end_offset
+        broker, advanced, voter = tell(bench, news(bench, OUTSIDER), news(bench, SECOND))
+        assert advanced == fx.HighWatermarkAdvanced(bench.log.end_offset)
+        assert (broker.request_id, voter.request_id) == (of_broker, of_voter)
+        assert bench.replica.state.parked == {}
+
+    def test_of_one_that_listens_again_is_a_sign_of_life(self):
+        bench = leader()
+        for node_id in (2, 3):
+            bench.feed(events.PeerRefused(node_id))
+        assert bench.node.is_majority_gone()
+        tell(bench, news(bench, THIRD))
+        assert not bench.node.is_majority_gone()
+
+    def test_that_commits_the_removal_of_the_leader_lets_it_go(self):
+        bench = keyed_leader()
+        caught_up(bench, THIRD)
+        assert bench.ask(RemoveVoterRequest(None, ReplicaKey(1))) is None
+        assert bench.node.answerable() is None, "the change is under way"
+        bench.pass_time(2000)
+        answerable = bench.node.answerable()
+        assert answerable is not None, "it took too long, and still may be committed"
+        assert not answerable.counts_itself
+        tell(bench, news(bench, SECOND), news(bench, THIRD))
+        assert bench.node.deadline_ms == bench.now_ms
+        assert bench.node.answerable() is None
+        bench.feed(events.Ticked())
+        assert bench.replica.role is Role.RESIGNED
+
+    def test_keeps_no_more_observers_than_fetches_do(self, monkeypatch):
+        monkeypatch.setattr(leading, "OBSERVERS_MAX", 2)
+        bench = leader()
+        for node_id in (7, 8, 9):
+            bench.now_ms += 1
+            tell(bench, news(bench, ReplicaKey(node_id)))
+        assert list(bench.replica.state.observers) == [ReplicaKey(8), ReplicaKey(9)]
+
+
+class TestWhatMayBeAnswered:
+    @pytest.mark.parametrize("voters", [static_voters(3), keyed_voters(3)], ids=["static", "keyed"])
+    def test_is_what_the_driver_needs_to_do_as_the_core_does(self, voters):
+        bench = leader(voters)
+        bench.log.append([b"new"], 1, 0)
+        caught_up(bench, THIRD)
+        end_offset = bench.log.end_offset
+        assert bench.node.answerable() == Answerable(
+            epoch=1,
+            epoch_start_offset=0,
+            high_watermark=end_offset - 1,
+            voters=((2, end_offset - 1), (3, end_offset)),
+            counts_itself=True,
+            voters_in_log=bench.replica.voters_in_log,
+            leader_endpoints=endpoints(1),
+        )
+
+    def test_follows_what_the_core_is_told(self):
+        bench = leader()
+        bench.log.append([b"new"], 1, 0)
+        bench.log.flushed_offset = end_offset = bench.log.end_offset
+        bench.feed(events.Appended())
+        bench.feed(events.Flushed())
+        assert bench.node.answerable().high_watermark == end_offset - 1
+        tell(bench, news(bench, THIRD))
+        answerable = bench.node.answerable()
+        assert (answerable.high_watermark, answerable.voters) == (end_offset, ((2, end_offset - 1), (3, end_offset)))
+
+    def test_is_nothing_where_it_is_not_asked_for(self):
+        assert leader(config=RaftConfig()).node.answerable() is None
+
+    def test_is_nothing_where_another_leads_or_nobody(self):
+        bench = started(config=ANSWERED)
+        assert bench.node.answerable() is None
+        bench.follow(2, 1)
+        assert bench.node.answerable() is None
+        bench = leader()
+        bench.feed(events.ResignRequested(1))
+        assert (bench.replica.role, bench.node.answerable()) == (Role.RESIGNED, None)
+
+    def test_is_nothing_until_the_election_is_durable_and_a_record_of_the_epoch_is_committed(self):
+        bench = SlowDisk()
+        bench.node = RaftNode(Identity(ReplicaKey(1, HERE), "cluster"), static_voters(3), ANSWERED, bench.log, 1)
+        bench.feed(events.Started(None))
+        bench.lead()
+        assert bench.node.answerable() is None
+        caught_up(bench, SECOND)
+        assert bench.node.answerable() is None, "nothing of the epoch is in the log"
+        bench.feed(events.Persisted(bench.tickets[-1]))
+        assert bench.node.can_append
+        assert bench.node.answerable() is None, "its first record is not committed"
+        caught_up(bench, SECOND)
+        assert bench.node.answerable() is not None
+
+    def test_is_nothing_while_the_voters_change(self):
+        bench = keyed_leader()
+        caught_up(bench, OUTSIDER)
+        assert add(bench, OUTSIDER) is None
+        assert bench.node.answerable() is None, "it is asked for its versions"
+        bench.answer(OUTSIDER.id, ApiVersionsResponse(Error.NONE, (0, 1)))
+        assert bench.node.answerable() is None, "its record is not committed"
+        caught_up(bench, THIRD)
+        caught_up(bench, OUTSIDER)
+        answerable = bench.node.answerable()
+        assert answerable.voters_in_log.voters.ids == (1, 2, 3, 9)
+        assert [voter_id for voter_id, _ in answerable.voters] == [2, 3, 9]
+
+    def test_is_nothing_until_the_voters_in_the_log_act(self):
+        bench = leader()
+        for node_id in (2, 3):
+            bench.ask(update(node_id))
+        assert bench.node.answerable().voters_in_log.kraft_version == 0
+        bench.apply(bench.node.on_kraft_upgrade(bench.now_ms))
+        assert bench.node.answerable() is None, "from now on directories count, and the core has not looked yet"
+        bench.feed(events.Ticked())
+        answerable = bench.node.answerable()
+        assert answerable.voters_in_log.kraft_version == 1
+        assert answerable.voters == ((2, -1), (3, -1)), "who is known by directory now begins anew"
+
+    def test_is_nothing_while_it_shuts_down(self):
+        bench = Bench(VotersInLog(VoterSet.of_ids([1])), config=ANSWERED)
+        bench.feed(events.Started(None))
+        bench.feed(events.Flushed())
+        assert bench.node.answerable() is not None
+        bench.feed(events.ShutdownRequested())
+        assert bench.replica.role is Role.LEADER, "there is nobody to hand over to"
+        assert bench.node.answerable() is None
+
+
+class TestWhoCounts:
+    def test_is_who_has_the_id_of_a_static_voter(self):
+        bench = leader()
+        assert all(bench.node.counts(key) for key in (SECOND, THIRD, ReplicaKey(2), ReplicaKey(2, OTHER_DISK)))
+        assert not any(bench.node.counts(key) for key in (OUTSIDER, ReplicaKey(-1), bench.replica.key))
+
+    def test_is_who_has_the_directory_of_a_voter_too(self):
+        bench = keyed_leader()
+        assert all(bench.node.counts(key) for key in (SECOND, THIRD))
+        others = (ReplicaKey(2), ReplicaKey(2, OTHER_DISK), OUTSIDER, ReplicaKey(-1), bench.replica.key)
+        assert not any(bench.node.counts(key) for key in others)
+
+    def test_is_nobody_where_another_leads(self):
+        bench = started(config=ANSWERED)
+        bench.follow(2, 1)
+        assert not any(bench.node.counts(key) for key in (SECOND, THIRD))

@@ -105,6 +105,9 @@ def readme_block(results: Mapping[str, Any]) -> str:
     """What stands between the README's markers: of which run, and the table."""
     run = results["run"]
     cells = f"{run['rounds']} rounds" if run["rounds"] > 1 else "one round"
+    most = max((len(cells) for row in results["rows"] for cells in row["samples"].values()), default=0)
+    if most > run["rounds"]:
+        cells += f" ({most} cells of rows whose cells last less than a second)"
     said = (
         f"Of {_which(results)} of `make bench` on {str(run['date'])[:10]}, {cells}, medians: {run['cpus']} cores of "
         f"{run['cpu']}, "

@@ -81,7 +81,7 @@ def measure(
             kinds = [kind for kind in row.kinds if missing is None or kind != KAFKA]
             if row.is_alone:
                 bench.drop_all()
-            measured = _measure_row(bench, row, kinds, min(rounds, row.rounds_max), clock)
+            measured = _measure_row(bench, row, kinds, min(rounds, row.rounds_max) * row.cells_a_round, clock)
             _tell(console, measured)
             found.append(measured)
             progress.advance(task)

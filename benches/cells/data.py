@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from benches import client
@@ -84,15 +84,21 @@ def fetch(record: int, size: int) -> Cell:
     return cell
 
 
-def keyed(size: int, producers: int) -> Cell:
-    """Ten keyed records of 100 bytes a batch, 20 batches a request; every producer writes to all of 100 partitions."""
+def keyed(size: int, producers: Sequence[int]) -> Cell:
+    """Ten keyed records of 100 bytes a batch, 20 batches a request; every producer writes to all of 100 partitions.
+
+    The numbers of producers one after the other: what they give is held against each other.
+    """
 
     def cell(bench: Bench, kind: str) -> Figures:
-        with topic(bench, kind, 100) as (server, name):
-            if not server.is_ceiling:
-                client.until_acknowledged(server.address, name, range(100))
-            found = load(server, "keyed", topic=name, bytes=size, connections=producers, partitions=100)
-            return _rates(found)
+        figures: dict[str, float] = {}
+        for count in producers:
+            with topic(bench, kind, 100) as (server, name):
+                if not server.is_ceiling:
+                    client.until_acknowledged(server.address, name, range(100))
+                found = _rates(load(server, "keyed", topic=name, bytes=size, connections=count, partitions=100))
+            figures |= {f"{count} producers, {figure}": value for figure, value in found.items()}
+        return figures
 
     return cell
 

@@ -5,6 +5,7 @@
 //! are not moved. An idle connection holds no buffer.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -12,11 +13,16 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::buffers::{Buffers, SMALL_BYTES};
+use super::os;
 
 /// A frame gets a buffer of up to this many times the bytes that have arrived.
 const TRUST: usize = 16;
 /// A cut frame of fewer bytes is put into a buffer of its own, so that a slow sender does not hold a large one.
 const COMPACT_BYTES: usize = 4 << 10;
+/// As many unreceived bytes as hardly ever lie there: they wake nobody.
+const UNHEARD_BYTES: usize = 8 << 20;
+/// Of what a large frame lacks at most this many bytes are awaited at once, so that receiving keeps up with the sender.
+const AWAITED_BYTES_MAX: usize = 256 << 10;
 
 /// The length of a frame that no frame may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +40,8 @@ pub struct Input {
     end: usize,
     /// Length of the last frame that was larger than a small buffer; 0 when the last one was not.
     large_frame: usize,
+    /// How many bytes have to be there before the system wakes the connection; 0: it was never told, one is enough.
+    wakes_at: usize,
 }
 
 impl Input {
@@ -84,10 +92,32 @@ impl Input {
             return Poll::Pending;
         }
         let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
-        ready!(Pin::new(stream).poll_read(cx, &mut room))?;
-        let received = room.filled().len();
-        self.end += received;
-        Poll::Ready(Ok(received))
+        let received = Pin::new(&mut *stream).poll_read(cx, &mut room);
+        let len = room.filled().len();
+        if received.is_pending() {
+            self.wake_at(stream, self.awaited(len_max));
+        } else if self.large_frame > 0 {
+            // Until there is nothing left: who works on a connection needs not be told that more has come, and who would
+            // be told instead is another thread, which takes a processor from the sender for every segment.
+            self.wake_at(stream, UNHEARD_BYTES);
+        }
+        ready!(received)?;
+        self.end += len;
+        Poll::Ready(Ok(len))
+    }
+
+    /// How many bytes are worth being woken for.
+    fn awaited(&self, len_max: i32) -> usize {
+        let Ok(Some(len)) = self.frame_len(len_max) else { return 1 };
+        let missing = (len + 4).saturating_sub(self.len());
+        if missing < SMALL_BYTES { 1 } else { missing.min(AWAITED_BYTES_MAX) }
+    }
+
+    fn wake_at(&mut self, stream: &TcpStream, bytes: usize) {
+        if bytes != self.wakes_at.max(1) {
+            self.wakes_at = bytes;
+            os::wake_at(stream.as_raw_fd(), bytes);
+        }
     }
 
     /// Whether there is room to receive into; if not, `waker` is woken when there is.

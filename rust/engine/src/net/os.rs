@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+#[cfg(target_os = "linux")]
+use std::sync::LazyLock;
 
 /// A descriptor that is readable while it is raised.
 pub struct WakeUp {
@@ -93,6 +95,40 @@ pub fn send_unpaced(socket: RawFd) {
 /// Other systems do not pace.
 #[cfg(not(target_os = "linux"))]
 pub fn send_unpaced(_socket: RawFd) {}
+
+/// Lets the system wake who waits for a connection when `bytes` are there to receive, or its end; a hint.
+///
+/// When as many are there already, it wakes at once. Its buffer grows until they fit, up to half of what
+/// `net.ipv4.tcp_rmem` allows, unless somebody set its size; more than that is not waited for. All of this holds since
+/// Linux 4.18: before, who waits might never be woken, so nothing is said there.
+#[cfg(target_os = "linux")]
+pub fn wake_at(socket: RawFd, bytes: usize) {
+    static IS_SAFE: LazyLock<bool> = LazyLock::new(|| linux_version().is_some_and(|version| version >= (4, 18)));
+    if *IS_SAFE {
+        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        let len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the value is as long as is said and lives across the call.
+        unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const bytes).cast(), len) };
+    }
+}
+
+/// Other systems wake for every byte.
+#[cfg(not(target_os = "linux"))]
+pub fn wake_at(_socket: RawFd, _bytes: usize) {}
+
+/// The system's version, like `(6, 12)`.
+#[cfg(target_os = "linux")]
+fn linux_version() -> Option<(u32, u32)> {
+    // SAFETY: the structure is plain bytes, for which zero is a value; the call fills it and ends each with a zero byte.
+    let name = unsafe {
+        let mut name: libc::utsname = std::mem::zeroed();
+        (libc::uname(&mut name) == 0).then_some(name)?
+    };
+    let release = name.release.map(|byte| byte as u8);
+    let mut numbers =
+        release.split(|byte| !byte.is_ascii_digit()).map(|number| str::from_utf8(number).ok()?.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
 
 /// Sends up to `len` bytes of `file` from `position` on to a socket, without copying them; returns how many.
 #[cfg(target_os = "linux")]
@@ -192,6 +228,32 @@ mod tests {
         assert_eq!((result, &name[..5]), (0, &b"reno\0"[..]));
         // A hint: where it means nothing, nothing happens.
         send_unpaced(UdpSocket::bind("127.0.0.1:0").expect("a free port").as_raw_fd());
+    }
+
+    fn is_readable(stream: &std::net::TcpStream) -> bool {
+        let mut poll = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd is passed.
+        unsafe { libc::poll(&mut poll, 1, 100) == 1 }
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_enough_is_there() {
+        assert!(linux_version().is_some_and(|version| version >= (4, 18)), "{:?}", linux_version());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (receiver, _) = listener.accept().expect("it connected");
+        wake_at(receiver.as_raw_fd(), 300_000);
+        sender.write_all(&[7; 100_000]).expect("an open connection");
+        assert!(!is_readable(&receiver));
+        wake_at(receiver.as_raw_fd(), 100_000);
+        assert!(is_readable(&receiver));
+        wake_at(receiver.as_raw_fd(), 300_000);
+        sender.write_all(&[7; 200_000]).expect("an open connection");
+        assert!(is_readable(&receiver));
+        wake_at(receiver.as_raw_fd(), usize::MAX);
+        assert!(!is_readable(&receiver));
+        drop(sender);
+        assert!(is_readable(&receiver), "the end is told in any case");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Produce: what is appended, what is refused, when it is answered.
 
+use std::time::Duration;
+
 use crate::ErrorCode;
-use crate::net::testing::{Fixture, INTERNAL, NAMED, batch, produce, produce_to, produced};
+use crate::net::NetConfig;
+use crate::net::testing::{Fixture, INTERNAL, NAMED, batch, frame, produce, produce_to, produced};
 
 const NONE: ErrorCode = ErrorCode::NONE;
 
@@ -53,6 +56,43 @@ fn large_batches_arrive_whole_again_and_again() {
     for (at, padding) in [1 << 20, 3 << 20, 100, 1 << 20, (64 << 10) - 100, 5 << 20].into_iter().enumerate() {
         let batch = batch(1, padding);
         assert_eq!(produced(&client.call(0, 9, &produce(1, 1000, &[(0, &batch)]))), [(NONE, at as i64)]);
+    }
+}
+
+#[test]
+fn what_comes_behind_a_large_frame_is_heard() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let large = frame(0, 9, 1, &produce(1, 1000, &[(0, &batch(1, 3 << 20))]));
+    for _ in 0..3 {
+        client.send_raw(&large);
+        assert_eq!(client.receive().0, 1);
+        client.call(3, 1, b"\0\0\0\0");
+    }
+    // Both at once, and the beginning of a third.
+    let many = [&large[..], &frame(3, 1, 2, b"\0\0\0\0"), &large[..3]].concat();
+    client.send_raw(&many);
+    assert_eq!([client.receive().0, client.receive().0], [1, 2]);
+    client.send_raw(&large[3..]);
+    assert_eq!(client.receive().0, 1);
+}
+
+#[test]
+fn a_large_frame_may_come_slowly_or_through_a_small_buffer_or_never() {
+    for receive_buffer_bytes in [NetConfig::default().receive_buffer_bytes, 16 << 10] {
+        let fixture = Fixture::with(NetConfig { receive_buffer_bytes, ..NetConfig::default() });
+        let mut client = fixture.client();
+        let large = frame(0, 9, 1, &produce(1, 1000, &[(0, &batch(1, 1 << 20))]));
+        for piece in [1 << 20, 300_000, 70_000, 9_000] {
+            for bytes in large.chunks(piece) {
+                client.send_raw(bytes);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(client.receive().0, 1);
+        }
+        client.send_raw(&large[..500_000]);
+        client.shut_down_writing();
+        assert!(client.is_closed());
     }
 }
 

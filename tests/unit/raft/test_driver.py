@@ -1,16 +1,19 @@
 """The driver with one voter: start, group commit, faults, snapshots, close."""
 
 import asyncio
+import inspect
 import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
+from klamm.raft.driver.snapshots import SnapshotDriver
 from klamm.raft.effects import HighWatermarkAdvanced
 from klamm.raft.election_state import QuorumStateError
 from klamm.raft.log import OffsetAndEpoch, SnapshotInfo
@@ -329,6 +332,24 @@ async def test_a_snapshot_is_of_the_state_at_its_commit(tmp_path):
     await asyncio.wait_for(rig.listener.snapshot_written.wait(), 10)
     assert seen == [(2, ("commit", 2))]
     await rig.driver.close()
+
+
+async def test_a_snapshot_that_is_not_begun_when_the_driver_stops_is_not_missed():
+    begun = []
+
+    async def write():
+        begun.append(True)
+
+    writing = write()
+    log = SimpleNamespace(latest_snapshot_id=None, start_offset=0, bytes_from=lambda _: 100, epoch_at=lambda _: 1)
+    listener = SimpleNamespace(write_snapshot=lambda _: writing)
+    config = SnapshotConfig(record_bytes_between_snapshots_max=10)
+    driver = SnapshotDriver(log, listener, config, lambda: 0, lambda *_: None)
+    driver.on_high_watermark(1)
+    driver.stop()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (inspect.getcoroutinestate(writing), begun) == (inspect.CORO_CLOSED, [])
 
 
 async def test_a_snapshot_of_no_state_yet_is_asked_for_at_the_next_commit(tmp_path, caplog):

@@ -57,6 +57,9 @@ class SnapshotDriver:
                 return
             self._last_offset, self._last_s = high_watermark, self._loop.time()
             self._write_task = self._loop.create_task(self._finish_writing(snapshot_id, writing))
+            if asyncio.iscoroutine(writing):
+                # When the end comes first, the task never gets to it, and Python would warn of that.
+                self._write_task.add_done_callback(lambda _: writing.close())
 
     async def _finish_writing(self, snapshot_id: OffsetAndEpoch, writing: Awaitable[None]) -> None:
         name = _name_of(snapshot_id)

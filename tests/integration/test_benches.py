@@ -42,7 +42,11 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     (data.produce(1024, MB), KLAMM, {"GB/s", "M records/s", "CPU-s/GB"}),
     (data.produce(100, MB), CEILING, {"GB/s", "M records/s", "CPU-s/GB"}),
     (data.fetch(1024, MB), KLAMM, {"GB/s", "CPU-s/GB"}),
-    (data.keyed(MB, 4), KLAMM, {"GB/s", "M records/s", "CPU-s/GB"}),
+    (
+        data.keyed(MB, (4, 50)),
+        KLAMM,
+        {f"{count} producers, {figure}" for count in (4, 50) for figure in ("GB/s", "M records/s", "CPU-s/GB")},
+    ),
     (data.latency(1), KLAMM_DURABLE, {"p50 us", "p99 us", "p99.9 us"}),
     (data.through(MB), KLAMM_DURABLE, {"produce GB/s", "fetch GB/s", "resident MB"}),
     (topics.create_one(2, 10), KLAMM_DURABLE, {"p50 ms", "p50 at 10 topics ms"}),

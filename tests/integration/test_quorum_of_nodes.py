@@ -71,6 +71,16 @@ def test_clients_are_told_no_version_that_an_older_active_controller_lacks(monke
     assert told == {key: versions for key, versions in newest.items() if key != 57} | {19: (2, 5)}
 
 
+def test_a_topic_is_there_when_it_is_created_by_a_controller_of_another_node() -> None:
+    with klamm.Cluster(controllers=3) as cluster:
+        names = [f"topic-{number:02}" for number in range(50)]
+        heard = []
+        for name in names:
+            cluster.create_topic(name)
+            heard.append(name in cluster.topics())
+        assert heard == [True] * len(names)
+
+
 def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:
     with klamm.Cluster(controllers=3) as cluster:
         assert [one.id for one in cluster.controllers] == [2, 3, 4]

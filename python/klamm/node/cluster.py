@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
@@ -27,12 +28,14 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from klamm.protocol.group_messages import FetchedGroup
+    from klamm.protocol.topics import CreateTopicsRequest
 
 T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 READ_BYTES = 4 << 20
+HEARD_POLL_S = 0.001
 
 # Without any handler Python prints warnings to stderr, which a guest does not do; its host may add handlers of its own.
 logging.getLogger("klamm").addHandler(logging.NullHandler())
@@ -214,9 +217,16 @@ class Cluster:
         settings = tuple(CreatableTopicConfig(key, value) for key, value in (config or {}).items())
         topic = CreatableTopic(name, -1 if placed else partitions, -1 if placed else 1, placed, settings)
         request = CreateTopicsRequest((topic,), int(START_TIMEOUT_S * 1000))
-        [result] = self.run(self._node.metadata.active_controller.create_topics(request)).topics
+        self.run(self._create(request))
+
+    async def _create(self, request: CreateTopicsRequest) -> None:
+        [result] = (await self._node.metadata.active_controller.create_topics(request)).topics
         if result.error_code is not ErrorCode.NONE:
             raise KafkaError(result.error_code, result.error_message)
+        # A controller of another node answers when it is committed; this node hears of that a little later.
+        node, end = self._node, time.monotonic() + START_TIMEOUT_S
+        while node.image.topic_id(result.name) != result.topic_id and time.monotonic() < end:  # noqa: ASYNC110
+            await asyncio.sleep(HEARD_POLL_S)
 
     def topics(self) -> list[str]:
         """The names of all topics."""

@@ -225,7 +225,10 @@ class Cluster:
             raise KafkaError(result.error_code, result.error_message)
         # A controller of another node answers when it is committed; this node hears of that a little later.
         node, end = self._node, time.monotonic() + START_TIMEOUT_S
-        while node.image.topic_id(result.name) != result.topic_id and time.monotonic() < end:  # noqa: ASYNC110
+        while node.image.topic_id(result.name) != result.topic_id:
+            if time.monotonic() > end:
+                text = f"topic '{result.name}' was created, and this node did not hear of it in {START_TIMEOUT_S:.0f} s"
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
             await asyncio.sleep(HEARD_POLL_S)
 
     def topics(self) -> list[str]:

@@ -46,9 +46,11 @@ fn what_was_produced_is_fetched() {
     let ceiling = Ceiling::start(false);
     let produced = ceiling.load("produce", &["batch=100000", "bytes=1000000"]);
     let fetched = ceiling.load("fetch", &["bytes=1000000"]);
+    let twice = ceiling.load("fetch", &["bytes=1000000", "passes=2"]);
     assert!(produced["bytes"].as_u64() >= Some(1_000_000), "{produced}");
     assert!(fetched["bytes"].as_u64() >= Some(1_000_000), "{fetched}");
     assert!(fetched["records"].as_u64() <= produced["records"].as_u64(), "{fetched} of {produced}");
+    assert_eq!(twice["bytes"].as_u64(), fetched["bytes"].as_u64().map(|once| 2 * once), "{twice}");
     assert!(cfg!(not(target_os = "linux")) || produced["server_cpu_seconds"].is_number(), "{produced}");
 }
 

@@ -5,8 +5,9 @@ use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
 use super::error::LogError;
 use super::files::OpenFile;
 
-/// Bytes read at once when only headers matter.
-const HEADER_CHUNK: usize = 4096;
+/// Bytes read at once when only headers matter and batches are small. Of larger ones, just the header is read: the bytes
+/// behind it are in nobody's cache, and copying them takes longer than the call.
+pub(super) const HEADER_CHUNK: usize = 4096;
 /// Bytes read at once when all bytes matter.
 const BODY_CHUNK: usize = 1 << 20;
 /// Smallest length field of message formats v0 and v1.
@@ -81,13 +82,22 @@ pub struct Headers<'a> {
     chunk: [u8; HEADER_CHUNK],
     chunk_at: u64,
     chunk_len: usize,
+    /// Bytes to read when the next header is not in the chunk.
+    want: usize,
 }
 
 impl<'a> Headers<'a> {
     /// `position` must be where a batch begins, `end` where one ends; no batch may hold an offset below `base_offset`.
     pub fn new(file: &'a OpenFile, position: u64, end: u64, base_offset: i64) -> Self {
         let after = base_offset - 1;
-        Self { file, position, end, after, chunk: [0; HEADER_CHUNK], chunk_at: 0, chunk_len: 0 }
+        Self { file, position, end, after, chunk: [0; HEADER_CHUNK], chunk_at: 0, chunk_len: 0, want: HEADER_LEN }
+    }
+
+    /// From the batch behind `before` on.
+    pub fn behind(file: &'a OpenFile, before: &BatchAt, end: u64) -> Self {
+        let mut headers = Self::new(file, before.position, end, before.header().base_offset());
+        headers.pass(before.size, before.header().last_offset());
+        headers
     }
 
     /// The next batch, `None` at the end. What is no batch is an error.
@@ -102,7 +112,7 @@ impl<'a> Headers<'a> {
         let in_chunk = self.position >= self.chunk_at
             && self.position + HEADER_LEN as u64 <= self.chunk_at + self.chunk_len as u64;
         if !in_chunk {
-            let want = left.min(HEADER_CHUNK as u64) as usize;
+            let want = left.min(self.want as u64) as usize;
             self.chunk_at = self.position;
             self.chunk_len = self.file.read_up_to(&mut self.chunk[..want], self.position)?;
         }
@@ -116,9 +126,14 @@ impl<'a> Headers<'a> {
             let reason = format!("offset {} after {}", view.base_offset(), self.after);
             return Err(damage(self.file, position, reason));
         }
-        self.after = view.last_offset();
-        self.position += size as u64;
+        self.pass(size, view.last_offset());
         Ok(Some(BatchAt { position, size, header }))
+    }
+
+    fn pass(&mut self, size: usize, last_offset: i64) {
+        self.after = last_offset;
+        self.position += size as u64;
+        self.want = if size < HEADER_CHUNK { HEADER_CHUNK } else { HEADER_LEN };
     }
 
     /// The first batch for which `wanted` holds.

@@ -16,7 +16,7 @@ use super::files::{FileCache, LogFile, OpenFile, PartitionDir};
 use super::index::{NO_TIMESTAMP, OffsetIndex, TimeIndex, TimestampOffset, TxnIndex};
 use super::names::{FileName, Kind, Stage};
 use super::prepare::Prepared;
-use super::scan::{BatchAt, Headers};
+use super::scan::{BatchAt, HEADER_CHUNK, Headers};
 
 /// Appended batches whose places are remembered, so that a read near the end asks no file.
 const RECENT_MAX: usize = 64;
@@ -353,15 +353,32 @@ impl Segment {
         if let Some(found) = self.locate_recent(offset) {
             return Ok(found);
         }
+        if let Some(found) = self.locate_indexed(cache, offset)? {
+            return Ok(Some(found));
+        }
         let before = self.batch_before(cache, offset)?;
-        let (from, base_offset) = match &before {
-            Some(batch) if batch.header().last_offset() >= offset => return Ok(Some(Place::of(batch))),
-            Some(batch) => (batch.position + batch.size as u64, batch.header().next_offset()),
-            None => (0, self.base_offset),
-        };
         let file = self.log.open(cache)?;
-        let found = Headers::new(&file, from, self.size, base_offset).find(|header| header.last_offset() >= offset)?;
+        let mut headers = match &before {
+            Some(batch) if batch.header().last_offset() >= offset => return Ok(Some(Place::of(batch))),
+            Some(batch) => Headers::behind(&file, batch, self.size),
+            None => Headers::new(&file, 0, self.size, self.base_offset),
+        };
+        let found = headers.find(|header| header.last_offset() >= offset)?;
         Ok(found.as_ref().map(Place::of))
+    }
+
+    /// The batch that holds `offset`, when it is the one of the next index entry: each that stands behind a large one has
+    /// an entry, so that its own header tells.
+    fn locate_indexed(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<Place>, LogError> {
+        self.load(cache)?;
+        let (before, Some(next)) = self.offsets.around(cache, offset)? else { return Ok(None) };
+        if next.position - before.map_or(0, |entry| entry.position.min(next.position)) < HEADER_CHUNK as u32 {
+            return Ok(None);
+        }
+        // What does not fit is for the search from the entry before, which checks it.
+        let found = self.batch_at(cache, next.position).ok().flatten();
+        let is_it = |batch: &Header<'_>| batch.base_offset() <= offset && batch.last_offset() == next.offset;
+        Ok(found.filter(|batch| is_it(&batch.header())).as_ref().map(Place::of))
     }
 
     fn locate_recent(&self, offset: i64) -> Option<Option<Place>> {

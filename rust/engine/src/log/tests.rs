@@ -223,6 +223,41 @@ fn a_damaged_index_is_made_again() {
 }
 
 #[test]
+fn a_batch_behind_a_large_one_is_found_also_beside_a_wrong_index_entry() {
+    let dir = tempdir().expect("temporary directory");
+    let path = dir.path().join("t-0");
+    let mut log = create(&path, config());
+    let mut firsts = Vec::new();
+    for number in 0..100 {
+        let value_bytes = if number % 3 == 0 { 10 } else { 5000 };
+        let spec = BatchSpec { records: 3, value_bytes, ..BatchSpec::default() };
+        firsts.extend([append(&mut log, &spec).base_offset; 3]);
+    }
+    log.close().expect("close");
+    drop(log);
+    let index = path.join("00000000000000000000.index");
+    let good = fs::read(&index).expect("read");
+    let middle = good.len() / 16 * 8;
+    assert!(good.len() >= 50 * 8, "every large batch has an entry behind it");
+    // Nothing; the position within a batch; a batch's, but another one's; the offset.
+    for damage in 0..4 {
+        let mut bytes = good.clone();
+        match damage {
+            0 => {}
+            1 => bytes[middle + 7] ^= 1,
+            2 => bytes.copy_within(middle + 12..middle + 16, middle + 4),
+            _ => bytes[middle + 3] ^= 1,
+        }
+        fs::write(&index, &bytes).expect("write");
+        let (mut log, _) = open(&path, config(), true, 300);
+        for (offset, first) in firsts.iter().enumerate() {
+            let slice = log.read(offset as i64, 1000, i64::MAX, true).expect("read");
+            assert_eq!(slice.first_batch_offset, *first, "damage {damage}, offset {offset}");
+        }
+    }
+}
+
+#[test]
 fn offsets_are_found_by_time() {
     let dir = tempdir().expect("temporary directory");
     let settings = LogConfig { segment_bytes: 2000, index_interval_bytes: 100, ..config() };

@@ -7,7 +7,18 @@ use klamm_load::{connect, fetch_frame, get_uvarint, read_frame, send};
 use crate::options::Options;
 
 pub fn fetch(options: &Options) -> io::Result<String> {
-    let wanted = options.number("bytes", 500_000_000);
+    let (wanted, passes) = (options.number("bytes", 500_000_000), options.number("passes", 1));
+    let (mut bytes, mut records) = (0, 0);
+    for _ in 0..passes {
+        let (of_pass, in_pass) = once(options, wanted)?;
+        bytes += of_pass;
+        records += in_pass;
+    }
+    Ok(format!("\"bytes\":{bytes},\"records\":{records}"))
+}
+
+/// From offset 0 on, over a connection of its own.
+fn once(options: &Options, wanted: u64) -> io::Result<(u64, i64)> {
     let mut stream = connect(options.text("address", "127.0.0.1:9092"))?;
     let (mut buffer, mut offset, mut bytes, mut records) = (Vec::new(), 0i64, 0u64, 0i64);
     while bytes < wanted {
@@ -22,7 +33,7 @@ pub fn fetch(options: &Options) -> io::Result<String> {
         offset = next;
         bytes += size as u64;
     }
-    Ok(format!("\"bytes\":{bytes},\"records\":{records}"))
+    Ok((bytes, records))
 }
 
 /// The offset after the last whole batch of a Fetch v12 answer for one partition, and the size of its records.

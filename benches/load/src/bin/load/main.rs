@@ -56,7 +56,7 @@ fn main() -> io::Result<()> {
     };
     let seconds = start.elapsed().as_secs_f64();
     let cpu =
-        cpu_before.zip(cpu_seconds(pid)).map_or("null".to_owned(), |(before, after)| format!("{:.3}", after - before));
+        cpu_before.zip(cpu_seconds(pid)).map_or("null".to_owned(), |(before, after)| format!("{:.6}", after - before));
     println!("{{\"mode\":\"{mode}\",\"seconds\":{seconds:.4},\"server_cpu_seconds\":{cpu},{fields}}}");
     Ok(())
 }

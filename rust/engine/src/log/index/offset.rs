@@ -88,6 +88,17 @@ impl OffsetIndex {
         if count == 0 { Ok(None) } else { self.entry(cache, count - 1).map(Some) }
     }
 
+    /// What [`OffsetIndex::lookup`] gives, and the entry behind it.
+    pub fn around(
+        &self,
+        cache: &Arc<FileCache>,
+        offset: i64,
+    ) -> Result<(Option<OffsetPosition>, Option<OffsetPosition>), LogError> {
+        let count = self.store.count_while(cache, |entry| self.parse(entry).offset <= offset)?;
+        let at = |at: u32| self.entry(cache, at).map(Some);
+        Ok((if count == 0 { None } else { at(count - 1)? }, if count == self.len() { None } else { at(count)? }))
+    }
+
     /// The first entry whose position is at least `position`.
     pub fn lookup_position(&self, cache: &Arc<FileCache>, position: u64) -> Result<Option<OffsetPosition>, LogError> {
         let count = self.store.count_while(cache, |entry| u64::from(self.parse(entry).position) < position)?;

@@ -298,6 +298,12 @@ def until(both: Both, key: int, version: int, fields: dict[str, Any]) -> None:
             time.sleep(0.05)
 
 
+def find_coordinator(both: Both) -> None:
+    """Until both have one for groups, which has loaded the only partition of its log."""
+    until(both, 10, 3, {"key": "g", "key_type": 0})
+    until(both, 9, 5, {"group_id": "g", "topics": None})
+
+
 def offsets(both: Both) -> None:
     """ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
 
@@ -482,7 +488,7 @@ def repeated_batches(both: Both) -> None:
 
 def repeated_names(both: Both) -> None:
     """The same in what is no bulk."""
-    until(both, 10, 3, {"key": "g", "key_type": 0})
+    find_coordinator(both)
     long = "m" * 5_000
     orders: dict[str, list[tuple[str, list[tuple[int, int, str | None]]]]] = {
         "twice": [("c2", [(0, 5, "a"), (0, 6, "b")])],
@@ -561,8 +567,7 @@ def repeated_names(both: Both) -> None:
 
 def groups(both: Both) -> None:
     """The APIs of classic groups. A group that is not there, one that lives, and admin commits."""
-    until(both, 10, 3, {"key": "g", "key_type": 0})
-    until(both, 9, 5, {"group_id": "g", "topics": None})  # the only partition of its log is loaded
+    find_coordinator(both)
     for kind, key in ((0, "g"), (0, ""), (2, "x"), (3, "x")):
         both.every(10, f"type {kind} {key!r}", key=key, coordinator_keys=[key, "h"], key_type=kind)
     for version in versions(11):

@@ -92,7 +92,9 @@ def pair(nodes: tuple[str, str]) -> Pair:
 
 
 def prepare(peer: Peer) -> None:
-    """Make the topics, and wait until the group coordinator answers."""
+    """Make the topics, and wait until the group coordinator answers for every partition of its log."""
+    spread = ("a", "b", "c", "d", "e", "f")
+    fetch = OffsetFetchRequest(tuple(FetchGroup(group) for group in spread))
     request = CreateTopicsRequest((CreatableTopic("orders", 3, 1), CreatableTopic("payments", 1, 1)))
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -102,11 +104,13 @@ def prepare(peer: Peer) -> None:
             known = {topic.topic_id: topic.name for topic in created.topics}
             TOPIC_IDS.setdefault(peer_key(peer), {}).update(known)
         peer.topic_ids = TOPIC_IDS.get(peer_key(peer), {})
-        peer.send("", FindCoordinatorRequest(coordinator_keys=("a", "b", "c", "d", "e", "f")), 6)
+        peer.send("", FindCoordinatorRequest(coordinator_keys=spread), 6)
         found = peer.receive("", FindCoordinatorResponse, 6)
         peer.send("", ListGroupsRequest(), 5)
         listed = peer.receive("", ListGroupsResponse, 5)
-        if all(not one.error_code for one in found.coordinators) and not listed.error_code:
+        peer.send("", fetch, 9)
+        fetched = peer.receive("", OffsetFetchResponse, 9)
+        if not any(one.error_code for one in (*found.coordinators, listed, *fetched.groups)):
             return
         time.sleep(0.1)
     raise AssertionError("no group coordinator")

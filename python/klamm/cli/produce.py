@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +16,7 @@ from klamm.admin.client import LEADER_MOVED, Client, check, retried
 from klamm.admin.connection import ClientError
 from klamm.admin.topics import Topic, topics
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.interrupts import GivenUp, held
 from klamm.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
 from klamm.cli.record_input import RecordInput, Row
 from klamm.protocol.errors import ErrorCode
@@ -65,26 +66,28 @@ def produce(
     with Client(bootstrap, config=client_keys(command_config)) as client, progress(f"writing to {topic}") as counted:
         producer = Producer(client, topic, compression, partition)
         try:
-            for row in _read(given, values, file):
-                if producer.add(row):
-                    counted(producer.count)
-            producer.flush()
-        except (ClientError, KeyboardInterrupt):
-            # What came before a line that cannot be read, or before Ctrl-C, is not lost.
-            with contextlib.suppress(ClientError):
-                producer.flush()
+            _write(producer, _read(given, values, file), counted)
+        except (ClientError, KeyboardInterrupt) as error:
             if producer.count:
                 producer.tell()
+            if isinstance(error, GivenUp):
+                say(f"whether {producer.unanswered} more were written is not known: the broker did not answer")
             raise
     producer.tell()
 
 
 class Producer:
-    """Collects records by partition and sends a batch when it is large enough. Waits for every answer."""
+    """Collects records by partition and sends a batch when it is large enough.
+
+    Waits for every answer, also where Ctrl-C comes meanwhile; a second Ctrl-C is a GivenUp.
+    """
 
     def __init__(self, client: Client, topic: str, compression: str, partition: int | None) -> None:
         """Raises ClientError when there is no such topic or partition; a topic is created where the broker does so."""
         self.count = 0
+        """Records that were acknowledged."""
+        self.unanswered = 0
+        """Records that are on their way, or that were so when an exchange was broken off."""
         self._client = client
         self._topic = _found(client, topic)
         self._compression = compression
@@ -124,14 +127,18 @@ class Producer:
         return self._next % count if key is None else zlib.crc32(key) % count
 
     def _send(self, partition: int) -> None:
-        batch = self._waiting.pop(partition, [])
-        self._bytes.pop(partition, None)
-        if not batch:
-            return
-        data = records.encode(batch, compression=self._compression)
-        retried(lambda: self._exchange(partition, data), passing=LEADER_MOVED)
-        self.count += len(batch)
-        self._next += 1
+        # What is told as written is what was: a batch that is on its way is waited for.
+        with held():
+            batch = self._waiting.pop(partition, [])
+            self._bytes.pop(partition, None)
+            if not batch:
+                return
+            data = records.encode(batch, compression=self._compression)
+            self.unanswered = len(batch)
+            retried(lambda: self._exchange(partition, data), passing=LEADER_MOVED)
+            self.unanswered = 0
+            self.count += len(batch)
+            self._next += 1
 
     def _exchange(self, partition: int, data: bytes) -> None:
         leader = self._topic.partitions[partition].leader
@@ -144,6 +151,20 @@ class Producer:
                 if one.error_code in LEADER_MOVED:
                     self._topic = _found(self._client, self._topic.name)
                 check(one.error_code, f"{topic.name}-{one.index}", getattr(one, "error_message", None))
+
+
+def _write(producer: Producer, rows: Iterator[Row], counted: Callable[[int], None]) -> None:
+    """All of them. What came before a line that cannot be read, or before Ctrl-C, is not lost."""
+    try:
+        for row in rows:
+            if producer.add(row):
+                counted(producer.count)
+        producer.flush()
+    except (ClientError, KeyboardInterrupt) as error:
+        if not isinstance(error, GivenUp):
+            with contextlib.suppress(ClientError):
+                producer.flush()
+        raise
 
 
 def _found(client: Client, name: str) -> Topic:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from tests.support.moments import HOUR_AGO_MS
+
 Name = Callable[[str], str]
 
 
@@ -42,7 +44,7 @@ async def test_idempotent_producer_and_group(bootstrap: str, name: Name) -> None
 
 
 async def test_keys_headers_tombstones_seek_and_offsets_by_time(bootstrap: str, name: Name) -> None:
-    topic, at_ms = name("topic"), 1_700_000_000_000
+    topic, at_ms = name("topic"), HOUR_AGO_MS
     headers = [("a", b"1"), ("a", b"2"), ("empty", b"")]
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         await producer.send_and_wait(topic, None, key=b"k", headers=headers, timestamp_ms=at_ms)

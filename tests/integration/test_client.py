@@ -14,10 +14,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.client import ClientError, ClientTimeoutError, ConfigError, KafkaClient, OffsetOutOfRangeError
+from tests.support.moments import HOUR_AGO_MS
 from tests.support.node_process import NodeProcess
 
 EVERYTHING = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
-BASE_MS = 1_700_000_000_000
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def expected(at: int) -> dict[str, Any]:
         "value": None if at % 11 == 0 else b"v" * (at % 40),
         "partition": 0,
         "offset": at,
-        "timestamp": (BASE_MS + at) * 1000,
+        "timestamp": (HOUR_AGO_MS + at) * 1000,
         "timestampType": 0,
         "headers": headers,
     }
@@ -46,7 +46,7 @@ def fill(bootstrap: str, topic: str, count: int, **config: str) -> None:
     for at in range(count):
         row = expected(at)
         headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
-        producer.produce(topic, row["value"], row["key"], 0, timestamp=BASE_MS + at, headers=headers)
+        producer.produce(topic, row["value"], row["key"], 0, timestamp=HOUR_AGO_MS + at, headers=headers)
     assert producer.flush(30) == 0
 
 

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import klamm
 from klamm._engine import digest_rows
 from klamm.client import ClientError, KafkaClient, NoTransactionsError
+from tests.support.moments import HOUR_AGO_MS
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-BASE_MS = 1_700_000_000_000
 COUNT = 3000
 
 
@@ -68,7 +68,7 @@ def test_librdkafka_reads_what_was_produced(bootstrap: str, topic3: str, codec: 
     keys = pa.array([key_of(at) for at in range(COUNT)], pa.binary())
     values = pa.array([value_of(at) for at in range(COUNT)], pa.large_binary())
     headers = pa.array([headers_of(at) for at in range(COUNT)], HEADERS)
-    times = pa.array([(BASE_MS + at) * 1000 for at in range(COUNT)], pa.timestamp("us", "UTC"))
+    times = pa.array([(HOUR_AGO_MS + at) * 1000 for at in range(COUNT)], pa.timestamp("us", "UTC"))
     with KafkaClient(bootstrap, {"compression.type": codec, "batch.size": "5000"}) as client:
         for start in range(0, COUNT, 700):
             part = slice(start, start + 700)
@@ -79,7 +79,7 @@ def test_librdkafka_reads_what_was_produced(bootstrap: str, topic3: str, codec: 
         assert message.offset() == at
         assert message.key() == key_of(at)
         assert message.value() == value_of(at)
-        assert message.timestamp() == (1, BASE_MS + at)
+        assert message.timestamp() == (1, HOUR_AGO_MS + at)
         expected = headers_of(at)
         assert message.headers() == (expected and [(one["key"], one["value"]) for one in expected])
 

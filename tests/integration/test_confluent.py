@@ -31,6 +31,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.support.moments import HOUR_AGO_MS
+
 Name = Callable[[str], str]
 
 
@@ -83,11 +85,11 @@ def test_every_codec_round_trips(bootstrap: str, topic: str, codec: str) -> None
 
 def test_keys_headers_tombstones_and_timestamps(bootstrap: str, topic: str) -> None:
     headers = [("a", b"1"), ("a", b"2"), ("none", None), ("empty", b"")]
-    produce(bootstrap, topic, [{"key": "k", "value": None, "headers": headers, "timestamp": 1_700_000_000_123}])
+    produce(bootstrap, topic, [{"key": "k", "value": None, "headers": headers, "timestamp": HOUR_AGO_MS + 123}])
     produce(bootstrap, topic, [{"key": None, "value": b""}])
     first, second = consume(bootstrap, [TopicPartition(topic, 0, 0)], 2)
     assert (first.key(), first.value(), first.headers()) == (b"k", None, headers)
-    assert first.timestamp()[1] == 1_700_000_000_123
+    assert first.timestamp()[1] == HOUR_AGO_MS + 123
     assert (second.key(), second.value()) == (None, b"")
 
 
@@ -116,12 +118,12 @@ def test_acks_zero_and_one(bootstrap: str, topic: str) -> None:
 
 
 def test_seek_and_offsets_by_time(bootstrap: str, topic: str, admin: AdminClient) -> None:
-    produce(bootstrap, topic, [{"value": str(n), "timestamp": 1_700_000_000_000 + n * 1000} for n in range(100)])
+    produce(bootstrap, topic, [{"value": str(n), "timestamp": HOUR_AGO_MS + n * 1000} for n in range(100)])
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "seeker"})
     try:
-        asked = TopicPartition(topic, 0, 1_700_000_000_000 + 41_500)
+        asked = TopicPartition(topic, 0, HOUR_AGO_MS + 41_500)
         assert consumer.offsets_for_times([asked], timeout=10)[0].offset == 42
-        late = TopicPartition(topic, 0, 1_800_000_000_000)
+        late = TopicPartition(topic, 0, HOUR_AGO_MS + 1_000_000_000)
         assert consumer.offsets_for_times([late], timeout=10)[0].offset == OFFSET_END
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 100)
         consumer.assign([TopicPartition(topic, 0, 90)])

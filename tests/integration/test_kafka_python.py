@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from tests.support.moments import HOUR_AGO_MS
+
 Name = Callable[[str], str]
 
 
@@ -49,21 +51,21 @@ def test_offsets(bootstrap: str, name: Name) -> None:
     topic = name("topic")
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     for n in range(10):
-        producer.send(topic, b"x", timestamp_ms=1_700_000_000_000 + n)
+        producer.send(topic, b"x", timestamp_ms=HOUR_AGO_MS + n)
     producer.flush(30)
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=bootstrap)
     partition = TopicPartition(topic, 0)
     assert consumer.beginning_offsets([partition]) == {partition: 0}
     assert consumer.end_offsets([partition]) == {partition: 10}
-    found = consumer.offsets_for_times({partition: 1_700_000_000_003})[partition]
+    found = consumer.offsets_for_times({partition: HOUR_AGO_MS + 3})[partition]
     assert found is not None
     assert found.offset == 3
     consumer.close()
 
 
 def test_keys_headers_tombstones_and_timestamps(bootstrap: str, name: Name) -> None:
-    topic, at_ms = name("topic"), 1_700_000_000_123
+    topic, at_ms = name("topic"), HOUR_AGO_MS + 123
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     producer.send(topic, key=b"k", value=None, headers=[("a", b"1"), ("a", b"2"), ("empty", b"")], timestamp_ms=at_ms)
     producer.send(topic, key=None, value=b"")

@@ -289,7 +289,7 @@ def test_names_that_look_like_numbers_and_dates(
 ) -> None:
     names, kept = ["007", "1e3", "2024-01-01", "9.5_a-B", "null"], tmp_path / "kept"
     with Client(bootstrap) as admin:
-        topics.create(admin, names, partitions=1)
+        topics.create(admin, names, partitions=1, configs={"retention.ms": "-1"})
     for number, name in enumerate(names):
         fill(client, name, 0, 10 + number)
     client.flush()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Self, TypeVar
 
@@ -30,6 +32,8 @@ from klamm.protocol.voter_messages import (
 
 CONTROLLERS: Final = 2
 TIMEOUT_MS: Final = 30_000
+ELECTION_S: Final = 5.0
+PAUSE_S: Final = 0.05
 ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER)
 """What a controller says that does not lead."""
 T = TypeVar("T")
@@ -120,14 +124,29 @@ class QuorumClient:
         self.ask(ask)
 
     def ask(self, ask: Callable[[Connection], T]) -> T:
-        """Ask; a controller that does not lead says who does, and that one is asked then. Raises ClientError."""
-        try:
-            return ask(self._connection)
-        except RefusedError as error:
-            if error.code not in ELSEWHERE or not self._is_controller:
-                raise
-        self._go_to_leader()
-        return ask(self._connection)
+        """Ask; a controller that does not lead says who does, and that one is asked then. Raises ClientError.
+
+        While nobody leads, or who does is not reached, an election is waited for, `ELECTION_S` long.
+        """
+        deadline = time.monotonic() + ELECTION_S
+        for attempt in itertools.count():
+            is_last = time.monotonic() > deadline
+            time.sleep(PAUSE_S if attempt > 1 else 0)
+            try:
+                return ask(self._connection)
+            except RefusedError as error:
+                if error.code not in ELSEWHERE or not self._is_controller:
+                    raise
+                refused = error
+            try:
+                self._go_to_leader()
+            except ClientError:
+                if is_last:
+                    raise
+            else:
+                if is_last:
+                    raise refused
+        raise AssertionError("itertools.count ends")
 
     def close(self) -> None:
         """Close the connection."""
@@ -145,18 +164,23 @@ class QuorumClient:
         cluster = self._describe_cluster()
         leader = next((one for one in cluster.brokers if one.broker_id == cluster.controller_id), None)
         if leader is None:
-            raise ClientError(f"{self._connection.address} knows no leader of the quorum: try again in a moment")
-        self._connection.close()
-        self._connection = Connection(leader.host, leader.port, self._timeout_s, self._config)
+            raise ClientError(
+                f"{self._connection.address} knows no leader of the quorum: `klamm quorum doctor` says why"
+            )
+        before, self._connection = self._connection, self._connect_to(leader.host, leader.port)
+        before.close()
 
     def _connect(self, bootstrap: str) -> Connection:
         errors: list[str] = []
         for host, port in parse_bootstrap(bootstrap):
             try:
-                return Connection(host, port, self._timeout_s, self._config)
+                return self._connect_to(host, port)
             except ClientError as error:
                 errors.append(str(error))
         raise ClientError("\n".join(errors))
+
+    def _connect_to(self, host: str, port: int) -> Connection:
+        return Connection(host, port, self._timeout_s, self._config)
 
     # Questions
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -22,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 import klamm
 from klamm.node.cluster import ClusterClosedError
 from klamm.node.config import NodeConfigError
+from klamm.node.members import Members
 from klamm.node.node import NodeFailedError
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -251,7 +253,13 @@ def test_several_may_close_it() -> None:
 
 
 def test_a_start_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = threading.active_count()
+    before, start = threading.active_count(), Members.start
+
+    async def start_late(members: Members) -> None:
+        await start(members)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Members, "start", start_late)
     monkeypatch.setattr(klamm.node.cluster, "START_TIMEOUT_S", 0)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(folder.mkdir() or folder))
     folder = Path(tempfile.gettempdir()) / f"klamm-{os.urandom(8).hex()}"

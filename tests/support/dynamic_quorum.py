@@ -115,7 +115,10 @@ class DynamicQuorum:
                 one.node_id == node_id and one.last_caught_up_ms >= 0 for one in found.observers
             )
 
-        wait_until(has_caught_up, 60)
+        try:
+            wait_until(has_caught_up, 60)
+        except TimeoutError:
+            raise AssertionError(f"node {node_id} does not catch up: {self.describe()}\n{self.log()}") from None
 
     def log(self) -> str:
         """What all of them printed last."""

@@ -252,7 +252,7 @@ class Peer:
             setup_ms = self._config.request_timeout_ms
             async with asyncio.timeout(setup_ms / 1000):
                 versions = await self._ask_versions()
-        except (PeerError, OSError, TimeoutError, MalformedRequest) as error:
+        except Exception as error:  # whatever it is: nobody awaits this task, and it would stay "connecting" for good
             self._connecting = None
             self._on_no_connection(self._readable(error, setup_ms))
             return
@@ -268,7 +268,10 @@ class Peer:
     async def _open(self) -> None:
         """Connect to the first of the host's addresses that takes it. Raises OSError, of refusal only if all refuse."""
         errors: list[OSError] = []
-        for family, _, _, _, where in await self._loop.getaddrinfo(*self.address, type=1):
+        host, port = self.address
+        # As bytes: for text the first look-up, in a thread, imports what names beyond ASCII need.
+        name = host.encode() if host.isascii() else host
+        for family, _, _, _, where in await self._loop.getaddrinfo(name, port, type=1):
             try:
                 _, connection = await self._loop.create_connection(self._new_connection, *where[:2], family=family)
             except OSError as error:
@@ -318,8 +321,10 @@ class Peer:
                 return PeerTimeoutError(f"{self._name}: no connection within {setup_ms:.0f} ms")
             case OSError():
                 return PeerError(f"{self._name} cannot be reached: {error.strerror or error}")
-            case _:
+            case MalformedRequest():
                 return PeerError(f"{self._name} sent an answer that cannot be read: {error}")
+            case _:
+                return PeerError(f"{self._name} cannot be reached: {error!r}")
 
 
 class Client:

@@ -165,6 +165,22 @@ async def test_nobody_listening_is_told_as_refusal_and_asked_again_later() -> No
         client.close()
 
 
+async def test_a_fault_of_this_side_is_told_at_once_and_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has an error of its own for a codec that two threads import at a time, to name one."""
+    loop = asyncio.get_running_loop()
+    async with serving(describe) as (_, client, address):
+        with monkeypatch.context() as broken:
+            broken.setattr(loop, "getaddrinfo", lambda *args, **kwargs: failing(LookupError("unknown encoding: idna")))
+            with pytest.raises(PeerError, match=r"cannot be reached: LookupError.*idna"):
+                await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))
+        await asyncio.sleep(0.01)  # the back-off is 1 ms
+        assert (await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
+
+
+async def failing(error: Exception) -> None:
+    raise error
+
+
 async def test_a_closed_connection_fails_what_was_asked_and_the_next_request_connects_again() -> None:
     async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
         if server.connections == 1:

@@ -166,7 +166,7 @@ async def test_nobody_listening_is_told_as_refusal_and_asked_again_later() -> No
 
 
 async def test_a_fault_of_this_side_is_told_at_once_and_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python has an error of its own for a codec that two threads import at a time, to name one."""
+    """Whatever is raised while it connects: a look-up that ends in what nobody listed stands for it."""
     loop = asyncio.get_running_loop()
     async with serving(describe) as (_, client, address):
         with monkeypatch.context() as broken:

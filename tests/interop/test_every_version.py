@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from klamm import records
 from tests.interop.apache_kafka import KafkaNode
@@ -34,6 +34,7 @@ def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
             metadata,
             cluster,
             configs,
+            security,
             produces,
             offsets,
             fetches,
@@ -220,6 +221,27 @@ def configs(both: Both) -> None:
     both.every(74, "all", resource_types=[])
     for kind in (2, 4, 8, 16, 32, 99):
         both.every(74, f"type {kind}", resource_types=[kind])
+
+
+ANY_ACL: Final = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
+def security(both: Both) -> None:
+    """DescribeAcls and DescribeUserScramCredentials without authorizer and without credentials."""
+    # Version 1 knows no pattern MATCH or ANY with a user resource; LITERAL is 3.
+    for version in versions(29):
+        both.ask(29, version, "acls", **ANY_ACL | {"pattern_type_filter": 3})
+    both.every(29, "acls of a topic", **ANY_ACL | {"resource_type_filter": 2, "resource_name_filter": "c2"})
+    for label, users in (("all", None), ("none named", []), ("unknown", ["bob"]), ("twice", ["bob", "bob", "eve"])):
+        both.every(50, label, users=None if users is None else [{"name": name} for name in users])
 
 
 def batch(count: int = 3, **fields: Any) -> bytes:

@@ -20,6 +20,7 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     20: (1, 6),
     21: (0, 2),
     22: (0, 5),  # version 6 is unstable in Kafka 4.3
+    29: (1, 3),
     32: (1, 4),
     33: (0, 2),
     35: (1, 5),
@@ -28,6 +29,7 @@ VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     43: (0, 2),
     44: (0, 1),
     47: (0, 0),
+    50: (0, 0),
     52: (0, 2),
     53: (0, 1),
     54: (0, 1),

@@ -235,6 +235,16 @@ class Handlers:
         handlers = ConfigHandlers(self._config.node_id, self._config.given, self._image)
         return {32: handlers.describe_configs, 74: handlers.list_config_resources}
 
+    def _acl_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.security import AclHandlers
+
+        return {29: AclHandlers().describe_acls}
+
+    def _scram_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.security import ScramHandlers
+
+        return {50: ScramHandlers(self._image).describe_user_scram_credentials}
+
     def _config_changes(self, ask: AskController) -> ConfigChangeHandlers:
         from klamm.broker.handlers.config_changes import ConfigChangeHandlers
         from klamm.node.dynamic_listeners import check_listeners
@@ -268,6 +278,7 @@ CONTROLLER_FAMILIES: Final = _by_key(
         Handlers._quorum_apis: (55,),
         Handlers._cluster_apis: (60,),
         Handlers._config_apis: (32,),
+        Handlers._acl_apis: (29,),
         Handlers._forwarded_config_change_apis: (33, 44),
         Handlers._node_apis: (62, 63, 64, 67, 70, 73),
         Handlers._envelope_apis: (58,),
@@ -285,6 +296,8 @@ BROKER_FAMILIES: Final = _by_key(
         Handlers._record_apis: (21, 22, 61),
         Handlers._log_dir_apis: (35,),
         Handlers._config_apis: (32, 74),
+        Handlers._acl_apis: (29,),
+        Handlers._scram_apis: (50,),
         Handlers._config_change_apis: (33, 44),
     }
 )

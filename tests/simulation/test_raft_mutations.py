@@ -6,10 +6,10 @@ With all guards the same scenarios go as their files say: `tests/scenarios`.
 import inspect
 
 import pytest
-from tests.simulation.mutations.guards import BREAKS, BY_DICE, DIFFERS, MODULES, SEEDS
+from tests.simulation.mutations.guards import BREAKS, BY_DICE, BY_DICE_DYNAMIC, DIFFERS, MODULES, SEEDS
 from tests.simulation.mutations.noticing import noticed
 
-from klamm.testing.simulator.run import SimulationFailedError, play
+from klamm.testing.simulator.run import SimulationFailedError, play, play_dynamic
 
 
 @pytest.mark.parametrize("mutate", BREAKS, ids=lambda mutate: mutate.__name__)
@@ -30,9 +30,19 @@ def test_without_it_the_quorum_does_something_else(mutate, monkeypatch):
 def test_without_it_a_seed_fails(mutate, monkeypatch):
     """The simulator finds by itself what a scenario is led to."""
     mutate(monkeypatch)
+    _check_that_a_seed_fails(lambda seed: play(seed, directed=BY_DICE[mutate]), mutate)
+
+
+@pytest.mark.parametrize("mutate", BY_DICE_DYNAMIC, ids=lambda mutate: mutate.__name__)
+def test_without_it_a_seed_whose_voters_change_fails(mutate, monkeypatch):
+    mutate(monkeypatch)
+    _check_that_a_seed_fails(lambda seed: play_dynamic(seed, directed=BY_DICE_DYNAMIC[mutate]), mutate)
+
+
+def _check_that_a_seed_fails(run, mutate):
     for seed in SEEDS:
         try:
-            play(seed, directed=BY_DICE[mutate])
+            run(seed)
         except SimulationFailedError as error:
             print(f"noticed with {str(error).splitlines()[0]}")
             return

@@ -12,6 +12,7 @@ from klamm.testing.simulator.run import play_dynamic
 
 SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_DYNAMIC_SEEDS", "60"))
 SEEDS_EACH = 20
+EXCUSED_MAX = 1  # of SEEDS_EACH; of the first 1,000 seeds three are
 pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
 
 
@@ -22,6 +23,7 @@ def test_every_invariant_holds_while_the_voters_change(first):
     assert sum(outcome.wipe_count for outcome in outcomes)
     assert sum(outcome.installed_count for outcome in outcomes)
     assert sum(outcome.rejoined_count for outcome in outcomes)
+    assert sum(outcome.is_excused for outcome in outcomes) <= EXCUSED_MAX  # each of them proves less
 
 
 def test_some_begin_with_configured_voters_and_are_upgraded():

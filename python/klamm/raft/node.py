@@ -349,7 +349,6 @@ class RaftNode:
     def _on_voters_changed(self, now_ms: int) -> None:
         replica = self.replica
         replica.effects.append(VotersChanged(replica.voters_in_log))
-        self._reconfiguration.on_voters_changed()
         self._leading.on_voters_changed(now_ms)
 
     # Time

@@ -62,7 +62,7 @@ class Reconfiguration:
             replica.reply(request_id, RemoveVoterResponse(*(refusal or Refusal(Error.NOT_LEADER_OR_FOLLOWER))))
             return
         state.change = VoterChange(request_id, request, now_ms + replica.config.request_timeout_ms)
-        self._append(replica.voters.without(request.voter.id))
+        state.change.offset = self._append(replica.voters.without(request.voter.id))
 
     def on_update(self, now_ms: int, request_id: int, request: UpdateVoterRequest) -> None:
         """Take what a voter says of itself; answered once appended, or with kraft.version 0 once remembered."""
@@ -86,7 +86,7 @@ class Reconfiguration:
             self._finish(state, *refusal)
             return
         low, high = response.kraft_versions or (0, 0)
-        self._append(self._replica.voters.with_voter(Voter(asked.voter, asked.endpoints, low, high)))
+        change.offset = self._append(self._replica.voters.with_voter(Voter(asked.voter, asked.endpoints, low, high)))
         if not asked.ack_when_committed and change.request_id is not None:
             self._replica.reply(change.request_id, change.answer(Error.NONE))
             change.request_id = None
@@ -107,12 +107,6 @@ class Reconfiguration:
         return (change, change.request) if change.request.voter.id == node_id else None
 
     # Time
-
-    def on_voters_changed(self) -> None:
-        """The record of a change is in the log."""
-        replica, state = self._replica, self._replica.state
-        if isinstance(state, Leader) and state.change is not None and state.change.offset is None:
-            state.change.offset = replica.voters_in_log.offset
 
     def tick(self, now_ms: int, state: Leader) -> int:
         """Answer what is committed or took too long; a leader that is no voter goes when that is committed."""
@@ -287,8 +281,10 @@ class Reconfiguration:
             self._leading.count_for_quorum(now_ms, state, entry.key)
         return Error.NONE
 
-    def _append(self, voters: VoterSet) -> None:
+    def _append(self, voters: VoterSet) -> int:
+        """Hand out the record; returns its offset, because no other append of this call comes before it."""
         self._replica.effects.append(AppendControl(self._replica.epoch, ((KRAFT_VOTERS, encode_voters(voters)),)))
+        return self._replica.log.end_offset
 
     def _finish(self, state: Leader, error: Error, message: str | None = None) -> None:
         change, state.change = state.change, None

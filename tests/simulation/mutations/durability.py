@@ -30,6 +30,16 @@ def ask_for_votes_before_the_own_log_is_durable(patch):
     patch.setattr(elections.Elections, "_is_log_durable", lambda self: True)
 
 
+def a_finished_write_counts_for_a_newer_ticket(patch):
+    """A write makes durable what it began with, and not what came meanwhile (KIP-595)."""
+    on_persisted = node.RaftNode.on_persisted
+
+    def hasty(self, now_ms, ticket):
+        return on_persisted(self, now_ms, self.replica.ticket)
+
+    patch.setattr(node.RaftNode, "on_persisted", hasty)
+
+
 def a_vote_is_not_written(patch):
     """A voter remembers its vote through a crash (Raft 5.2; votedId of quorum-state)."""
     add_vote = replica.Replica.add_vote

@@ -23,6 +23,7 @@ BREAKS: dict[Mutation, str] = {
     elections.a_new_disk_is_as_good_as_the_old_one: "replaced_disk",
     durability.answer_before_the_election_is_durable: "a_vote_is_durable",
     durability.ask_for_votes_before_the_own_vote_is_durable: "a_vote_is_durable",
+    durability.a_finished_write_counts_for_a_newer_ticket: "a_newer_ticket",
     durability.a_vote_is_not_written: "a_vote_is_durable",
     durability.an_epoch_is_not_written: "a_vote_is_durable",
     durability.leader_counts_itself_before_its_flush: "counted_when_durable",
@@ -43,6 +44,7 @@ BREAKS: dict[Mutation, str] = {
     replication.a_new_disk_acknowledges_for_the_old_one: "observers_do_not_count",
     replication.a_resigned_leader_answers_fetches: "removed_before_commit",
     replication.a_high_watermark_is_not_told: "observers_do_not_count",
+    replication.leadership_is_announced_before_a_commit_of_the_own_epoch: "figure_8",
     snapshots.a_damaged_snapshot_is_installed: "snapshot_fetch_interrupted",
     snapshots.the_log_behind_an_installed_snapshot_is_kept: "snapshot_fetch",
     snapshots.the_state_is_not_loaded_from_an_installed_snapshot: "snapshot_fetch",
@@ -52,6 +54,8 @@ BREAKS: dict[Mutation, str] = {
     snapshots.a_static_voter_loses_its_disk_at_any_time: "lost_static_disk",
     voters.two_changes_at_once: "one_change_at_a_time",
     voters.a_change_before_a_commit_of_the_own_epoch: "change_after_own_epoch",
+    voters.a_change_is_acknowledged_when_appended: "one_change_at_a_time",
+    voters.voters_that_stand_elsewhere_complete_a_change: "cleaned_while_adding",
     voters.a_change_acts_when_committed: "undone_change",
     voters.truncation_undoes_no_change: "undone_change",
     voters.a_removed_leader_counts_itself: "observers_do_not_count",
@@ -110,6 +114,8 @@ BY_DICE: dict[Mutation, Faults | None] = {
     elections.half_is_a_majority: None,
     durability.leader_counts_itself_before_its_flush: None,
     durability.follower_fetches_before_its_flush: None,
+    durability.a_finished_write_counts_for_a_newer_ticket: None,
+    replication.leadership_is_announced_before_a_commit_of_the_own_epoch: None,
     replication.leader_takes_every_fetch_position: None,
     replication.a_diverging_fetch_acknowledges: None,
     replication.no_record_begins_an_epoch: None,
@@ -117,4 +123,11 @@ BY_DICE: dict[Mutation, Faults | None] = {
     snapshots.the_state_is_not_loaded_from_an_installed_snapshot: SNAPSHOTS,
     snapshots.the_high_watermark_stays_behind_an_installed_snapshot: SNAPSHOTS,
     snapshots.a_static_voter_loses_its_disk_at_any_time: SNAPSHOTS,
+}
+
+# The same where the voters change.
+BY_DICE_DYNAMIC: dict[Mutation, Faults | None] = {
+    voters.a_change_is_acknowledged_when_appended: None,
+    voters.voters_that_stand_elsewhere_complete_a_change: None,
+    replication.leadership_is_announced_before_a_commit_of_the_own_epoch: None,
 }

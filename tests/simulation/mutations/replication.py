@@ -207,3 +207,16 @@ def a_removed_leader_keeps_itself(patch):
         count_for_quorum(self, now_ms, state, voter)
 
     patch.setattr(leading.Leading, "count_for_quorum", careless)
+
+
+def leadership_is_announced_before_a_commit_of_the_own_epoch(patch):
+    """A leader does not know what is committed before a record of its own epoch is (Raft 6.4, facts 2.8)."""
+    start = leading.Leading.maybe_start_epoch
+
+    def hasty(self):
+        was_started = getattr(self._replica.state, "started", True)
+        start(self)
+        if not was_started and self._replica.state.started:
+            self._replica.announce_leadership()
+
+    patch.setattr(leading.Leading, "maybe_start_epoch", hasty)

@@ -1,6 +1,6 @@
 """Changes of the voter set (KIP-853)."""
 
-from klamm.raft import leading, reconfiguration, replica, voter_history
+from klamm.raft import leading, node, reconfiguration, replica, voter_history
 from klamm.raft.quorum import replicated_offset
 from klamm.raft.role_states import Leader
 
@@ -24,6 +24,31 @@ def a_change_before_a_commit_of_the_own_epoch(patch):
         return None if state.started else reconfiguration.Refusal(reconfiguration.Error.REQUEST_TIMED_OUT)
 
     patch.setattr(reconfiguration.Reconfiguration, "_check_ready", careless)
+
+
+def a_change_is_acknowledged_when_appended(patch):
+    """Who asked for a change is answered when it is committed (KIP-853)."""
+    tick = reconfiguration.Reconfiguration.tick
+
+    def hasty(self, now_ms, state):
+        if state.change is not None and state.change.offset is not None:
+            self._finish(state, reconfiguration.Error.NONE)
+        return tick(self, now_ms, state)
+
+    patch.setattr(reconfiguration.Reconfiguration, "tick", hasty)
+
+
+def voters_that_stand_elsewhere_complete_a_change(patch):
+    """A change is committed with its own record; a log that is cleaned moves the record of the same voters."""
+    on_voters_changed = node.RaftNode._on_voters_changed
+
+    def careless(self, now_ms):
+        state = self.replica.state
+        if isinstance(state, Leader) and state.change is not None and state.change.offset is None:
+            state.change.offset = self.replica.voters_in_log.offset
+        on_voters_changed(self, now_ms)
+
+    patch.setattr(node.RaftNode, "_on_voters_changed", careless)
 
 
 def a_change_acts_when_committed(patch):

@@ -15,7 +15,7 @@ def played(monkeypatch):
         seeds.append(seed)
         if seed == 25 and play.error is not None:
             raise play.error
-        return Outcome(seed, 3, 100, 10, 10, 1, 2, wipe_count=1)
+        return Outcome(seed, 3, 100, 10, 10, 1, 2, wipe_count=1, is_lost=seed == 12, is_stuck=seed in (13, 14))
 
     play.error = None
     play.seeds = seeds
@@ -28,6 +28,7 @@ def test_all_of_them(played, capsys):
     assert played.seeds == list(range(11, 41))
     out = capsys.readouterr().out
     assert "30 of 30 seeds from 11 on, 3000 events, 60 snapshots installed, 30 disks lost" in out
+    assert "3 excused (1 lost, 2 stuck)" in out
     assert "every invariant held" in out
 
 

@@ -120,7 +120,7 @@ class Tally:
     def __init__(self, first: int, count: int, *, dynamic: bool) -> None:
         self._first, self._count, self._dynamic = first, count, dynamic
         self.next_seed = first
-        self._events = self._installed = self._wipes = self._changes = 0
+        self._events = self._installed = self._wipes = self._changes = self._lost = self._stuck = 0
         self._began = self._printed = time.monotonic()
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -144,6 +144,8 @@ class Tally:
         self._installed += sum(outcome.installed_count for outcome in outcomes)
         self._wipes += sum(outcome.wipe_count for outcome in outcomes)
         self._changes += sum(outcome.voter_changes for outcome in outcomes)
+        self._lost += sum(outcome.is_lost for outcome in outcomes)
+        self._stuck += sum(outcome.is_stuck for outcome in outcomes)
         self._progress.update(self._task, completed=self.next_seed - self._first)
         if self._progress.disable and time.monotonic() - self._printed >= PLAIN_EVERY_S:
             self._printed = time.monotonic()
@@ -157,7 +159,7 @@ class Tally:
         return (
             f"{self.next_seed - self._first} of {self._count} {kind} from {self._first} on, {self._events} events, "
             f"{self._installed} snapshots installed, {self._wipes} disks lost, {self._changes} voter changes, "
-            f"{seconds:.0f} s"
+            f"{self._lost + self._stuck} excused ({self._lost} lost, {self._stuck} stuck), {seconds:.0f} s"
         )
 
     @property

@@ -41,6 +41,7 @@ class Commands:
             "start": self._start,
             "wait": self._wait,
             "timeout": self._timeout,
+            "write": self._write,
             "disk": self._disk,
             "deliver": self._deliver,
             "lose": self._lose,
@@ -161,6 +162,10 @@ class Commands:
         deadline_ms = state.check_quorum_deadline_ms if isinstance(state, Leader) else state.deadline_ms
         self._stage.clocks_ms[replica.id] = max(self._stage.clocks_ms[replica.id], deadline_ms)
         self._stage.act(replica, replica.tick)
+
+    def _write(self, arguments: list[str]) -> None:
+        """`write 1`: begin to write the newest quorum-state; `disk` finishes it. What comes meanwhile is next."""
+        self._replica(arguments).begin_write()
 
     def _disk(self, arguments: list[str]) -> None:
         """`disk [1 2] [only=quorum-state]`: finish the writes, flushes and checks of these replicas, of all by default.

@@ -103,7 +103,7 @@ class SimulatedReplica:
         self.applied = 0  # the state machine: how far, and the fold over all records below
         self.state = 0
         self.loaded_at_start = 0  # from the newest snapshot
-        self.stale_when_leading: int | None = None  # what it had applied, too little, when it was told that it leads
+        self.announced: tuple[int, int] | None = None  # the last epoch it was told to lead, and what it had applied
         self.outbox: list[Envelope] = []
         self.effects: list[fx.Effect] = []  # those of the last step, for who watches
         self.writing: fx.PersistElection | None = None
@@ -179,7 +179,7 @@ class SimulatedReplica:
             self.state,
             self.life,
             self.wipes,
-            self.stale_when_leading,
+            self.announced,
             self.crash_after_effects,
         )
 
@@ -394,9 +394,8 @@ class SimulatedReplica:
                 self._install(snapshot_id)
             case fx.DropSnapshot():
                 self.log.drop_received_snapshot()
-            case fx.BecameLeader():
-                known = self.running.replica.high_watermark
-                self.stale_when_leading = self.applied if self.applied < known else None
+            case fx.BecameLeader(epoch):
+                self.announced = epoch, self.applied
             case fx.VotersChanged() | fx.LeaderChanged() | fx.LostLeadership() | fx.ShutdownCompleted():
                 pass
             case _:

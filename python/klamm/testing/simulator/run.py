@@ -37,7 +37,13 @@ class Outcome:
     wipe_count: int = 0
     rejoined_count: int = 0  # replicas that vote with another disk than their first (dynamic quorums)
     is_upgraded: bool = False  # its voters were configured, and are in the log (kraft.version 0 to 1)
-    is_lost: bool = False  # too many disks of one voter set are gone, or those that are keep anybody from being elected
+    is_lost: bool = False  # excused: too many disks of one voter set are gone
+    is_stuck: bool = False  # excused: the disks that are gone keep any replica from being elected
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether the quorum did not have to serve in the end: every such run proves less."""
+        return self.is_lost or self.is_stuck
 
 
 class SimulationFailedError(AssertionError):
@@ -105,7 +111,8 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
             world.begin()
             world.run(int(SAFETY_US / haste))
             world.heal()
-            is_lost = world.operator.is_lost() or not _is_alive(world)
+            is_lost = world.operator.is_lost()
+            is_stuck = not is_lost and not _is_alive(world)
     except (AssertionError, InvariantError, ValueError) as error:  # ValueError: a log refuses what it is told to do
         raise SimulationFailedError(_report(seed, world, error, how)) from error
     return Outcome(
@@ -121,6 +128,7 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
         rejoined_count=sum(replica.wipes > 0 and world.is_voter(replica) for replica in world.replicas.values()),
         is_upgraded=world.has_configured_voters and world.is_upgraded(),
         is_lost=is_lost,
+        is_stuck=is_stuck,
     )
 
 

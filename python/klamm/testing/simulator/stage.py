@@ -112,8 +112,10 @@ class Stage:
 
     def finish_disk_work(self, replica: SimulatedReplica, only: str | None = None, *, quietly: bool = False) -> bool:
         """Finish a write or else a flush or a check; False when there is none."""
-        if replica.to_write is not None and only in (None, "quorum-state"):
-            replica.begin_write()
+        is_writing = replica.writing is not None or replica.to_write is not None
+        if is_writing and only in (None, "quorum-state"):
+            if replica.writing is None:
+                replica.begin_write()
             return self._finish(replica, "quorum-state is written", replica.finish_write, quietly)
         is_behind = replica.is_up and replica.log.flushed_offset < replica.log.end_offset
         if is_behind and only in (None, "log"):

@@ -11,6 +11,7 @@ class CommittedHistory:
         self.chains: list[int] = []
         self.values: list[bytes] = []
         self.kinds: list[int] = []  # control types, or DATA
+        self.epochs: list[int] = []  # ascending
 
     def extend(self, replica: SimulatedReplica) -> None:
         """Add what this replica knows beyond the history."""
@@ -24,6 +25,7 @@ class CommittedHistory:
             self.chains.append(chain)
             self.values.append(log.records[offset - start].value)
             self.kinds.append(log.records[offset - start].type)
+            self.epochs.append(log.records[offset - start].epoch)
 
     def agrees_with(self, replica: SimulatedReplica, offset: int) -> bool:
         """Whether that replica's log below `offset` is the history's."""

@@ -1,7 +1,6 @@
 """A state machine holds the fold of all that is committed below what it applied, through any number of snapshots.
 
-Source: Raft, section 7 and figure 3, State Machine Safety; KIP-630. A leader is told that it leads when it has applied
-all that was committed before, so that it never decides upon a stale state (facts 2.8).
+Source: Raft, section 7 and figure 3, State Machine Safety; KIP-630.
 """
 
 from klamm.testing.simulator.invariants import InvariantViolatedError
@@ -36,7 +35,3 @@ class StateIsFold:
             raise InvariantViolatedError(f"{touched.id} has applied {applied} records that nobody committed")
         if applied and touched.state != self.history.chains[applied - 1]:
             raise InvariantViolatedError(f"{touched.id} holds another state after {applied} records")
-        if touched.stale_when_leading is not None:
-            raise InvariantViolatedError(
-                f"{touched.id} was told that it leads when it had applied {touched.stale_when_leading} records only"
-            )

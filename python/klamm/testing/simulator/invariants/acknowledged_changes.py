@@ -1,0 +1,65 @@
+"""A voter change that was acknowledged as committed is committed, and stays. Source: KIP-853 (AddRaftVoter).
+
+Each answer without an error stands for one record of the committed history, which never changes. An addition that asked
+for no such acknowledgement (`ack_when_committed`) is answered once appended.
+"""
+
+from collections import Counter
+
+from klamm.raft.control_records import KRAFT_VOTERS, decode_voters
+from klamm.raft.messages import AddVoterRequest, AddVoterResponse, Error, RemoveVoterRequest, RemoveVoterResponse
+from klamm.raft.voters import ReplicaKey, VoterSet
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.invariants.committed import CommittedHistory
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+
+
+class AcknowledgedChanges:
+    """Counts the additions and removals that were committed and those that were acknowledged."""
+
+    def __init__(self, history: CommittedHistory) -> None:
+        self.history = history
+        self._added: Counter[ReplicaKey] = Counter()
+        self._removed: Counter[int] = Counter()
+        self._acknowledged_added: Counter[ReplicaKey] = Counter()
+        self._acknowledged_removed: Counter[int] = Counter()
+        self._voters: VoterSet | None = None
+        self._read = 0  # how much of the history was counted
+
+    def check_messages(self, touched: SimulatedReplica) -> None:
+        """No more is acknowledged than was committed."""
+        for envelope in touched.outbox:
+            if isinstance(envelope.response, AddVoterResponse | RemoveVoterResponse):
+                self._count_committed()
+                self._check(touched, envelope)
+
+    def _check(self, touched: SimulatedReplica, envelope: Envelope) -> None:
+        request, response = envelope.request, envelope.response
+        if getattr(response, "error", None) is not Error.NONE:
+            return
+        if isinstance(request, AddVoterRequest) and request.ack_when_committed:
+            self._acknowledged_added[request.voter] += 1
+            if self._acknowledged_added[request.voter] > self._added[request.voter]:
+                raise InvariantViolatedError(
+                    f"{touched.id} acknowledged voter {request.voter.id}, who is not committed"
+                )
+        if isinstance(request, RemoveVoterRequest):
+            self._acknowledged_removed[request.voter.id] += 1
+            if self._acknowledged_removed[request.voter.id] > self._removed[request.voter.id]:
+                raise InvariantViolatedError(
+                    f"{touched.id} acknowledged the removal of voter {request.voter.id}, which is not committed"
+                )
+
+    def _count_committed(self) -> None:
+        history = self.history
+        for offset in range(self._read, len(history.kinds)):
+            if history.kinds[offset] == KRAFT_VOTERS:
+                self._count(decode_voters(history.values[offset]))
+        self._read = len(history.kinds)
+
+    def _count(self, voters: VoterSet) -> None:
+        before = self._voters if self._voters is not None else VoterSet(())
+        old, new = {voter.key for voter in before.voters}, {voter.key for voter in voters.voters}
+        self._added.update(new - old)
+        self._removed.update(key.id for key in old - new)
+        self._voters = voters

@@ -1,0 +1,29 @@
+"""Leadership is announced when all that earlier leaders committed is applied. Source: Raft 5.4.2, 6.4; facts 2.8.
+
+The measure is the committed history and not the replica's own high watermark, which may be older.
+"""
+
+from bisect import bisect_left
+
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.invariants.committed import CommittedHistory
+from klamm.testing.simulator.replica import SimulatedReplica
+
+
+class LeadershipAnnounced:
+    """Looks at what a replica had applied when it was told that it leads."""
+
+    def __init__(self, history: CommittedHistory) -> None:
+        self.history = history
+
+    def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
+        """The state was that of every record of an earlier epoch that is committed."""
+        if touched.announced is None:
+            return
+        epoch, applied = touched.announced
+        needed = bisect_left(self.history.epochs, epoch)
+        if applied < needed:
+            raise InvariantViolatedError(
+                f"{touched.id} was told that it leads epoch {epoch} when it had applied {applied} records, and "
+                f"{needed} of earlier epochs are committed"
+            )

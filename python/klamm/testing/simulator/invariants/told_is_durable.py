@@ -1,0 +1,62 @@
+"""What a replica tells others is already on its disk. Source: KIP-595 (quorum-state); Raft, figure 2, persistent state.
+
+An epoch that it tells is not above the stored one, a vote that it grants or asks for with its own is the stored one,
+and a fetch acknowledges no record that is not flushed.
+"""
+
+from klamm.raft.messages import FetchRequest, VoteRequest, VoteResponse
+from klamm.raft.voters import ReplicaKey
+from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+
+
+class ToldIsDurable:
+    """Compares each message with the disk as it is when the message leaves."""
+
+    def check_messages(self, touched: SimulatedReplica) -> None:
+        """Everything in the outbox is durable."""
+        for envelope in touched.outbox:
+            _check_epoch(touched, envelope)
+            _check_vote(touched, envelope)
+            _check_acknowledgement(touched, envelope)
+
+
+def _check_epoch(touched: SimulatedReplica, envelope: Envelope) -> None:
+    told = getattr(envelope.response or envelope.request, "epoch", 0)  # of voter changes only some tell one
+    stored = touched.stored.epoch if touched.stored is not None else 0
+    if told > stored:
+        raise InvariantViolatedError(f"{touched.id} tells of epoch {told}, and its quorum-state holds epoch {stored}")
+
+
+def _check_vote(touched: SimulatedReplica, envelope: Envelope) -> None:
+    request, response = envelope.request, envelope.response
+    if not isinstance(request, VoteRequest) or request.pre_vote:
+        return
+    if response is not None and not (isinstance(response, VoteResponse) and response.granted):
+        return
+    candidate = touched.key if response is None else request.candidate
+    if not _holds_vote(touched, request.epoch, candidate):
+        raise InvariantViolatedError(
+            f"{touched.id} has voted for {candidate.id} in epoch {request.epoch}, and its quorum-state holds "
+            f"{touched.stored}"
+        )
+
+
+def _holds_vote(touched: SimulatedReplica, epoch: int, candidate: ReplicaKey) -> bool:
+    """A newer epoch, or the leader of this one, leaves no vote to give."""
+    stored = touched.stored
+    if stored is None or stored.epoch < epoch:
+        return False
+    if stored.epoch > epoch or stored.leader_id is not None:
+        return True
+    return stored.voted is not None and stored.voted.matches(candidate)
+
+
+def _check_acknowledgement(touched: SimulatedReplica, envelope: Envelope) -> None:
+    request = envelope.request
+    if envelope.response is not None or not isinstance(request, FetchRequest) or touched.config.never_votes:
+        return
+    if request.fetch_offset > touched.log.flushed_offset:
+        raise InvariantViolatedError(
+            f"{touched.id} fetches from {request.fetch_offset} on, and has flushed {touched.log.flushed_offset}"
+        )

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from klamm.coordinator.commits import CommitAnswer, fetch_error
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.context import log
-from klamm.coordinator.effects import Reply
-from klamm.coordinator.records import SHORT, LogRecord, decode
-from klamm.coordinator.service import GroupRegistry, LoadState, Residence
-from klamm.coordinator.shard import NO_PRODUCER_ID, Shard
+from klamm.coordinator.effects import Reply, Ticket
+from klamm.coordinator.group_log import Batch, GroupLog, LoadedRecord
+from klamm.coordinator.records import SHORT, RecordError, decode
+from klamm.coordinator.service import GroupRegistry, LoadState, Refuse, Residence
+from klamm.coordinator.shard import Shard
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.group_messages import (
     Caller,
@@ -39,47 +40,17 @@ from klamm.protocol.group_messages import (
 )
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 LOAD_STEP_RECORDS: Final = 200
 """Records replayed before others get a turn: about 2 ms."""
 COMMIT_MARKER: Final = 1
 FIRST_LOAD_PAUSE_S: Final = 0.1
 LONGEST_LOAD_PAUSE_S: Final = 10.0
-
-
-class LoadedRecord(NamedTuple):
-    """A record of the log, or a control record, whose key says which; `producer_id` is -1 outside transactions."""
-
-    offset: int
-    key: bytes
-    value: bytes | None
-    producer_id: int = NO_PRODUCER_ID
-    is_control: bool = False
-
-
-class Batch(NamedTuple):
-    """Records to append as one batch."""
-
-    partition: int
-    records: Sequence[LogRecord]
-    done: Callable[[ErrorCode], None]
-    """Called once, at once or later: NONE when the high watermark is behind the batch, else why it never will be."""
-
-
-class GroupLog(Protocol):
-    """The log of `__consumer_offsets`."""
-
-    def append(self, batches: Sequence[Batch], now_ms: int) -> None:
-        """Append batches, each to another partition. Does not block."""
-        ...
-
-    async def open(self, partition: int) -> None:
-        """Make the partition ready to be loaded, which may take a recovery. Raises KafkaError."""
-        ...
-
-    def load(self, partition: int) -> Iterator[LoadedRecord]:
-        """All records from log start to log end, committed or not. Raises KafkaError."""
-        ...
+LONGEST_FAILED_PAUSE_S: Final = 300.0
+"""The same for a log that cannot be read: each attempt reads all of it."""
+FAILURES_FORGOTTEN_MS: Final = 60_000
+"""A shard that has served for so long is loaded again without a longer pause."""
 
 
 def anchored_clock() -> Callable[[], int]:
@@ -110,6 +81,7 @@ class GroupCoordinator:
         self._now_ms = now_ms or anchored_clock()
         self._timers: dict[int, tuple[int, asyncio.TimerHandle]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
+        self._load_ended = asyncio.Event()
         self._touched: list[Residence] = []
         """Those that an event has reached since the last `_settle`."""
 
@@ -139,10 +111,7 @@ class GroupCoordinator:
             if current.leader_epoch >= leader_epoch:
                 return
             self._depart(partition)
-        residence = self._registry.arrive(partition, leader_epoch)
-        task = asyncio.get_running_loop().create_task(self._load(residence))
-        self._loads[partition] = task
-        task.add_done_callback(lambda done: self._forget_load(partition, done))
+        self._arrive(partition, leader_epoch)
 
     def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
         """The partition is no longer led here, since `leader_epoch` if that is known."""
@@ -154,54 +123,107 @@ class GroupCoordinator:
         """Topics (name and id) are gone: their offsets go too."""
         deleted = list(topics)
         for residence in self._registry.residences():
-            if residence.state is LoadState.ACTIVE:
-                self._run(residence, residence.shard.on_topics_deleted(deleted))
+            self._forget_topics(residence, deleted)
+
+    def _forget_topics(self, residence: Residence, deleted: list[tuple[str, bytes]]) -> None:
+        if residence.state is LoadState.ACTIVE:
+            self._feed(residence, lambda _: residence.shard.on_topics_deleted(deleted))
+        current = self._registry.get(residence.partition)
+        if current is not None and current.state is not LoadState.ACTIVE:
+            current.deleted_topics += deleted
 
     async def loaded(self) -> None:
-        """Wait for the loads that are under way."""
-        while self._loads:
-            await asyncio.wait(self._loads.values())
+        """Wait until each partition that is led here serves, or has failed to load."""
+        while any(one.state is LoadState.LOADING for one in self._registry.residences()):
+            await self.load_changed()
+
+    async def load_changed(self) -> None:
+        """Wait until a load has ended, well or not, or its partition is gone."""
+        self._load_ended.clear()
+        await self._load_ended.wait()
 
     def close(self) -> None:
         """Leave all partitions; what waits is answered NOT_COORDINATOR."""
         for residence in self._registry.residences():
             self._depart(residence.partition)
 
-    def _forget_load(self, partition: int, task: asyncio.Task[None]) -> None:
-        if self._loads.get(partition) is task:
-            del self._loads[partition]
+    def _arrive(
+        self, partition: int, leader_epoch: int, failures: int = 0, deleted_topics: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
+        residence = self._registry.arrive(partition, leader_epoch)
+        residence.failures, residence.deleted_topics = failures, list(deleted_topics)
+        self._loads[partition] = asyncio.get_running_loop().create_task(self._load(residence))
 
     def _depart(self, partition: int) -> None:
         residence = self._registry.depart(partition)
-        load = self._loads.get(partition)
+        load = self._loads.pop(partition, None)
         if load is not None:
             load.cancel()
         timer = self._timers.pop(partition, None)
         if timer is not None:
             timer[1].cancel()
+        self._load_ended.set()
         if residence is not None:
-            _answer(residence.shard.on_unloaded(self._now_ms()))
+            self._unload(residence)
+
+    def _unload(self, residence: Residence) -> None:
+        """Answer what waits: the shard says how, and what it leaves out is refused all the same."""
+        try:
+            self._answer(residence, residence.shard.on_unloaded(self._now_ms()))
+        except Exception:
+            log.exception("partition %d of the group log failed while it was unloaded", residence.partition)
+        for ticket, refuse in list(residence.asked.items()):
+            self._answer(residence, [Reply(ticket, refuse(ErrorCode.NOT_COORDINATOR))])
 
     async def _load(self, residence: Residence) -> None:
-        partition, started_ms, pause_s = residence.partition, self._now_ms(), FIRST_LOAD_PAUSE_S
+        partition = residence.partition
         while True:
+            await self._pause(residence)
+            started_ms = self._now_ms()
             try:
                 count = await self._replay_all(residence)
                 break
             except Exception as error:
-                is_passing = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
-                # Kafka's way: what cannot be read must not be served, lest a later write builds on half of it.
-                log.error("partition %d of the group log cannot be loaded: %s", partition, error)
-                if not is_passing:
-                    residence.state = LoadState.FAILED
-                    return
-            # Descriptors may come free, and a directory that has failed takes the leadership away.
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_LOAD_PAUSE_S)
-            self._registry.empty(residence)
-        residence.state = LoadState.ACTIVE
+                self._on_load_failed(residence, error)
+        residence.state, residence.active_since_ms = LoadState.ACTIVE, self._now_ms()
+        self._load_ended.set()
         log.debug("partition %d: %d records loaded in %d ms", partition, count, self._now_ms() - started_ms)
-        self._run(residence, residence.shard.on_loaded(self._now_ms()))
+        self._feed(residence, residence.shard.on_loaded)
+        deleted, residence.deleted_topics = residence.deleted_topics, []
+        if deleted and self._registry.get(partition) is residence:
+            self._forget_topics(residence, deleted)
+
+    async def _pause(self, residence: Residence) -> None:
+        """What has failed is loaded again, later each time."""
+        if not residence.failures:
+            return
+        longest_s = LONGEST_LOAD_PAUSE_S if residence.state is LoadState.LOADING else LONGEST_FAILED_PAUSE_S
+        await asyncio.sleep(min(FIRST_LOAD_PAUSE_S * 2 ** min(residence.failures - 1, 20), longest_s))
+        self._registry.empty(residence)
+
+    def _on_load_failed(self, residence: Residence, error: Exception) -> None:
+        residence.failures += 1
+        # Descriptors may come free, and a directory that has failed takes the leadership away.
+        is_passing = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
+        # Kafka's way: what cannot be read must not be served, lest a later write builds on half of it.
+        residence.state = LoadState.LOADING if is_passing else LoadState.FAILED
+        self._load_ended.set()
+        if str(error) != residence.load_error:
+            residence.load_error = str(error)
+            is_known = isinstance(error, KafkaError | RecordError)
+            text = "partition %d of the group log cannot be loaded, and is tried again: %s"
+            log.error(text, residence.partition, error, exc_info=None if is_known else error)
+
+    def _fail(self, residence: Residence, error: Exception) -> None:
+        """The shard is in a state that its log does not know: load it again. What waits is refused."""
+        partition = residence.partition
+        if self._registry.get(partition) is not residence:
+            return
+        log.error("partition %d of the group log failed, and is loaded again: %r", partition, error, exc_info=error)
+        has_served = self._now_ms() - residence.active_since_ms >= FAILURES_FORGOTTEN_MS
+        self._depart(partition)
+        failures = 1 if has_served else residence.failures + 1
+        self._arrive(partition, residence.leader_epoch, failures, residence.deleted_topics)
 
     async def _replay_all(self, residence: Residence) -> int:
         await self._log.open(residence.partition)
@@ -215,33 +237,81 @@ class GroupCoordinator:
 
     # Effects.
 
-    def _run(self, residence: Residence, replies: list[Reply]) -> None:
-        """Give answers; what is to be appended follows when the loop has run all that is due, and goes together."""
+    def _ask(
+        self,
+        residence: Residence,
+        ticket: Ticket,
+        refuse: Refuse,
+        event: Callable[Concatenate[int, Ticket, P], list[Reply]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Give the shard a request. It is answered once, by the shard or, where that fails, by what `refuse` makes."""
+        residence.asked[ticket] = refuse
+        try:
+            replies = event(self._now_ms(), ticket, *args, **kwargs)
+        except Exception as error:
+            # As Kafka answers what an operation did not foresee.
+            self._answer(residence, [Reply(ticket, refuse(ErrorCode.UNKNOWN_SERVER_ERROR))])
+            self._fail(residence, error)
+        else:
+            self._touch(residence)
+            self._answer(residence, replies)
+
+    def _feed(self, residence: Residence, event: Callable[[int], list[Reply]]) -> None:
+        """Give the shard an event. What it raises ends this shard's state and no more."""
+        try:
+            replies = event(self._now_ms())
+        except Exception as error:
+            self._fail(residence, error)
+        else:
+            self._touch(residence)
+            self._answer(residence, replies)
+
+    def _answer(self, residence: Residence, replies: list[Reply]) -> None:
+        asked = residence.asked
+        for ticket, response in replies:
+            if asked.pop(ticket, None) is None:
+                continue
+            try:
+                ticket(response)
+            except Exception:
+                log.exception("an answer of the group coordinator could not be given")
+
+    def _touch(self, residence: Residence) -> None:
+        """What is to be appended follows when the loop has run all that is due, and goes together."""
         if not residence.is_touched:
             residence.is_touched = True
             if not self._touched:
                 asyncio.get_running_loop().call_soon(self._settle)
             self._touched.append(residence)
-        _answer(replies)
 
     def _settle(self) -> None:
         """Append what the events of this turn have left, and look at the time."""
         touched, self._touched = self._touched, []
-        batches = []
+        batches: dict[Residence, Batch] = {}
         for residence in touched:
             residence.is_touched = False
             if self._registry.get(residence.partition) is not residence:
-                continue  # who waited there was told when it went
-            records = residence.shard.take_append()
+                continue  # all that waited there was answered when it went
+            try:
+                records = residence.shard.take_append()
+                self._set_timer(residence)
+            except Exception as error:
+                self._fail(residence, error)
+                continue
             if records is not None:
-                batches.append(Batch(residence.partition, records, partial(self._append_done, residence)))
-            self._set_timer(residence)
+                batches[residence] = Batch(residence.partition, records, partial(self._append_done, residence))
         if batches:
-            self._log.append(batches, self._now_ms())
+            try:
+                self._log.append(list(batches.values()), self._now_ms())
+            except Exception as error:  # which of them are in the log, only the log knows
+                for residence in batches:
+                    self._fail(residence, error)
 
     def _append_done(self, residence: Residence, error: ErrorCode) -> None:
         if self._registry.get(residence.partition) is residence:
-            self._run(residence, residence.shard.on_append_done(self._now_ms(), error))
+            self._feed(residence, lambda now_ms: residence.shard.on_append_done(now_ms, error))
 
     def _set_timer(self, residence: Residence) -> None:
         deadline_ms = residence.shard.deadline_ms
@@ -257,7 +327,7 @@ class GroupCoordinator:
     def _on_timer(self, residence: Residence) -> None:
         if self._registry.get(residence.partition) is residence:
             del self._timers[residence.partition]
-            self._run(residence, residence.shard.on_timer(self._now_ms()))
+            self._feed(residence, residence.shard.on_timer)
 
     # Requests.
 
@@ -273,7 +343,8 @@ class GroupCoordinator:
         except KafkaError as error:
             return JoinGroupResponse(error.code)
         asked: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_join(self._now_ms(), into(asked), caller, request))
+        refuse = partial(JoinGroupResponse, member_id=request.member_id)
+        self._ask(residence, into(asked), refuse, residence.shard.on_join, caller, request)
         return await asked
 
     async def sync_group(self, request: SyncGroupRequest) -> SyncGroupResponse:
@@ -285,7 +356,7 @@ class GroupCoordinator:
         except KafkaError as error:
             return SyncGroupResponse(error.code)
         asked: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_sync(self._now_ms(), into(asked), request))
+        self._ask(residence, into(asked), SyncGroupResponse, residence.shard.on_sync, request)
         return await asked
 
     def heartbeat(self, request: HeartbeatRequest, answer: Callable[[ErrorCode], None]) -> None:
@@ -299,7 +370,7 @@ class GroupCoordinator:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             answer(ErrorCode.NONE if is_loading else error.code)
             return
-        self._run(residence, residence.shard.on_heartbeat(self._now_ms(), answer, request))
+        self._ask(residence, answer, ErrorCode, residence.shard.on_heartbeat, request)
 
     async def leave_group(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         """LeaveGroup (13)."""
@@ -310,7 +381,7 @@ class GroupCoordinator:
         except KafkaError as error:
             return LeaveGroupResponse(error.code)
         asked: asyncio.Future[LeaveGroupResponse] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_leave(self._now_ms(), into(asked), request))
+        self._ask(residence, into(asked), LeaveGroupResponse, residence.shard.on_leave, request)
         return await asked
 
     def offset_commit(
@@ -326,7 +397,7 @@ class GroupCoordinator:
         except KafkaError as error:
             answer(int(error.code))
             return
-        self._run(residence, residence.shard.on_offset_commit(self._now_ms(), answer, api_version, request, topics))
+        self._ask(residence, answer, int, residence.shard.on_offset_commit, api_version, request, topics)
 
     def offset_fetch(
         self, request: FetchGroup, answer: Callable[[FetchedGroup], None], *, require_stable: bool
@@ -337,8 +408,8 @@ class GroupCoordinator:
         except KafkaError as error:
             answer(fetch_error(request, error.code))
             return
-        replies = residence.shard.on_offset_fetch(self._now_ms(), answer, request, require_stable=require_stable)
-        self._run(residence, replies)
+        refuse, fetch = partial(fetch_error, request), residence.shard.on_offset_fetch
+        self._ask(residence, answer, refuse, fetch, request, require_stable=require_stable)
 
     async def offset_delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """OffsetDelete (47)."""
@@ -349,7 +420,7 @@ class GroupCoordinator:
         except KafkaError as error:
             return OffsetDeleteResponse(error.code)
         asked: asyncio.Future[OffsetDeleteResponse] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_offset_delete(self._now_ms(), into(asked), request))
+        self._ask(residence, into(asked), OffsetDeleteResponse, residence.shard.on_offset_delete, request)
         return await asked
 
     def describe_groups(self, api_version: int, group_ids: Iterable[str]) -> list[DescribedGroup]:
@@ -380,21 +451,19 @@ class GroupCoordinator:
         return [deleted for results in await asyncio.gather(*work) for deleted in results]
 
     async def _delete_groups(self, partition: int, group_ids: tuple[str, ...]) -> tuple[DeletedGroup, ...]:
+        def refuse(code: ErrorCode) -> tuple[DeletedGroup, ...]:
+            return tuple(DeletedGroup(group_id, code) for group_id in group_ids)
+
         try:
             residence = self._registry.active(partition)
         except KafkaError as error:
-            return tuple(DeletedGroup(group_id, error.code) for group_id in group_ids)
+            return refuse(error.code)
         asked: asyncio.Future[tuple[DeletedGroup, ...]] = asyncio.get_running_loop().create_future()
-        self._run(residence, residence.shard.on_delete_groups(self._now_ms(), into(asked), group_ids))
+        self._ask(residence, into(asked), refuse, residence.shard.on_delete_groups, group_ids)
         return await asked
 
     def _residence_of(self, group_id: str) -> Residence:
         return self._registry.active(self._registry.partition_for(group_id))
-
-
-def _answer(replies: list[Reply]) -> None:
-    for ticket, response in replies:
-        ticket(response)
 
 
 def into(asked: asyncio.Future[T]) -> Callable[[T], None]:

@@ -65,7 +65,7 @@ class Joins:
 
     def _keep_new_group(self, now_ms: int, group: ClassicGroup) -> None:
         def done(done_ms: int, error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
+            if error is ErrorCode.NONE or group.state is GroupState.DEAD:  # unloaded meanwhile: all was answered
                 return
             log.warning("group %s: could not keep that it is there: %s", group.group_id, error.name)
             told = coordinator_error(error)

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.counts import Counts
+from klamm.coordinator.effects import Ticket
 from klamm.coordinator.shard import Shard
 from klamm.protocol.errors import ErrorCode, KafkaError
+
+Refuse = Callable[[ErrorCode], Any]
+"""Makes the answer to a request that ends with an error."""
 
 
 class LoadState(enum.Enum):
@@ -24,7 +29,7 @@ class LoadState(enum.Enum):
     FAILED = "failed"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Residence:
     """A partition that is led here, in the leader epoch of its election."""
 
@@ -34,6 +39,15 @@ class Residence:
     state: LoadState = LoadState.LOADING
     is_touched: bool = False
     """Whether the driver has yet to look for what the shard wants appended."""
+    asked: dict[Ticket, Refuse] = field(default_factory=dict)
+    """The requests that the shard has not answered, each with what makes a refusal of it."""
+    failures: int = 0
+    """How often in a row the shard failed or could not be loaded."""
+    load_error: str = ""
+    """Why the last attempt to load it failed, so that each reason is logged once."""
+    active_since_ms: int = 0
+    deleted_topics: list[tuple[str, bytes]] = field(default_factory=list)
+    """Topics, name and id, that were deleted while it was loaded."""
 
 
 def java_hash(text: str) -> int:
@@ -68,13 +82,16 @@ class GroupRegistry:
 
     def arrive(self, partition: int, leader_epoch: int) -> Residence:
         """The partition is led here from now on; it is to be loaded."""
-        residence = Residence(partition, leader_epoch, Shard(self.config, self._draw_uuid, self.counts))
+        residence = Residence(partition, leader_epoch, self._new_shard())
         self._residences[partition] = residence
         return residence
 
     def empty(self, residence: Residence) -> None:
         """The partition is to be loaded from the start again."""
-        residence.shard = Shard(self.config, self._draw_uuid)
+        residence.shard = self._new_shard()
+
+    def _new_shard(self) -> Shard:
+        return Shard(self.config, self._draw_uuid, self.counts)
 
     def depart(self, partition: int) -> Residence | None:
         """The partition is no longer led here."""

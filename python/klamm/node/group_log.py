@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from klamm._engine import Engine
-from klamm.coordinator.driver import Batch, LoadedRecord
+from klamm.coordinator.group_log import Batch, LoadedRecord
 from klamm.node.partitions import opened
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -39,7 +39,12 @@ class EngineGroupLog:
         appends = [(batch.partition, next(self._tokens), batch.records) for batch in batches]
         # None of the answers can be drained before this method has returned: both are on the loop's thread.
         self._waiting.update((token, batch.done) for (_, token, _), batch in zip(appends, batches, strict=True))
-        self._engine.append(topic_id, appends, now_ms, self._codec)
+        try:
+            self._engine.append(topic_id, appends, now_ms, self._codec)
+        except BaseException:  # the caller tells those who wait; the error goes on
+            for _, token, _ in appends:
+                self._waiting.pop(token, None)
+            raise
 
     def on_acked(self, token: int, code: int) -> None:
         """The engine tells what became of an append."""

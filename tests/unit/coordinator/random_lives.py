@@ -1,8 +1,9 @@
 """Clients of two groups that mostly do what clients do, and sometimes anything; a seed decides all of it.
 
 They join, sync, beat, commit, leave, vanish and come back; appends wait, succeed or fail; time passes; the node
-restarts. After every step the invariants of a group hold (`check_group`), every ticket is answered once or waits where
-it should, and, while nothing is in flight, a shard made from the log is like the live one (goals R8).
+restarts, or loses the partition. After every step the invariants of a group hold (`check_group`), every ticket is
+answered once or waits where it should, and, while nothing is in flight, a shard made from the log is like the live one
+(goals R8).
 """
 
 from __future__ import annotations
@@ -94,10 +95,12 @@ class Lives:
             self.end_append()
         elif choice < 0.97:
             self.surprise(client)
-        elif choice < 0.99:
+        elif choice < 0.98:
             self.room.holds_appends = not self.room.holds_appends
-        else:
+        elif choice < 0.985:
             self.restart()
+        else:
+            self.lose_leadership()
 
     def go_on(self, client: Client) -> None:
         """What a client would do next."""
@@ -241,12 +244,27 @@ class Lives:
         self.room.commit_all()
         if not self.room.failed:
             assert_same(self.room, self.room.reloaded())
-        self.room.take(self.room.shard.on_unloaded(self.room.now_ms))
+        self.reload()
+        self.seen["restart"] += 1
+
+    def lose_leadership(self) -> None:
+        """The partition goes while appends are under way, and comes back with or without the first of them."""
+        appending, self.room.appending = self.room.appending, None
+        self.reload()
+        if appending is not None and self.random.random() < 0.5:
+            self.room.log += appending
+            self.reload()
+        assert self.open_tickets <= self.room.answers.keys()
+        self.seen["lost with an append under way"] += appending is not None
+
+    def reload(self) -> None:
+        for ticket, response in self.room.shard.on_unloaded(self.room.now_ms):
+            assert ticket not in self.room.answers, f"{ticket} was answered twice"
+            self.room.answers[ticket] = response
         again = Room(CONFIG, self.room.log)
         again.answers, again.now_ms = self.room.answers, self.room.now_ms
         again._tickets, again._uuids = self.room._tickets, self.room._uuids
         self.room = again
-        self.seen["restart"] += 1
 
     def check(self) -> None:
         for group in self.room.shard.groups.values():

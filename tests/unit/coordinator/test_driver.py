@@ -14,7 +14,8 @@ import pytest
 from klamm.coordinator import driver
 from klamm.coordinator.commits import CommitAnswer
 from klamm.coordinator.config import GroupConfig
-from klamm.coordinator.driver import Batch, GroupCoordinator, LoadedRecord, into
+from klamm.coordinator.driver import GroupCoordinator, into
+from klamm.coordinator.group_log import Batch, LoadedRecord
 from klamm.coordinator.records import LogRecord, group_key, offset_key
 from klamm.coordinator.service import LoadState, java_hash, partition_of
 from klamm.protocol.errors import ErrorCode, KafkaError

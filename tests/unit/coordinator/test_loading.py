@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from klamm.coordinator.config import GroupConfig
-from klamm.coordinator.driver import LoadedRecord, _replay
+from klamm.coordinator.driver import _replay
+from klamm.coordinator.group_log import LoadedRecord
 from klamm.coordinator.records import (
     ForeignRecord,
     LogRecord,
@@ -270,6 +271,16 @@ def test_a_sync_that_waits_is_sent_away_too() -> None:
     room = Room()
     _, second = room.begin(count=2)
     ticket = room.sync_later(second)
+    room.take(room.shard.on_unloaded(room.now_ms))
+    assert room.answers[ticket].error_code is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_first_join_that_waits_for_its_record_is_sent_away_too() -> None:
+    """The record of a new group fails with the partition, when the group is dead already."""
+    room = Room()
+    room.holds_appends = True
+    ticket = room.join_later(version=3)
+    room.appending = None
     room.take(room.shard.on_unloaded(room.now_ms))
     assert room.answers[ticket].error_code is ErrorCode.NOT_COORDINATOR
 

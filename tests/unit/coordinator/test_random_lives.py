@@ -38,3 +38,4 @@ def test_the_lives_go_everywhere() -> None:
     for error in ("NONE", "REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "NOT_COORDINATOR"):
         assert seen[f"sync {error}"] > 0, error
     assert seen["restart"] > 10
+    assert seen["lost with an append under way"] > 3

@@ -129,33 +129,39 @@ class OffsetHandlers:
         """Committed offsets of one or, from version 8, many groups."""
         request = read(OffsetFetchRequest, version, body)
         asked = request.all_groups(version)
-        write_answer = answer.written(partial(write_offset_fetch, version))
         fetched: dict[int, FetchedGroup] = {}
+        finish: dict[int, Callable[[FetchedGroup], FetchedGroup]] = {}
+
+        def written(_: None) -> bytes:
+            groups = (finish[at](fetched[at]) if finish else fetched[at] for at in range(len(asked)))
+            return write_offset_fetch(version, list(groups))
+
+        # Only `written` can fail, and then it ends this request alone.
+        write_answer: Callable[[None], None] = answer.written(written)
 
         def gather(at: int, group: FetchedGroup) -> None:
             fetched[at] = group
             if len(fetched) == len(asked):
-                write_answer([fetched[at] for at in range(len(asked))])
+                write_answer(None)
 
         for at, group in enumerate(asked):
-            self._fetch(version, group, request.require_stable, partial(gather, at))
+            named = group
+            if version >= TOPIC_ID_VERSION:
+                named, finish[at] = self._by_id(group)
+            self._offsets.offset_fetch(named, partial(gather, at), require_stable=request.require_stable)
         if not asked:
-            write_answer([])
+            write_answer(None)
 
-    def _fetch(
-        self, version: int, group: FetchGroup, require_stable: bool, answer: Callable[[FetchedGroup], None]
-    ) -> None:
-        if version < TOPIC_ID_VERSION:
-            self._offsets.offset_fetch(group, answer, require_stable=require_stable)
-            return
+    def _by_id(self, group: FetchGroup) -> tuple[FetchGroup, Callable[[FetchedGroup], FetchedGroup]]:
+        """The group with its topics' names, and what gives the answer its topics' ids."""
         unknown: list[FetchedTopic] = []
         named = group if group.topics is None else replace(group, topics=self._named(group.topics, unknown))
 
-        def with_ids(fetched: FetchedGroup) -> None:
+        def with_ids(fetched: FetchedGroup) -> FetchedGroup:
             topics = self._with_ids(fetched.topics) if group.topics is None else fetched.topics
-            answer(replace(fetched, topics=(*topics, *unknown)))
+            return replace(fetched, topics=(*topics, *unknown))
 
-        self._offsets.offset_fetch(named, with_ids, require_stable=require_stable)
+        return named, with_ids
 
     def _named(self, topics: tuple[FetchTopic, ...], unknown: list[FetchedTopic]) -> tuple[FetchTopic, ...]:
         """The topics with their names; those whose id nobody knows are answered at once."""

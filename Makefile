@@ -18,6 +18,7 @@ PYTEST_WORKERS ?= $(shell echo $$(( 2 * $(CORES) )))
 export RUST_TEST_THREADS ?= $(shell echo $$(( 2 * $(CORES) )))
 PYTEST_ARGS ?=
 FUZZ_SECONDS ?= 60
+DIST ?= dist
 SMOKE_CASES ?= 2000
 # Simulated runs of the quorum that `make test` plays, with static voters and with voters that change, and those of each
 # kind that `make simulate` plays.
@@ -140,6 +141,13 @@ fuzz: .toolchain
 		printf '\033[1mklamm:\033[0m no cargo-fuzz for the nightly toolchain: mutating the seeds without it\n'; \
 		cargo run --profile fuzz --locked --quiet -p klamm-fuzz --bin smoke; \
 	fi
+
+## make dist     the source distribution and the wheel that is built from it, in DIST=dist; auditwheel checks the wheel's tag
+.PHONY: dist
+dist: $(VENV)/dev .toolchain
+	$(SAY) "building a source distribution, and a wheel from it (some minutes)"
+	@CARGO_TARGET_DIR="$(CURDIR)/target" $(BIN)/maturin build --release --sdist --compatibility pypi --auditwheel check --out $(DIST)
+	@if [ "$$(uname)" = Linux ]; then $(BIN)/auditwheel show $(DIST)/klamm-*.whl; fi
 
 ## make lock     write the lock files of the Python dependencies anew (needs uv)
 .PHONY: lock

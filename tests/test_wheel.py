@@ -1,8 +1,9 @@
-"""`pip wheel .` gives one abi3 wheel that works where there is no Rust."""
+"""`make dist` gives a source distribution that builds, and one abi3 wheel that works where there is no Rust."""
 
 from __future__ import annotations
 
-import importlib.util
+import email
+import json
 import os
 import shutil
 import subprocess
@@ -32,15 +33,20 @@ def run(*command: str | Path, cwd: Path, path: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built once; the compiled crates of `make` are reused."""
-    if importlib.util.find_spec("pip") is None or shutil.which("cargo") is None:
-        give_up("pip and cargo are needed to build the wheel")
-    folder = tmp_path_factory.mktemp("wheel")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    run(*pip, "--wheel-dir", folder, ROOT, cwd=folder, path=path)
-    (built,) = folder.glob("*.whl")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make dist` makes: a source distribution, and a wheel built from it. Compiled dependencies are reused."""
+    if shutil.which("cargo") is None or shutil.which("make") is None:
+        give_up("cargo and make are needed to build the wheel")
+    folder = tmp_path_factory.mktemp("dist")
+    shown = run("make", "dist", f"DIST={folder}", f"VENV={sys.prefix}", cwd=ROOT, path=os.environ["PATH"])
+    assert sys.platform != "linux" or "is consistent with" in shown
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    """The wheel."""
+    (built,) = dist.glob("*.whl")
     return built
 
 
@@ -64,13 +70,32 @@ def test_one_wheel_serves_every_python_from_3_11(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "benches/"))]
 
 
-def test_the_source_distribution_holds_all_that_a_wheel_is_built_from(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="manylinux tags and auditwheel are Linux's")
+def test_its_tag_is_the_lowest_that_auditwheel_allows(wheel: Path) -> None:
+    shown = run(sys.executable, "-m", "auditwheel", "show", "--json", wheel, cwd=wheel.parent, path=os.environ["PATH"])
+    tag = json.loads(shown)["overall_tag"]
+    assert tag.startswith("manylinux_2_")
+    assert wheel.name.endswith(f"-{tag}.whl")
+
+
+def test_the_engine_has_no_symbols(wheel: Path) -> None:
+    """With them it takes seven times the space."""
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.getinfo("klamm/_engine.abi3.so").file_size < 16 * 2**20
+
+
+def test_the_classifiers_name_every_supported_python(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(archive.read(name))
+    classifiers = metadata.get_all("Classifier", [])
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} <= set(classifiers)
+
+
+def test_the_source_distribution_holds_all_that_a_wheel_is_built_from(dist: Path) -> None:
     """pip builds it where no wheel fits: every crate of the engine, the lock file, the whole package, the licence."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    if shutil.which("maturin", path=path) is None:
-        give_up("maturin is needed to build the source distribution")
-    run("maturin", "sdist", "--out", tmp_path, cwd=ROOT, path=path)
-    (archive,) = tmp_path.glob("klamm-*.tar.gz")
+    (archive,) = dist.glob("klamm-*.tar.gz")
     with tarfile.open(archive) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
     sources = [ROOT / name for name in ("Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml")]

@@ -46,7 +46,7 @@ def archive(
     Spark, once: a manifest says what the archive has, with a count and a
     checksum for each file. A call that was killed leaves nothing that counts;
     the next one goes on. The folder must be the same for all of Spark, and
-    reads as a table with spark.read.parquet. Needs pip install 'klamm[spark]'.
+    reads as a table with spark.read.parquet. Needs pip install 'klamm\\[spark]'.
 
     \b
     [bold]Examples[/bold]

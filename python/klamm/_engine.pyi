@@ -257,6 +257,9 @@ class OffsetOutOfRangeError(ClientError):
     earliest: int
     latest: int
 
+class TopicRecreatedError(ClientError):
+    """The topic that was to be read was deleted, and another one has its name."""
+
 class NotDeliveredError(ClientError):
     """Records that are not known to be in the log: `topic` and `partition` of the first, and how many."""
 
@@ -387,6 +390,9 @@ class KafkaClient:
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic, ascending, asked for anew. A new topic is waited for 1.5 s."""
 
+    def topic_id(self, topic: str) -> str | None:
+        """The id of a topic, as text, as `partitions` or a fetch last learned it; None where brokers have no ids."""
+
     def offsets(self, topic: str, partitions: Mapping[int, int]) -> dict[int, int]:
         """The offset for each partition's timestamp in ms: of the first record at or after it, -1 when there is none.
 
@@ -403,6 +409,7 @@ class KafkaClient:
         columns: Sequence[str],
         max_records: int | None = None,
         max_bytes: int | None = None,
+        topic_id: str | None = None,
     ) -> FetchedSlice:
         """The next records of the offsets [start, end), as many as came together; read on from `next_offset`.
 
@@ -411,6 +418,7 @@ class KafkaClient:
         `fetch.max.wait.ms`. At most `max_records`, and about `max_bytes` of all columns (64 MiB unless given). What a
         fetch brought beyond is kept for the next call.
 
+        With a `topic_id`, only that topic is read: TopicRecreatedError where another one has its name.
         OffsetOutOfRangeError; DamagedBatchError, where records before the damage come first.
         """
 

@@ -28,6 +28,7 @@ from klamm._engine import (
     NoTransactionsError,
     OffsetOutOfRangeError,
     ProducerFencedError,
+    TopicRecreatedError,
 )
 
 __all__ = [
@@ -42,4 +43,5 @@ __all__ = [
     "NotDeliveredError",
     "OffsetOutOfRangeError",
     "ProducerFencedError",
+    "TopicRecreatedError",
 ]

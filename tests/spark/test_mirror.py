@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 import klamm
 from klamm.admin import configs
 from klamm.admin.client import Client
-from klamm.pipelines.mirror import MirrorOptions, MirrorProgress, Naming, groups, mirror, topics
+from klamm.pipelines.mirror import MirrorError, MirrorOptions, MirrorProgress, Naming, groups, mirror, topics
 from tests.spark.conftest import REPOSITORY, python_of_workers
 from tests.spark.producing import Sent, numbered, send
 from tests.support.waiting import wait_until
@@ -132,6 +133,8 @@ def test_a_topic_and_its_groups_go_over(
     assert rows(there.bootstrap_servers, f"copy.{name}-a") == rows(bootstrap, f"{name}-a")
     assert there.committed(f"{name}-readers") == {(f"copy.{name}-a", 0): 2, (f"copy.{name}-a", 1): 13}
     assert there.committed(f"{name}-others") == {}
+    moved = {one.group: dict(one.offsets) for one in done.groups}
+    assert moved == {f"{name}-readers": there.committed(f"{name}-readers")}, "as --json reports them"
     assert name not in there.topics(), "its whole name does not match"
     with Client(there.bootstrap_servers) as client:
         entries = configs.describe(client, "topic", f"copy.{name}-a")
@@ -193,8 +196,26 @@ def test_what_comes_while_it_runs_is_followed(
     )
     mirror(options, spark=spark, on_progress=told.append, until=lambda _: next(step))
     assert [one.trouble for one in told if one.trouble] == []
+    assert dict(told[-1].groups[0].offsets) == {(name, 0): 4, (name, 1): 5}, "of all looks together"
     assert rows(there.bootstrap_servers, name) == rows(bootstrap, name)
     assert rows(there.bootstrap_servers, f"{name}-new") == rows(bootstrap, f"{name}-new")
+
+
+def test_a_topic_that_was_created_again_ends_the_mirror(
+    spark: SparkSession, bootstrap: str, there: klamm.Cluster, topic: MakeTopic, tmp_path: Path
+) -> None:
+    name = topic()
+    send(bootstrap, name, numbered(3))
+    chosen = topics(names=[name])
+    options = MirrorOptions(bootstrap, there.bootstrap_servers, str(tmp_path), chosen, once=True)
+    assert mirror(options, spark=spark).records == 3
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([name])[name].result(30)
+    make(bootstrap, name, 1)
+    send(bootstrap, name, numbered(9, start=3))  # more than before: no offset tells
+    with pytest.raises(MirrorError, match=f"topic {name} was deleted and created again .*--allow-data-loss"):
+        mirror(options, spark=spark)
+    assert mirror(replace(options, fail_on_data_loss=False), spark=spark).lag == 0
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from klamm.spark import reason
 from tests.spark.producing import numbered, send
 from tests.spark.test_stream import Sink, words
 from tests.support.node_process import NodeProcess
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -139,6 +142,74 @@ def test_a_topic_that_was_made_anew_is_a_loss(sink: Sink, topic: MakeTopic) -> N
     send(sink.bootstrap, name, numbered(3, start=10))
     sink.run(**options, failOnDataLoss="false")
     assert sink.values() == words(13)
+
+
+@pytest.mark.parametrize("has_ids", [True, False], ids=["", "an old checkpoint"])
+def test_a_topic_that_was_made_anew_and_has_grown_past_its_old_end(sink: Sink, topic: MakeTopic, has_ids: bool) -> None:
+    name = topic()
+    send(sink.bootstrap, name, numbered(4))
+    options = {"subscribe": name, "startingOffsets": "earliest"}
+    sink.run(**options)
+    if not has_ids:
+        forget_topic_ids(sink.checkpoint)
+        send(sink.bootstrap, name, numbered(2, start=4))
+        sink.run(**options)
+        assert sink.values() == words(6), "it is read on, and learns the id"
+    create_again(sink.bootstrap, name)
+    send(sink.bootstrap, name, numbered(9, start=10))
+    with pytest.raises(Exception, match=rf"topic {name} was deleted and created again \(its id was .* and is "):
+        sink.run(**options)
+    before = sink.values()
+    sink.run(**options, failOnDataLoss="false")
+    assert len(sink.values()) > len(before), "as by Spark's own source, it goes on where it was"
+    send(sink.bootstrap, name, numbered(2, start=19))
+    sink.run(**options)
+    assert {b"19", b"20"} <= set(sink.values()), "the loss was reported once"
+
+
+def create_again(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    make(bootstrap, topic)
+
+
+def forget_topic_ids(checkpoint: Path) -> None:
+    """The checkpoint as an older klamm wrote it."""
+    for file in (checkpoint / "offsets").iterdir():
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        if file.name.startswith("."):
+            continue
+        *head, offset = file.read_text().split("\n")
+        found = json.loads(offset)
+        assert found.pop("@ids")
+        found.get("@initial", {}).pop("@ids", None)
+        file.write_text("\n".join([*head, json.dumps(found)]))
+
+
+def test_a_batch_query_reads_no_other_topic_than_it_was_planned_for(
+    spark: SparkSession, bootstrap: str, topic: MakeTopic
+) -> None:
+    name = topic()
+    send(bootstrap, name, numbered(4))
+    reader = spark.read.format("klamm").option("kafka.bootstrap.servers", bootstrap).option("subscribe", name)
+    rows = reader.load().rdd  # planned now, read later
+    create_again(bootstrap, name)
+    send(bootstrap, name, numbered(9))
+    with pytest.raises(Exception, match=r"and another one with id .* has its name") as failed:
+        rows.collect()
+    assert reason(failed.value).startswith(f"some data is lost: partition {name}-0, [0, 4)")
+
+
+def test_a_bootstrap_server_that_refuses_is_named_soon(spark: SparkSession, bootstrap: str) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    told = f"nothing listens at bootstrap.servers={address}, tried for 5000 ms"
+    options = {"kafka.bootstrap.servers": address}
+    with pytest.raises(Exception, match=told) as failed:
+        spark.read.format("klamm").options(**options, subscribe="t").load().count()
+    assert reason(failed.value).startswith(f"cannot find the partitions of t: {told}")
+    writer = spark.range(5).selectExpr("cast(id as string) as value").write.format("klamm").mode("append")
+    with pytest.raises(Exception, match=told):
+        writer.options(**options, topic="t").save()
 
 
 def test_records_that_were_deleted_before_a_stream_read_them(sink: Sink, topic: MakeTopic) -> None:

@@ -153,7 +153,8 @@ def _print_query(opened: Audit, sql: str, rows: int, step: Callable[[str], None]
 @contextlib.contextmanager
 def _spark_errors() -> Iterator[None]:
     """What Spark says is wrong, in a line: a query that does not parse, a file that a task could not read."""
-    from klamm.pipelines.errors import PipelineError, reason
+    from klamm.pipelines.errors import PipelineError
+    from klamm.spark.failures import reason
 
     try:
         yield

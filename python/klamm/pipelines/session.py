@@ -4,7 +4,7 @@
         spark.read.format("klamm")...
 
 It knows `format("klamm")`. A session that was active, or that is given, is used as it is and left running; one that was
-made here is stopped. Where a job fails, `klamm.pipelines.errors.reason` says why in a line.
+made here is stopped. Where a job fails, `klamm.spark.reason` says why in a line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import klamm
-from klamm.pipelines.errors import PipelineError, reason
+from klamm.pipelines.errors import PipelineError
+from klamm.spark.failures import reason
+from klamm.spark.supported import check_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +84,10 @@ def _active() -> SparkSession | None:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as missing:
         raise PipelineError(f"this needs {missing.name}: pip install 'klamm[spark]'") from None
+    try:
+        check_pyspark()
+    except ImportError as error:
+        raise PipelineError(str(error)) from None
     return SparkSession.getActiveSession()
 
 

@@ -3,16 +3,20 @@
 from klamm.spark import KlammDataSource
 spark.dataSource.register(KlammDataSource)
 spark.read.format("klamm").option("kafka.bootstrap.servers", ...).option("subscribe", ...).load()
+
+Where a job fails, `reason(error)` is the one sentence of Spark's exception that says why.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from klamm.spark.failures import reason
+
 if TYPE_CHECKING:
     from klamm.spark.source import KlammDataSource
 
-__all__ = ["KlammDataSource"]
+__all__ = ["KlammDataSource", "reason"]
 
 if not TYPE_CHECKING:  # for whom everything is above
 
@@ -21,6 +25,9 @@ if not TYPE_CHECKING:  # for whom everything is above
         if name != "KlammDataSource":
             raise AttributeError(f"module 'klamm.spark' has no attribute '{name}'")
         try:
+            from klamm.spark.supported import check_pyspark
+
+            check_pyspark()
             from klamm.spark.source import KlammDataSource
         except ModuleNotFoundError as missing:
             package = (missing.name or "").partition(".")[0]

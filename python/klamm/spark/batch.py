@@ -39,7 +39,7 @@ class KlammBatchReader(DataSourceReader):
         pieces = split(
             cut_large(self.options, ranges), tasks_min=self.options.tasks_min, rows_max=self.options.task_rows_max
         )
-        return [RangePartition(piece) for piece in pieces]
+        return [RangePartition(piece, view.topic_ids.get(piece.partition.topic)) for piece in pieces]
 
     def _planned(self, view: ClusterView) -> list[OffsetRange]:
         options = self.options
@@ -63,7 +63,7 @@ class KlammBatchReader(DataSourceReader):
         if isinstance(partition, RangePartition):
             from klamm.spark.reader import read_range
 
-            yield from read_range(self.options, self.schema, partition.range)
+            yield from read_range(self.options, self.schema, partition.range, partition.topic_id)
 
 
 class KlammFilteringReader(KlammBatchReader):

@@ -65,6 +65,35 @@ Order does not depend on how many requests are under way, because the producer i
 """
 
 
+_OF_PRODUCERS: Final = frozenset(
+    {
+        "acks",
+        "batch.size",
+        "buffer.memory",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "linger.ms",
+        "max.block.ms",
+        "max.request.size",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "transaction.timeout.ms",
+        "transactional.id",
+    }
+)
+_OF_CONSUMERS: Final = frozenset(
+    {
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "isolation.level",
+        "max.partition.fetch.bytes",
+    }
+)
 _REFUSED_OF_A_SINK: Final = {
     "interceptor.classes": "there is no Java producer to intercept",
     "key.serializer": "keys are bytes or text; encode the column key",
@@ -89,6 +118,12 @@ def producer_options(given: Mapping[str, str]) -> dict[str, str]:
     """What klamm's client gets for writing; as `client_options`."""
     _refuse(given, _REFUSED_OF_A_SINK)
     return {"client.id": DEFAULT_CLIENT_ID} | {key: given[key] for key in given if key not in _WITHOUT_MEANING}
+
+
+def without_effect(given: Mapping[str, str], *, is_sink: bool) -> list[str]:
+    """Those keys, without `kafka.`, that Kafka's clients know and that change nothing here."""
+    unused = _WITHOUT_MEANING | (_OF_CONSUMERS if is_sink else _OF_PRODUCERS)
+    return sorted(unused & given.keys())
 
 
 def _refuse(given: Mapping[str, str], refused: Mapping[str, str]) -> None:

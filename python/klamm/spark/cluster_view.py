@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from klamm._engine import ConfigError, KafkaClient
 from klamm.spark.limits import At, AtOffsets, AtTimestamp, AtTimestamps, Limit
 from klamm.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition, describe
 from klamm.spark.option_map import OptionError
 from klamm.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
+
+_REFUSED_MS: Final = 5000
+_FIRST_CONTACT: Final = {"klamm.bootstrap.refused.timeout.ms": str(_REFUSED_MS)}
+"""A driver that begins does not wait for brokers that are not there; tasks wait for one that restarts."""
 
 
 def connect(client: Mapping[str, str]) -> KafkaClient:
@@ -22,12 +27,21 @@ def connect(client: Mapping[str, str]) -> KafkaClient:
         raise OptionError(f"option kafka.{error}") from None
 
 
+def check_reachable(client: Mapping[str, str]) -> None:
+    """Raise ClientError where nothing listens, before tasks wait for it. A shorter patience is the tasks' own."""
+    if int(client.get("max.block.ms", 60_000)) > _REFUSED_MS:
+        with connect(_FIRST_CONTACT | {**client}) as found:
+            found.topics()
+
+
 class ClusterView:
     """The partitions that a query reads, asked for anew by each call."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._client = connect(options.client)
+        self._client = connect(_FIRST_CONTACT | {**options.client})
+        self.topic_ids: dict[str, str] = {}
+        """As of the last look at partitions; empty where brokers have no ids (before Apache Kafka 2.8)."""
 
     def close(self) -> None:
         """Let the connections go."""
@@ -47,7 +61,10 @@ class ClusterView:
                 return self._partitions_of([name for name in self._client.topics() if pattern.fullmatch(name)])
 
     def _partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
-        return {TopicPartition(topic, number) for topic in topics for number in self._client.partitions(topic)}
+        found = {TopicPartition(topic, number) for topic in topics for number in self._client.partitions(topic)}
+        ids = {topic: self._client.topic_id(topic) for topic in topics}
+        self.topic_ids |= {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
+        return found
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The first offset of each partition's log."""

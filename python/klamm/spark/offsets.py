@@ -181,6 +181,15 @@ class Plan:
     lost: list[str]
 
 
+def recreated(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """In words, which topics were deleted and created again, by their ids. What has no id on either side is unknown."""
+    return [
+        f"topic {topic} was deleted and created again (its id was {before[topic]} and is {after[topic]})"
+        for topic in sorted(before.keys() & after.keys())
+        if before[topic] != after[topic]
+    ]
+
+
 def plan_stream(start: Offsets, end: Offsets, earliest_of_new: Offsets) -> Plan:
     """What a micro-batch reads: [start, end) of each partition of `end`.
 

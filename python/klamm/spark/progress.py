@@ -14,8 +14,6 @@ from typing import Any
 
 from klamm.spark.offsets import Offsets, TopicPartition, flat
 
-_INITIAL = "@initial"
-
 
 @dataclass(frozen=True, slots=True)
 class OffsetsBehindLatest:
@@ -69,6 +67,6 @@ def _offsets(told: object) -> Offsets | None:
         found = json.loads(told) if isinstance(told, str) else told
         if not isinstance(found, dict):
             return None
-        return flat({topic: of_topic for topic, of_topic in found.items() if topic != _INITIAL})
+        return flat({topic: of_topic for topic, of_topic in found.items() if not topic.startswith("@")})
     except (ValueError, AttributeError, TypeError):
         return None

@@ -8,8 +8,9 @@ from klamm.spark.offsets import OffsetRange
 
 
 class RangePartition(InputPartition):
-    """A range of a partition."""
+    """A range of a partition of one topic: another topic of its name is not read."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
+    def __init__(self, wanted: OffsetRange, topic_id: str | None = None) -> None:
         super().__init__(wanted)
         self.range = wanted
+        self.topic_id = topic_id

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from klamm._engine import OffsetOutOfRangeError
+from klamm._engine import OffsetOutOfRangeError, TopicRecreatedError
 from klamm.spark.cluster_view import connect
 from klamm.spark.data_loss import DataLossError, report_loss
 from klamm.spark.offsets import OffsetRange
@@ -28,8 +28,13 @@ _CLIENT = {"max.partition.fetch.bytes": str(4 << 20)}
 """An answer makes one batch where it is not compressed: Spark's engine takes less for a few large batches."""
 
 
-def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of the range. Offsets that hold none, of compacted or transactional topics, are passed over."""
+def read_range(
+    options: SourceOptions, schema: StructType, wanted: OffsetRange, topic_id: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of the range. Offsets that hold none, of compacted or transactional topics, are passed over.
+
+    `topic_id`: of the topic that is meant, where it is known. DataLossError.
+    """
     rows = Rows(options, to_arrow_schema(schema, timezone="UTC"))
     with connect({**_CLIENT, **options.client}) as client:
         at = wanted.start
@@ -43,7 +48,11 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
                     columns=rows.fetched,
                     max_records=BATCH_ROWS_MAX,
                     max_bytes=BATCH_BYTES_MAX,
+                    topic_id=topic_id,
                 )
+            except TopicRecreatedError as error:
+                report_loss([f"partition {wanted.partition}, [{at}, {wanted.end}): {error}"], options.fail_on_data_loss)
+                return
             except OffsetOutOfRangeError as error:
                 at = _after_the_loss(error, at, wanted, options.fail_on_data_loss)
                 continue

@@ -6,6 +6,7 @@ plain bytes is imported where it is needed.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,16 +15,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from klamm.spark.cluster_view import connect
+from klamm.spark.client_options import without_effect
+from klamm.spark.cluster_view import check_reachable, connect
 from klamm.spark.columns import check_schema, full_schema
 from klamm.spark.format_options import HAVE_SCHEMAS, FormatOptions
-from klamm.spark.options import SourceOptions, parse_batch, parse_common, parse_stream
+from klamm.spark.options import SourceOptions, client_keys, parse_batch, parse_common, parse_stream
+from klamm.spark.workers import use_this_python
 
 if TYPE_CHECKING:
     from klamm.spark.batch import KlammBatchReader
     from klamm.spark.sink import KlammBatchWriter, KlammStreamWriter
     from klamm.spark.sink_options import SinkOptions
     from klamm.spark.stream import KlammStreamReader
+
+
+_log = logging.getLogger(__name__)
 
 
 class KlammDataSource(DataSource):
@@ -35,7 +41,8 @@ class KlammDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """What `format` is given. Spark asks for it when the source is registered."""
+        use_this_python()
         return "klamm"
 
     def schema(self) -> str:
@@ -69,15 +76,33 @@ class KlammDataSource(DataSource):
         Spark sends this object, after it told its columns, to whoever plans and reads: all of them agree.
         """
         if self._pins is None:
+            self._warn(is_sink=False)
             self._pins = (_pin(options.key, options.topics), _pin(options.value, options.topics))
         key, value = self._pins
         return replace(options, key=key, value=value)
+
+    _has_warned = False
+
+    def _warn(self, *, is_sink: bool) -> None:
+        """Name the options that have no effect, once: this object goes on to whoever plans and reads."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        given = client_keys({name.lower(): text for name, text in self.options.items()})
+        if names := without_effect(given, is_sink=is_sink):
+            _log.warning(
+                "these options have no effect for klamm's Spark %s: %s",
+                "sink" if is_sink else "source",
+                ", ".join(f"kafka.{name}" for name in names),
+            )
 
     def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter:
         """Writes rows, at least once."""
         from klamm.spark.sink import KlammBatchWriter
 
-        return KlammBatchWriter(self._sink_options(overwrite, is_stream=False), schema)
+        writer = KlammBatchWriter(self._sink_options(overwrite, is_stream=False), schema)
+        check_reachable(writer.options.client)
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:  # noqa: N802
         """Writes the rows of micro-batches, at least or exactly once."""
@@ -90,6 +115,7 @@ class KlammDataSource(DataSource):
 
         options = parse_sink(self.options, overwrite, is_stream=is_stream)
         connect(options.client).close()
+        self._warn(is_sink=True)
         return options
 
 

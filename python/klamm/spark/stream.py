@@ -1,9 +1,11 @@
 """A streaming query: reads on from the offsets of its checkpoint.
 
 An offset of the stream is the JSON of Spark's own Kafka source, `{"topic": {"0": 23}}`: the next offset of each
-partition. The first batch's end has one more key, INITIAL, with the offsets that the query began with. Spark writes
-down only where batches end, and asks again for the initial offsets when the first batch is repeated after a failure; by
-then `latest` is elsewhere, and what lies between would be lost without a word.
+partition. It has one more key, TOPIC_IDS, by which a topic that was deleted and created again is known as another one
+(KIP-516). A checkpoint without it is read on, and gets it with the next batch. The first batch's end also has INITIAL,
+with the offsets that the query began with: Spark writes down only where batches end, and asks again for the initial
+offsets when the first batch is repeated after a failure; by then `latest` is elsewhere, and what lies between would be
+lost without a word.
 """
 
 from __future__ import annotations
@@ -23,7 +25,17 @@ from pyspark.sql.streaming.datasource import (
 
 from klamm.spark.cluster_view import ClusterView
 from klamm.spark.data_loss import report_loss
-from klamm.spark.offsets import Offsets, count_rows, flat, limit_rows, nested, plan_stream, resolve, split
+from klamm.spark.offsets import (
+    Offsets,
+    count_rows,
+    flat,
+    limit_rows,
+    nested,
+    plan_stream,
+    recreated,
+    resolve,
+    split,
+)
 from klamm.spark.range_partition import RangePartition
 from klamm.spark.sampling import cut_large
 
@@ -34,7 +46,8 @@ if TYPE_CHECKING:
     from klamm.spark.options import SourceOptions
 
 INITIAL: Final = "@initial"
-"""No topic can have this name."""
+"""No topic can have this name; so of the next."""
+TOPIC_IDS: Final = "@ids"
 
 StreamOffset = dict[str, Any]
 
@@ -48,6 +61,8 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._view: ClusterView | None = None
         self._initial: Offsets | None = None
         self._latest: Offsets | None = None
+        self._topic_ids: dict[str, str] = {}
+        """Of topics as they were first seen by this reader: what a checkpoint without ids is compared with."""
         self._target: Offsets | None = None
         """Where a query of Trigger.AvailableNow ends."""
         self._last_trigger: float | None = None
@@ -61,7 +76,7 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partitions = view.partitions()
             wanted = view.at(self.options.starting_option, self.options.starting, partitions)
             self._initial = resolve(wanted, view.earliest(partitions), view.latest())
-        return nested(self._initial)
+        return self._with_ids(nested(self._initial))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """maxOffsetsPerTrigger, else minOffsetsPerTrigger: there is none of both, `_limited` looks for the other."""
@@ -78,14 +93,17 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: StreamOffset, limit: ReadLimit) -> StreamOffset:  # noqa: N802
         """Where the next batch ends; `start` itself when there is nothing to read, or not enough of it yet."""
         begin = _offsets(start)
-        latest = self._target if self._target is not None else self._cluster().latest(begin)
+        view = self._cluster()
+        latest = self._target if self._target is not None else view.latest(begin)
         self._latest = latest
+        self._topic_ids = view.topic_ids | self._topic_ids
         known = self._begin_of_new(latest, begin) | begin
         end = self._limited(limit, known, latest)
         if begin == self._initial and INITIAL not in start:
             # Spark writes the first batch down even where it has nothing to read.
-            return {**nested(end), INITIAL: start}
-        return start if end == begin else {**nested(end)}
+            return {**self._with_ids(nested(end)), INITIAL: start}
+        is_same = end == begin and not recreated(self._ids_before(start), view.topic_ids)
+        return start if is_same else self._with_ids(nested(end))
 
     def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802
         """The ends of the partitions, for the query's progress."""
@@ -93,13 +111,16 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[InputPartition]:
         """The ranges between, a task each, or more by minPartitions, maxRecordsPerPartition, maxBytesPerPartition."""
-        begin, until = _offsets(end.get(INITIAL, start)), _offsets(end)
+        start = end.get(INITIAL, start)
+        begin, until = _offsets(start), _offsets(end)
+        topic_ids = end.get(TOPIC_IDS, {})
         plan = plan_stream(begin, until, self._begin_of_new(until, begin))
-        report_loss(plan.lost, self.options.fail_on_data_loss)
+        lost = [*recreated(self._ids_before(start), topic_ids), *plan.lost]
+        report_loss(lost, self.options.fail_on_data_loss)
         pieces = split(
             cut_large(self.options, plan.ranges), tasks_min=self.options.tasks_min, rows_max=self.options.task_rows_max
         )
-        return [RangePartition(piece) for piece in pieces]
+        return [RangePartition(piece, topic_ids.get(piece.partition.topic)) for piece in pieces]
 
     def stop(self) -> None:
         """Let the connections go."""
@@ -111,6 +132,17 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._view is None:
             self._view = ClusterView(self.options)
         return self._view
+
+    def _ids_before(self, start: StreamOffset) -> dict[str, str]:
+        """The ids of the topics that a batch goes on with."""
+        known: dict[str, str] = start.get(TOPIC_IDS, {})
+        return self._topic_ids | known
+
+    def _with_ids(self, offsets: dict[str, dict[str, int]]) -> StreamOffset:
+        """Offsets of the last look at the cluster, with the ids of their topics."""
+        topic_ids = self._cluster().topic_ids
+        found = {topic: topic_ids[topic] for topic in offsets if topic in topic_ids}
+        return {**offsets, TOPIC_IDS: found} if found else {**offsets}
 
     def _begin_of_new(self, offsets: Offsets, known: Offsets) -> Offsets:
         """The earliest offsets of the partitions that came since, of those that are still there."""
@@ -153,8 +185,8 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from klamm.spark.reader import read_range
 
         assert isinstance(partition, RangePartition)
-        return read_range(self.options, self.schema, partition.range)
+        return read_range(self.options, self.schema, partition.range, partition.topic_id)
 
 
 def _offsets(offset: StreamOffset) -> Offsets:
-    return flat({topic: partitions for topic, partitions in offset.items() if topic != INITIAL})
+    return flat({topic: partitions for topic, partitions in offset.items() if not topic.startswith("@")})

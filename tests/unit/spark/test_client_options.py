@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from klamm._engine import ConfigError, KafkaClient
-from klamm.spark.client_options import client_options, producer_options
+from klamm.spark.client_options import client_options, producer_options, without_effect
 
 CONSUMER = [
     "allow.auto.create.topics",
@@ -126,3 +128,24 @@ def test_what_cannot_be_obeyed_is_refused_with_its_value() -> None:
     for key in PRODUCER_REFUSED:
         with pytest.raises(ValueError, match=rf"option 'kafka\.{key}' \('1'\) is not supported: "):
             producer_options({key: "1"})
+
+
+def test_what_has_no_effect_is_known_by_name() -> None:
+    given = dict.fromkeys(["max.poll.records", "linger.ms", "fetch.min.bytes", "bootstrap.servers"], "1")
+    assert without_effect(given, is_sink=False) == ["linger.ms", "max.poll.records"]
+    assert without_effect(given, is_sink=True) == ["fetch.min.bytes", "max.poll.records"]
+
+
+def test_options_without_effect_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.types import BinaryType, StructType
+
+    from klamm.spark import KlammDataSource
+
+    given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "kafka.max.poll.records": "5"}
+    source = KlammDataSource(given)
+    source.schema()
+    again = pickle.loads(pickle.dumps(source))  # as Spark sends it to the process that plans
+    again.schema()
+    again.reader(StructType().add("value", BinaryType()))
+    assert caplog.messages == ["these options have no effect for klamm's Spark source: kafka.max.poll.records"]

@@ -21,6 +21,7 @@ from klamm.spark.offsets import (
     parse_offsets,
     plan_batch,
     plan_stream,
+    recreated,
     split,
 )
 
@@ -155,3 +156,9 @@ def test_a_batch_reads_what_there_is_of_what_was_asked_for(
     plan = plan_batch({A0: start}, {A0: end}, {A0: 2}, {A0: 10})
     assert plan.ranges == read
     assert len(plan.lost) == lost
+
+
+def test_topics_that_were_created_again_are_named_by_their_ids() -> None:
+    assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"}) == [
+        "topic b was deleted and created again (its id was 2 and is 4)"
+    ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +47,26 @@ def test_who_plans_a_stream_of_bytes_imports_neither_decoders_nor_what_tasks_nee
 def test_what_is_not_there_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = klamm.spark.Nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("installed", "is_supported"),
+    [("3.5.6", False), ("4.1.1", False), ("4.2.0", True), ("4.3.0.dev1", True), ("5.0.0", False)],
+)
+def test_another_pyspark_is_refused_with_both_versions(installed: str, is_supported: bool) -> None:
+    pytest.importorskip("pyspark")
+    code = f"import pyspark; pyspark.__version__ = '{installed}'; import klamm.spark; klamm.spark.KlammDataSource"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if is_supported:
+        assert done.returncode == 0, done.stderr
+    else:
+        last = done.stderr.splitlines()[-1]
+        assert f"works with PySpark 4.2 or newer, below 5; {installed} is installed" in last
+
+
+def test_the_supported_versions_are_those_of_the_extra() -> None:
+    from klamm.spark.supported import PYSPARK_BELOW, PYSPARK_MIN
+
+    project = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())["project"]
+    low, high = (".".join(map(str, version)) for version in (PYSPARK_MIN, PYSPARK_BELOW))
+    assert f"pyspark>={low},<{high}" in project["optional-dependencies"]["spark"]

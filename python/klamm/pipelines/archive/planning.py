@@ -19,8 +19,11 @@ class Plan:
 
 
 def check_same(known: Topic | None, name: str, topic_id: str | None) -> None:
-    """PipelineError where the topic that has this id is another than the one that is archived under its name."""
-    if known is not None and known.topic_id != topic_id:
+    """PipelineError where the topic that has this id is another than the one that is archived under its name.
+
+    Brokers before Apache Kafka 2.8 have no ids: then nobody knows.
+    """
+    if known is not None and None not in (known.topic_id, topic_id) and known.topic_id != topic_id:
         raise PipelineError(
             f"topic '{name}' was deleted and made again: the archive holds the one with id {known.topic_id}, the "
             f"cluster has {topic_id}; archive it into another folder"

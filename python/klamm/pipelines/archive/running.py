@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm.pipelines.errors import PipelineError, reason
+from klamm.pipelines.errors import PipelineError
+from klamm.spark.failures import reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,9 @@ import klamm
 from klamm.pipelines.bench import spark_program
 from klamm.pipelines.bench.connector import ConnectorEnvironment
 from klamm.pipelines.bench.process_tree import Used, Watch
-from klamm.pipelines.errors import PipelineError, reason
+from klamm.pipelines.errors import PipelineError
 from klamm.pipelines.session import workers_environment
+from klamm.spark.failures import reason
 
 _STOP_S: Final = 60
 _TRIES: Final = 5

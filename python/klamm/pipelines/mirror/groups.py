@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from klamm.admin import groups
@@ -36,6 +36,10 @@ class Moved:
     offsets: Mapping[TopicPartition, int]
     """What was committed on the target: nothing where it had as much, or where members commit for themselves."""
     has_members: bool = False
+
+    def after(self, earlier: Moved | None) -> Moved:
+        """With what was committed for the group before."""
+        return self if earlier is None else replace(self, offsets={**earlier.offsets, **self.offsets})
 
 
 def sync_groups(source: Client, target: Client, selection: Selection, translate: Translate) -> list[Moved]:

@@ -72,7 +72,7 @@ class MirrorProgress:
     target_id: str
     topics: tuple[TopicProgress, ...]
     groups: tuple[Moved, ...]
-    """As of the last look at them."""
+    """The groups of the last look, with all that this run has committed for them on the target."""
     records: int
     """Written by this run."""
     left_out: tuple[str, ...]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.admin.connection import ClientError
-from klamm.pipelines.errors import reason
 from klamm.pipelines.mirror.clusters import Clusters, source_keys
 from klamm.pipelines.mirror.groups import Moved, sync_groups
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions, MirrorProgress, TopicProgress
 from klamm.pipelines.session import jvm_may_be_gone, session
+from klamm.spark.failures import reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ class _Run:
         self._copying = copying
         self._tell = tell
         self._until = until
-        self._groups: tuple[Moved, ...] = ()
+        self._groups: dict[str, Moved] = {}
         self._trouble: str | None = None
         self._positions: dict[tuple[str, int], int] = {}
 
@@ -152,7 +152,7 @@ class _Run:
         self._copying.learn_ends(clusters)
         if options.groups:
             found = sync_groups(clusters.source, clusters.target, options.groups, self._copying.translate)
-            self._groups = tuple(found)
+            self._groups = {one.group: one.after(self._groups.get(one.group)) for one in found}
 
     def _progress(self, query: StreamingQuery) -> MirrorProgress:
         clusters = self._clusters
@@ -169,7 +169,7 @@ class _Run:
             clusters.source_id,
             clusters.target_id,
             topics,
-            self._groups,
+            tuple(self._groups.values()),
             self._copying.records,
             left_out,
             self._trouble,

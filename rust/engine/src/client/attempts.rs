@@ -1,7 +1,7 @@
 //! Whether and when to try again.
 
 use super::link_error::LinkError;
-use crate::ErrorCode;
+use crate::{ErrorCode, Uuid};
 
 /// Why a try came to nothing.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -14,6 +14,8 @@ pub enum Fault {
     NoSuchPartition { count: usize },
     #[error("the answer leaves out what was asked for")]
     LeftOut,
+    #[error("the topic with id {expected} was deleted, and another one with id {found} has its name")]
+    AnotherTopic { expected: Uuid, found: Uuid },
     #[error("the brokers have no transactions; klamm's have none yet, Apache Kafka's do")]
     NoTransactions,
 }
@@ -57,12 +59,18 @@ pub enum Remedy {
 }
 
 impl Fault {
+    /// Whether nothing listens where a connection was to be made.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Link(error) if error.is_refused())
+    }
+
     /// What Apache Kafka's clients do about it.
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::Link(error) if error.is_passing() => Remedy::Refresh,
             Self::Link(_) | Self::LeftOut | Self::NoTransactions => Remedy::None,
-            Self::NoSuchPartition { .. } => Remedy::WaitShortly,
+            // A broker that lags may still describe the topic that was deleted.
+            Self::NoSuchPartition { .. } | Self::AnotherTopic { .. } => Remedy::WaitShortly,
             Self::Code(code) => remedy_of(*code),
         }
     }
@@ -101,6 +109,8 @@ pub struct Patience {
     pub backoff_max_ms: u64,
     /// Tries after the first one.
     pub retries: u32,
+    /// How long every bootstrap server may refuse connections before any broker has been reached.
+    pub refused_ms: u64,
 }
 
 impl Patience {
@@ -124,18 +134,40 @@ pub struct Attempts {
     failures: u32,
     /// Since when what is asked for has been unknown without a break.
     unknown_since_ms: Option<u64>,
+    /// Since when every bootstrap server has refused connections without a break.
+    refused_since_ms: Option<u64>,
+}
+
+/// What the client knows of the cluster when a try came to nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The topic, and the partition if one is asked for, were told of earlier.
+    pub topic: bool,
+    /// A broker has answered this client at some time.
+    pub cluster: bool,
 }
 
 /// What follows a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Retry { after_ms: u64, refresh: bool },
-    GiveUp { timed_out: bool },
+    GiveUp(Because),
+}
+
+/// Why there is no other try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// Another try would find the same.
+    Final,
+    /// The call's time or number of tries is used up.
+    TimedOut,
+    /// Nothing listens at the bootstrap servers.
+    Refused,
 }
 
 impl Attempts {
     pub fn new(patience: Patience, now_ms: u64) -> Self {
-        Self { patience, began_ms: now_ms, failures: 0, unknown_since_ms: None }
+        Self { patience, began_ms: now_ms, failures: 0, unknown_since_ms: None, refused_since_ms: None }
     }
 
     /// How long the call may still take.
@@ -143,25 +175,32 @@ impl Attempts {
         self.patience.timeout_ms.saturating_sub(now_ms.saturating_sub(self.began_ms))
     }
 
-    /// `was_known`: the topic was told of earlier.
-    pub fn on_fault(&mut self, now_ms: u64, fault: &Fault, was_known: bool) -> Next {
+    pub fn on_fault(&mut self, now_ms: u64, fault: &Fault, known: Known) -> Next {
         let remedy = fault.remedy();
+        if fault.is_refused() && !known.cluster {
+            let since = *self.refused_since_ms.get_or_insert(now_ms);
+            if now_ms.saturating_sub(since) >= self.patience.refused_ms {
+                return Next::GiveUp(Because::Refused);
+            }
+        } else {
+            self.refused_since_ms = None;
+        }
         if remedy == Remedy::WaitShortly {
             let since = *self.unknown_since_ms.get_or_insert(now_ms);
-            let bound = if was_known { UNKNOWN_AGAIN_MS } else { UNKNOWN_MS };
+            let bound = if known.topic { UNKNOWN_AGAIN_MS } else { UNKNOWN_MS };
             if now_ms.saturating_sub(since) >= bound {
-                return Next::GiveUp { timed_out: false };
+                return Next::GiveUp(Because::Final);
             }
         } else {
             self.unknown_since_ms = None;
         }
         if remedy == Remedy::None {
-            return Next::GiveUp { timed_out: false };
+            return Next::GiveUp(Because::Final);
         }
         let after_ms = self.patience.backoff_after(self.failures);
         self.failures += 1;
         if self.failures > self.patience.retries || after_ms >= self.left_ms(now_ms) {
-            return Next::GiveUp { timed_out: true };
+            return Next::GiveUp(Because::TimedOut);
         }
         Next::Retry { after_ms, refresh: remedy != Remedy::Wait }
     }

@@ -1,11 +1,13 @@
 use std::io;
 use std::sync::Arc;
 
-use super::attempts::{Attempts, Fault, Next, Patience, Remedy};
+use super::attempts::{Attempts, Because, Fault, Known, Next, Patience, Remedy};
 use super::link_error::LinkError;
-use crate::ErrorCode;
+use crate::{ErrorCode, Uuid};
 
-const PATIENCE: Patience = Patience { timeout_ms: 1_000, backoff_ms: 100, backoff_max_ms: 350, retries: 100 };
+const PATIENCE: Patience =
+    Patience { timeout_ms: 1_000, backoff_ms: 100, backoff_max_ms: 350, retries: 100, refused_ms: u64::MAX };
+const NOTHING: Known = Known { topic: false, cluster: false };
 
 fn broken() -> Fault {
     let source = Arc::new(io::Error::from(io::ErrorKind::ConnectionReset));
@@ -17,21 +19,21 @@ fn waits_grow_until_the_time_is_over() {
     let mut attempts = Attempts::new(PATIENCE, 5_000);
     let mut now_ms = 5_000;
     let mut waits = Vec::new();
-    while let Next::Retry { after_ms, refresh } = attempts.on_fault(now_ms, &broken(), false) {
+    while let Next::Retry { after_ms, refresh } = attempts.on_fault(now_ms, &broken(), NOTHING) {
         assert!(refresh, "the leader may be another one by then");
         waits.push(after_ms);
         now_ms += after_ms;
     }
     assert_eq!(waits, [100, 200, 350]);
-    assert_eq!(attempts.on_fault(now_ms, &broken(), false), Next::GiveUp { timed_out: true });
+    assert_eq!(attempts.on_fault(now_ms, &broken(), NOTHING), Next::GiveUp(Because::TimedOut));
     assert_eq!(attempts.left_ms(now_ms), 350);
 }
 
 #[test]
 fn retries_are_bounded_by_their_number_too() {
     let mut attempts = Attempts::new(Patience { retries: 1, ..PATIENCE }, 0);
-    assert!(matches!(attempts.on_fault(0, &broken(), false), Next::Retry { .. }));
-    assert_eq!(attempts.on_fault(0, &broken(), false), Next::GiveUp { timed_out: true });
+    assert!(matches!(attempts.on_fault(0, &broken(), NOTHING), Next::Retry { .. }));
+    assert_eq!(attempts.on_fault(0, &broken(), NOTHING), Next::GiveUp(Because::TimedOut));
 }
 
 #[test]
@@ -40,9 +42,18 @@ fn what_is_unknown_is_soon_taken_for_missing_unless_it_was_known() {
     let patient = Patience { timeout_ms: 60_000, ..PATIENCE };
     for (was_known, gives_up_ms) in [(false, 1_500), (true, 10_000)] {
         let mut attempts = Attempts::new(patient, 0);
-        assert!(matches!(attempts.on_fault(0, &unknown, was_known), Next::Retry { refresh: true, .. }));
-        assert!(matches!(attempts.on_fault(gives_up_ms - 1, &unknown, was_known), Next::Retry { .. }));
-        assert_eq!(attempts.on_fault(gives_up_ms, &unknown, was_known), Next::GiveUp { timed_out: false });
+        assert!(matches!(
+            attempts.on_fault(0, &unknown, Known { topic: was_known, cluster: true }),
+            Next::Retry { refresh: true, .. }
+        ));
+        assert!(matches!(
+            attempts.on_fault(gives_up_ms - 1, &unknown, Known { topic: was_known, cluster: true }),
+            Next::Retry { .. }
+        ));
+        assert_eq!(
+            attempts.on_fault(gives_up_ms, &unknown, Known { topic: was_known, cluster: true }),
+            Next::GiveUp(Because::Final)
+        );
     }
 }
 
@@ -63,4 +74,34 @@ fn each_fault_has_its_remedy() {
     assert_eq!(broken().remedy(), Remedy::Refresh);
     let hostile = LinkError::TooLong { address: "b:1".to_owned(), len: -1 };
     assert_eq!(Fault::Link(hostile).remedy(), Remedy::None);
+}
+
+fn refused() -> Fault {
+    let source = Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused));
+    Fault::Link(LinkError::Connect { address: "b:1".to_owned(), source })
+}
+
+#[test]
+fn bootstrap_servers_that_refuse_are_given_up_unless_the_cluster_was_there() {
+    let patience = Patience { timeout_ms: 60_000, refused_ms: 5_000, ..PATIENCE };
+    let mut attempts = Attempts::new(patience, 0);
+    assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
+    assert!(matches!(attempts.on_fault(4_999, &refused(), NOTHING), Next::Retry { .. }));
+    assert_eq!(attempts.on_fault(5_000, &refused(), NOTHING), Next::GiveUp(Because::Refused));
+
+    let mut attempts = Attempts::new(patience, 0);
+    let known = Known { topic: false, cluster: true };
+    assert!(matches!(attempts.on_fault(0, &refused(), known), Next::Retry { .. }));
+    assert!(matches!(attempts.on_fault(30_000, &refused(), known), Next::Retry { .. }), "it restarts");
+
+    let mut attempts = Attempts::new(patience, 0);
+    assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
+    assert!(matches!(attempts.on_fault(4_000, &broken(), NOTHING), Next::Retry { .. }), "it is there now");
+    assert!(matches!(attempts.on_fault(6_000, &refused(), NOTHING), Next::Retry { .. }));
+}
+
+#[test]
+fn another_topic_of_the_name_is_soon_taken_for_the_truth() {
+    let fault = Fault::AnotherTopic { expected: Uuid::ZERO, found: Uuid::ZERO };
+    assert_eq!(fault.remedy(), Remedy::WaitShortly);
 }

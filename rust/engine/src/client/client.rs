@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::attempts::{Attempts, Fault, Next, Patience};
+use super::attempts::{Attempts, Because, Fault, Known, Next, Patience};
 use super::cluster::{ClusterView, Leader, NoLeader};
 use super::config::ClientConfig;
 use super::error::{ClientError, What};
@@ -15,7 +15,7 @@ use super::messages::Request;
 use super::messages::metadata::{MetadataAnswer, MetadataRequest};
 use super::pool::Pool;
 use super::producing::Producer;
-use crate::ErrorCode;
+use crate::{ErrorCode, Uuid};
 
 /// A client of one cluster. Any number of calls may be under way at once.
 #[derive(Debug)]
@@ -99,6 +99,8 @@ impl Client {
             match self.pool.call(&address, request, within).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.is_mistrust() => return Err(Fault::Link(error)),
+                // A server that refuses says less than one that is there and does not answer.
+                Err(error) if error.is_refused() && matches!(&last, Fault::Link(before) if !before.is_refused()) => {}
                 Err(error) => last = Fault::Link(error),
             }
         }
@@ -157,7 +159,23 @@ impl Client {
         self.find_partitions(topic, self.call(What::topic(FIND_PARTITIONS, topic))?).await
     }
 
-    /// The same for the producer.
+    /// The id of a topic, as brokers told it when the topic was last asked for; asked for where nothing is known. `None`
+    /// where the brokers have no ids (before Apache Kafka 2.8).
+    pub async fn topic_id(&self, topic: &str) -> Result<Option<Uuid>, ClientError> {
+        check_topic(topic)?;
+        let mut call = self.call(What::topic("find the id of", topic))?;
+        loop {
+            let known = self.view.lock().topic_id(topic);
+            if let Some(id) = known {
+                return Ok(Some(id).filter(|id| *id != Uuid::ZERO));
+            }
+            if let Err(fault) = self.refresh(topic, call.within()).await {
+                call.wait_after(fault).await?;
+            }
+        }
+    }
+
+    /// [`Client::partitions`] for the producer.
     pub(super) async fn partitions_to_produce_to(&self, topic: &str) -> Result<Vec<i32>, ClientError> {
         self.find_partitions(topic, self.producer_call(What::topic(FIND_PARTITIONS, topic))?).await
     }
@@ -188,8 +206,13 @@ impl Call<'_> {
     pub async fn wait_after(&mut self, fault: Fault) -> Result<(), ClientError> {
         self.tries += 1;
         let topic = self.what.topic.as_deref();
-        let was_known = topic.is_some_and(|topic| self.client.view.lock().knows(topic, self.what.partition));
-        match self.attempts.on_fault(self.client.now_ms(), &fault, was_known) {
+        let known = {
+            let view = self.client.view.lock();
+            let knows_topic = topic.is_some_and(|topic| view.knows(topic, self.what.partition));
+            Known { topic: knows_topic, cluster: view.has_brokers() }
+        };
+        let what = || Box::new(self.what.clone());
+        match self.attempts.on_fault(self.client.now_ms(), &fault, known) {
             Next::Retry { after_ms, refresh } => {
                 if let Some(topic) = topic.filter(|_| refresh) {
                     self.client.view.lock().distrust(topic);
@@ -197,17 +220,21 @@ impl Call<'_> {
                 sleep(Duration::from_millis(after_ms)).await;
                 Ok(())
             }
-            Next::GiveUp { timed_out: true } => Err(ClientError::TimedOut {
-                what: Box::new(self.what.clone()),
+            Next::GiveUp(Because::TimedOut) => Err(ClientError::TimedOut {
+                what: what(),
                 bootstrap: self.client.config.bootstrap.join(","),
                 timeout_ms: self.patience.timeout_ms,
                 tries: self.tries,
                 key: self.key,
                 last: Box::new(fault),
             }),
-            Next::GiveUp { timed_out: false } => {
-                Err(ClientError::Failed { what: Box::new(self.what.clone()), source: Box::new(fault) })
-            }
+            Next::GiveUp(Because::Refused) => Err(ClientError::Refused {
+                what: what(),
+                bootstrap: self.client.config.bootstrap.join(","),
+                after_ms: self.patience.refused_ms,
+                last: Box::new(fault),
+            }),
+            Next::GiveUp(Because::Final) => Err(ClientError::Failed { what: what(), source: Box::new(fault) }),
         }
     }
 }

@@ -86,6 +86,16 @@ impl ClusterView {
         view.is_some_and(|view| partition.is_none_or(|index| view.partitions.contains_key(&index)))
     }
 
+    /// The id of a topic; `None` when it must be asked for.
+    pub fn topic_id(&self, topic: &str) -> Option<Uuid> {
+        Some(self.topics.get(topic).filter(|view| !view.is_stale)?.id)
+    }
+
+    /// Whether any broker has answered.
+    pub fn has_brokers(&self) -> bool {
+        !self.brokers.is_empty()
+    }
+
     pub fn leader(&self, topic: &str, partition: i32) -> Result<Leader, NoLeader> {
         let view = self.topics.get(topic).filter(|view| !view.is_stale).ok_or(NoLeader::Unknown)?;
         let count = view.partitions.len();

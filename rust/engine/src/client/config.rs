@@ -22,6 +22,8 @@ pub struct ClientConfig {
     pub backoff_ms: u64,
     pub backoff_max_ms: u64,
     pub retries: u32,
+    /// How long every bootstrap server may refuse connections before any broker has been reached.
+    pub refused_ms: u64,
     pub read_committed: bool,
     pub fetch_min_bytes: i32,
     pub fetch_max_bytes: i32,
@@ -76,6 +78,7 @@ impl ClientConfig {
             backoff_ms: values.number("retry.backoff.ms")? as u64,
             backoff_max_ms: values.number("retry.backoff.max.ms")? as u64,
             retries: values.number("retries")? as u32,
+            refused_ms: values.number("klamm.bootstrap.refused.timeout.ms")? as u64,
             read_committed: values.word("isolation.level")? == "read_committed",
             fetch_min_bytes: values.number("fetch.min.bytes")? as i32,
             fetch_max_bytes: values.number("fetch.max.bytes")? as i32,
@@ -94,6 +97,7 @@ impl ClientConfig {
             backoff_ms: self.backoff_ms,
             backoff_max_ms: self.backoff_max_ms,
             retries: self.retries,
+            refused_ms: self.refused_ms,
         }
     }
 }

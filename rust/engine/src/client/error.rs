@@ -12,6 +12,11 @@ pub enum ClientError {
          Check that the brokers of bootstrap.servers={bootstrap} run and can be reached from here, or raise {key}"
     )]
     TimedOut { what: Box<What>, bootstrap: String, timeout_ms: u64, tries: u32, key: &'static str, last: Box<Fault> },
+    #[error(
+        "cannot {what}: nothing listens at bootstrap.servers={bootstrap}, tried for {after_ms} ms ({last}). \
+         Start the broker, or correct the address"
+    )]
+    Refused { what: Box<What>, bootstrap: String, after_ms: u64, last: Box<Fault> },
     #[error("cannot {what}: {source}")]
     Failed { what: Box<What>, source: Box<Fault> },
     #[error("{0}")]
@@ -92,7 +97,9 @@ impl ClientError {
     /// Topic and partition, where the error is of one.
     pub fn place(&self) -> (Option<&str>, Option<i32>) {
         match self {
-            Self::TimedOut { what, .. } | Self::Failed { what, .. } => (what.topic.as_deref(), what.partition),
+            Self::TimedOut { what, .. } | Self::Refused { what, .. } | Self::Failed { what, .. } => {
+                (what.topic.as_deref(), what.partition)
+            }
             Self::OffsetOutOfRange { topic, partition, .. } | Self::Damaged { topic, partition, .. } => {
                 (Some(topic), Some(*partition))
             }
@@ -100,6 +107,11 @@ impl ClientError {
             Self::RecordTooLarge { topic, .. } => (Some(topic), None),
             Self::Invalid(_) | Self::State { .. } | Self::Closed => (None, None),
         }
+    }
+
+    /// Whether another topic has the name of the one that was to be read.
+    pub fn is_another_topic(&self) -> bool {
+        matches!(self, Self::Failed { source, .. } if matches!(**source, Fault::AnotherTopic { .. }))
     }
 
     /// Whether there is no broker that could ever do it.
@@ -120,11 +132,13 @@ impl ClientError {
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::TimedOut { last: fault, .. }
+            | Self::Refused { last: fault, .. }
             | Self::Failed { source: fault, .. }
             | Self::NotDelivered { source: fault, .. } => match &**fault {
                 Fault::Code(code) => Some(*code),
                 Fault::NoSuchPartition { .. } => Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
                 Fault::Link(error) => error.code(),
+                Fault::AnotherTopic { .. } => Some(ErrorCode::UNKNOWN_TOPIC_ID),
                 Fault::LeftOut | Fault::NoTransactions => None,
             },
             Self::OffsetOutOfRange { .. } => Some(ErrorCode::OFFSET_OUT_OF_RANGE),

@@ -9,7 +9,7 @@ use super::error::{ClientError, What};
 use super::messages::fetch::{FetchRequest, FetchedPartition};
 use super::messages::list_offsets::{EARLIEST, LATEST};
 use super::slice::{Slice, Watermarks};
-use crate::ErrorCode;
+use crate::{ErrorCode, Uuid};
 
 /// The offsets `[start, end)` of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct FetchRange {
     pub partition: i32,
     pub start: i64,
     pub end: i64,
+    /// The topic that is meant, where its id is known: another one of its name is not read.
+    pub topic_id: Option<Uuid>,
 }
 
 /// What calls left of their answers, for those that read on.
@@ -78,6 +80,9 @@ impl Client {
 
     async fn try_fetch(&self, range: &FetchRange, within: Duration) -> Result<FetchedPartition, Fault> {
         let leader = self.leader(&range.topic, range.partition, within).await?;
+        if let Some(expected) = range.topic_id.filter(|id| ![*id, Uuid::ZERO].contains(&leader.topic_id)) {
+            return Err(Fault::AnotherTopic { expected, found: leader.topic_id });
+        }
         let config = &self.config;
         let request = FetchRequest {
             max_wait_ms: config.fetch_max_wait_ms,

@@ -55,6 +55,7 @@ const KEYS: &[Key] = &[
     number("fetch.max.wait.ms", "500", 0, INT_MAX),
     number("fetch.min.bytes", "1", 0, INT_MAX),
     words("isolation.level", "read_uncommitted", &["read_uncommitted", "read_committed"]),
+    number("klamm.bootstrap.refused.timeout.ms", "2147483647", 0, INT_MAX),
     number("klamm.decompressed.bytes.max", "1073741824", 1, INT_MAX),
     number("linger.ms", "5", 0, INT_MAX),
     number("max.block.ms", "60000", 0, INT_MAX),

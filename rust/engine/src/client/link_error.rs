@@ -61,6 +61,11 @@ impl LinkError {
         }
     }
 
+    /// Whether nothing listens at the address.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Connect { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
     /// Whether one of both does not trust the other: then no other broker is asked either, as by Apache Kafka's clients.
     pub fn is_mistrust(&self) -> bool {
         matches!(self, Self::Security { .. }) && !self.is_passing()

@@ -20,6 +20,12 @@ create_exception!(
     "Client and broker do not trust each other: TLS or SASL failed, and would again."
 );
 create_exception!(klamm._engine, OffsetOutOfRangeError, ClientError, "An offset that the partition does not hold.");
+create_exception!(
+    klamm._engine,
+    TopicRecreatedError,
+    ClientError,
+    "The topic was deleted, and another one has its name."
+);
 create_exception!(klamm._engine, NotDeliveredError, ClientError, "Records that are not known to be in the log.");
 create_exception!(klamm._engine, ProducerFencedError, ClientError, "A newer producer has the same transactional.id.");
 create_exception!(klamm._engine, NoTransactionsError, ClientError, "The brokers have no transactions.");
@@ -31,6 +37,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ClientTimeoutError", py.get_type::<ClientTimeoutError>())?;
     module.add("MistrustError", py.get_type::<MistrustError>())?;
     module.add("OffsetOutOfRangeError", py.get_type::<OffsetOutOfRangeError>())?;
+    module.add("TopicRecreatedError", py.get_type::<TopicRecreatedError>())?;
     module.add("NotDeliveredError", py.get_type::<NotDeliveredError>())?;
     module.add("ProducerFencedError", py.get_type::<ProducerFencedError>())?;
     module.add("NoTransactionsError", py.get_type::<NoTransactionsError>())?;
@@ -43,10 +50,11 @@ pub fn client_error(py: Python<'_>, error: &Error) -> PyErr {
     let is_fenced = matches!(error.code(), Some(ErrorCode::PRODUCER_FENCED | ErrorCode::INVALID_PRODUCER_EPOCH));
     let exception = match error {
         _ if error.lacks_transactions() => NoTransactionsError::new_err(text),
+        _ if error.is_another_topic() => TopicRecreatedError::new_err(text),
         _ if is_fenced => ProducerFencedError::new_err(text),
         _ if error.is_mistrust() => MistrustError::new_err(text),
         Error::Invalid(_) => return PyValueError::new_err(text),
-        Error::TimedOut { .. } => ClientTimeoutError::new_err(text),
+        Error::TimedOut { .. } | Error::Refused { .. } => ClientTimeoutError::new_err(text),
         Error::OffsetOutOfRange { .. } => OffsetOutOfRangeError::new_err(text),
         Error::Damaged { .. } => DamagedBatchError::new_err(text),
         Error::NotDelivered { .. } => NotDeliveredError::new_err(text),

@@ -92,12 +92,17 @@ impl KafkaClient {
         self.wait(py, self.client()?.client.partitions(topic))
     }
 
+    fn topic_id(&self, py: Python<'_>, topic: &str) -> PyResult<Option<String>> {
+        let found = self.wait(py, self.client()?.client.topic_id(topic))?;
+        Ok(found.map(|id| id.to_string()))
+    }
+
     fn offsets(&self, py: Python<'_>, topic: &str, partitions: BTreeMap<i32, i64>) -> PyResult<BTreeMap<i32, i64>> {
         let found = self.wait(py, self.client()?.client.offsets(topic, &partitions))?;
         Ok(found.into_iter().map(|(partition, found)| (partition, found.offset)).collect())
     }
 
-    #[pyo3(signature = (topic, partition, start, end, *, columns, max_records = None, max_bytes = None))]
+    #[pyo3(signature = (topic, partition, start, end, *, columns, max_records = None, max_bytes = None, topic_id = None))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the Python method")]
     fn fetch(
         &self,
@@ -109,6 +114,7 @@ impl KafkaClient {
         columns: Vec<String>,
         max_records: Option<usize>,
         max_bytes: Option<usize>,
+        topic_id: Option<&str>,
     ) -> PyResult<FetchedSlice> {
         let wanted = Wanted::of(&columns).map_err(PyValueError::new_err)?;
         let limits = Limits { records: max_records.unwrap_or(usize::MAX), bytes: max_bytes.unwrap_or(SLICE_BYTES) };
@@ -116,7 +122,9 @@ impl KafkaClient {
             return Err(PyValueError::new_err("max_records and max_bytes must be at least 1"));
         }
         let client = &self.client()?.client;
-        let range = FetchRange { topic, partition, start, end };
+        let topic_id = topic_id.map(str::parse).transpose();
+        let topic_id = topic_id.map_err(|error| PyValueError::new_err(format!("topic_id: {error}")))?;
+        let range = FetchRange { topic, partition, start, end, topic_id };
         let slice = self.wait(py, client.fetch(&range))?;
         py.detach(|| decoded(client, &range, slice, &wanted, limits)).map_err(|error| client_error(py, &error))
     }

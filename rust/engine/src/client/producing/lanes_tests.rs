@@ -15,7 +15,8 @@ use super::super::messages::produce::ProducedPartition;
 use super::lanes::{ClosedBatch, IN_FLIGHT_MAX, Lanes, Place, Send};
 use crate::{ErrorCode, Uuid};
 
-const PATIENCE: Patience = Patience { timeout_ms: 60_000, backoff_ms: 10, backoff_max_ms: 100, retries: 1_000_000 };
+const PATIENCE: Patience =
+    Patience { timeout_ms: 60_000, backoff_ms: 10, backoff_max_ms: 100, retries: 1_000_000, refused_ms: u64::MAX };
 const DEADLINE_MS: u64 = 1_000_000;
 
 fn view() -> ClusterView {

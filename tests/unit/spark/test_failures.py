@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from klamm.pipelines.errors import reason
+from klamm.spark import reason
 
 FROM_A_TASK = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent: Lost task 0.0:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -53,6 +53,33 @@ def test_an_exception_without_a_text_is_named() -> None:
     told = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nKeyboardInterrupt: \n'
     assert reason(RuntimeError(told)) == "KeyboardInterrupt"
     assert reason(ValueError()) == "ValueError"
+
+
+OF_A_QUERY = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `nothing` cannot be resolved. Did you mean \
+one of the following? [`key`, `value`]. SQLSTATE: 42703; line 1 pos 7;
+'Project ['nothing]
++- OneRowRelation
+"""
+OF_CONNECT = """(org.apache.spark.SparkException) [PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source \
+klamm: Traceback (most recent call last):
+  File "source.py", line 1, in schema
+klamm.spark.option_map.OptionError: option 'subscribe' is missing
+ SQLSTATE: 38000"""
+
+
+def test_names_of_spark_errors_and_sql_states_are_left_out() -> None:
+    assert reason(ValueError(OF_A_QUERY)) == (
+        "A column with name `nothing` cannot be resolved. Did you mean one of the following? [`key`, `value`]."
+    )
+    assert reason(ValueError(OF_CONNECT)) == "option 'subscribe' is missing"
+
+
+def test_what_was_raised_from_an_exception_of_spark_has_its_reason() -> None:
+    spark = type("StreamingQueryException", (Exception,), {"__module__": "pyspark.errors.exceptions.captured"})
+    error = RuntimeError("the nightly job failed")
+    error.__cause__ = spark(FROM_A_TASK)
+    assert reason(error).startswith("some data is lost: [0, 5) of orders-0")
+    assert reason(RuntimeError("of my own")) == "of my own"
 
 
 def test_any_other_error_is_its_first_line() -> None:

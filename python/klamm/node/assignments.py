@@ -65,15 +65,19 @@ class Assignments:
             sent = dict(islice(self._pending.items(), MAX_PER_REQUEST))
             assignments = tuple((found, *place) for place, found in sent.items())
             request = AssignReplicasToDirsRequest(self._node_id, self._broker_epoch(), assignments)
-            answer = await self._controller.assign_replicas_to_dirs(request)
-            if answer.error_code is ErrorCode.NONE:
-                # A partition that is refused is gone: a new image says where what is in its place lies.
-                self._forget(sent)
-                pause_s = FIRST_PAUSE_S
+            try:
+                answer = await self._controller.assign_replicas_to_dirs(request)
+            except Exception:
+                log.exception("the controller could not be told of directories; telling again")
             else:
+                if answer.error_code is ErrorCode.NONE:
+                    # A partition that is refused is gone: a new image says where what is in its place lies.
+                    self._forget(sent)
+                    pause_s = FIRST_PAUSE_S
+                    continue
                 log.info("the controller answered %s to directories; telling again", answer.error_code.name)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _forget(self, told: dict[tuple[bytes, int], bytes]) -> None:
         for place, directory_id in told.items():

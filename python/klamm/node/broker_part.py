@@ -13,13 +13,14 @@ from klamm.node.assignments import Assignments
 from klamm.node.boot import Booted
 from klamm.node.config import NodeConfig
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
+from klamm.node.publishing import Take
 from klamm.node.registration import Registration, lifecycle
 from klamm.protocol import registration as messages
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
-    from klamm._engine import Delta, Image
+    from klamm._engine import Image
     from klamm.node.dynamic_listeners import DynamicListeners
     from klamm.node.metadata import Metadata
     from klamm.protocol.client import Versions
@@ -97,15 +98,23 @@ class BrokerPart:
 
     # What happens
 
-    def on_published(self, image: Image, delta: Delta, unassigned: Iterable[tuple[bytes, bytes, int]]) -> None:
-        """More metadata is committed, and served; `unassigned` is what `Engine.publish` gave."""
-        if not self._is_shown.is_set():
-            own = image.broker(self._config.node_id)
-            if own is not None and own.epoch == self.broker_epoch and not own.fenced:
-                self._is_shown.set()
+    @property
+    def followers(self) -> dict[str, Take]:
+        """What follows the committed image once the engine serves it, by name."""
+        return {
+            "broker state": lambda image, _: self._see_itself(image),
+            "group coordinator": self.groups.on_published,
+            "broker registration": lambda *_: self._registration.on_published(),
+        }
+
+    def assign(self, unassigned: Iterable[tuple[bytes, bytes, int]]) -> None:
+        """Tell the controller what lies elsewhere than the image says, as `Engine.publish` gave it."""
         self._assignments.add(unassigned)
-        self.groups.on_published(image, delta)
-        self._registration.on_published()
+
+    def _see_itself(self, image: Image) -> None:
+        own = image.broker(self._config.node_id)
+        if own is not None and own.epoch == self.broker_epoch and not own.fenced:
+            self._is_shown.set()
 
     def follow_configs(self, values: Mapping[str, str]) -> None:
         """Take the node's values: the file's, and what was set while it ran."""
@@ -190,6 +199,8 @@ class BrokerPart:
             [result] = (await self._controller.create_topics(request)).topics
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 log.warning("topic %s was not created: %s", topic.name, result.error_message or result.error_code.name)
+        except Exception:
+            log.exception("topic %s was not created", topic.name)
         finally:
             self._creating.discard(topic.name)
 

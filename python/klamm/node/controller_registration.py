@@ -37,26 +37,28 @@ class ControllerRegistration:
         is_possible = level is not None and level >= CONTROLLER_REGISTRATION_LEVEL
         if is_possible and not self._is_registered and self._task is None:
             self._task = asyncio.ensure_future(self._run())
-            self._task.add_done_callback(self._on_done)
+            self._task.add_done_callback(self._forget)
 
     def close(self) -> None:
         """Register no more."""
         if self._task is not None:
             self._task.cancel()
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
+    def _forget(self, _: asyncio.Task[None]) -> None:
         self._task = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("this controller could not be registered", exc_info=error)
 
     async def _run(self) -> None:
         pause_s = FIRST_PAUSE_S
         while not self._is_registered:
-            answer = await self._register(self._request)
-            if answer.error_code is ErrorCode.NONE:
-                log.info("this controller is registered")
-                return
-            log.info("the active controller answered %s to a registration; asking again", answer.error_code.name)
+            try:
+                answer = await self._register(self._request)
+            except Exception:
+                log.exception("this controller could not be registered; asking again")
+            else:
+                if answer.error_code is ErrorCode.NONE:
+                    log.info("this controller is registered")
+                    return
+                log.info("the active controller answered %s to a registration; asking again", answer.error_code.name)
             import random  # Not at the top: only a failure is repeated after a drawn pause.
 
             await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))

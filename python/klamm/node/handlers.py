@@ -185,8 +185,12 @@ class Handlers:
             answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
             def give(make: Callable[[], bytes]) -> None:
-                if not answered.done():
+                if answered.done():
+                    return
+                try:
                     answered.set_result(make())
+                except Exception as error:
+                    answered.set_exception(error)
 
             requests.handle(context.api_key, version, body, context.listener, give)
             return await answered

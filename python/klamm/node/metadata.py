@@ -26,6 +26,7 @@ from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
+from klamm.raft.ports import StateFailedError
 from klamm.raft.snapshots import SnapshotConfig
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("klamm.node.metadata")
 
 Published = Callable[[Image, Image], None]
-"""Told of every newly committed image, after the one before it."""
+"""Called with the committed image until now and the new one. Never raises."""
 
 
 def wall_clock_ms() -> int:
@@ -150,9 +151,8 @@ class Metadata:
         image, applied = (
             self._whole if self._whole and self._whole[1] <= high_watermark else (self.image, self._applied)
         )
-        self._whole = None
         self.image = self.log.native.replay(image, applied, high_watermark)
-        self._applied = high_watermark
+        self._applied, self._whole = high_watermark, None
         self.kraft_version = self.raft.voters_below(high_watermark).kraft_version
         self._on_published(before, self.image.stable)
 
@@ -196,7 +196,7 @@ class Metadata:
         """The image that was loaded from it is the one to go on from, at the commit that follows."""
         loaded, self._loaded = self._loaded, None
         if loaded is None or loaded[0] != snapshot_id:
-            raise RuntimeError(f"snapshot {snapshot_id} is installed, and {loaded and loaded[0]} was loaded")
+            raise StateFailedError(f"snapshot {snapshot_id} is installed, and {loaded and loaded[0]} was loaded")
         self._whole = loaded[1], snapshot_id.offset
 
     async def _write_snapshot(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm._engine import Engine, Image
+from klamm._engine import Delta, Engine, Image
 from klamm.broker.request import RequestContext, monotonic_ms
 from klamm.node.boot import Booted, Booting, known, supported_features
 from klamm.node.broker_part import BrokerPart
@@ -21,6 +21,7 @@ from klamm.node.config import NodeConfig
 from klamm.node.dispatch import Dispatcher
 from klamm.node.handlers import Handlers
 from klamm.node.metadata import Metadata
+from klamm.node.publishing import Publisher
 from klamm.protocol.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class Node:
         self.cluster_id = ""
         self.listeners: Mapping[str, tuple[str, int]] = {}
         self._stopping: asyncio.Task[None] | None = None
-        self._image = Image()
+        self._publisher = Publisher()
+        self._unassigned: list[tuple[bytes, bytes, int]] = []
+        """Directory id, topic id and partition of what the controller has yet to hear of."""
         self._is_first_image = True
         self._told_kraft_version: int | None = None
         self._engine: Engine | None = None
@@ -102,7 +105,7 @@ class Node:
             booted,
             incarnation_id=self._incarnation_id,
             is_volatile=self._is_volatile,
-            on_published=self._on_published,
+            on_published=self._publisher.publish,
             on_fault=self._on_fault,
         )
         self._tell_features(engine)
@@ -112,9 +115,10 @@ class Node:
                 booted,
                 self.metadata,
                 incarnation_id=self._incarnation_id,
-                image=lambda: self._image,
+                image=lambda: self.image,
                 on_fault=self._on_fault,
             )
+        self._follow_image(engine)
         self._dispatcher = Dispatcher(engine, self._handlers(engine))
         asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
         self.metadata.start()
@@ -138,7 +142,7 @@ class Node:
 
     def _warn_of_features(self) -> None:
         """A directory that Kafka formatted may have features on whose APIs klamm does not have yet."""
-        on = self._image.features()
+        on = self.image.features()
         without_apis = [f"{name}={on[name]}" for name in FEATURES_WITHOUT_APIS if on.get(name)]
         if without_apis:
             log.warning("features are finalized whose APIs klamm does not have yet: %s", ", ".join(without_apis))
@@ -155,8 +159,9 @@ class Node:
             supported(SUPPORTED_FEATURES),
         )
         register = self.metadata.active_controller.register_controller
-        self._controller_registration = ControllerRegistration(request, register)
-        self._controller_registration.on_published(self._image)
+        registration = self._controller_registration = ControllerRegistration(request, register)
+        registration.on_published(self.image)
+        self._publisher.follow("controller registration", lambda image, _: registration.on_published(image))
 
     async def _or_fail(self, waiting: Any) -> None:
         task = asyncio.ensure_future(waiting)
@@ -174,7 +179,7 @@ class Node:
             self.config,
             self.cluster_id,
             engine,
-            lambda: self._image,
+            lambda: self.image,
             controller=self.metadata.controller,
             active_controller=self.metadata.active_controller,
             broker=lambda: self.broker,
@@ -185,7 +190,7 @@ class Node:
     @property
     def image(self) -> Image:
         """The committed image."""
-        return self._image
+        return self._publisher.image
 
     @property
     def engine(self) -> Engine:
@@ -220,18 +225,26 @@ class Node:
 
     def _on_events(self) -> None:
         for kind, event in self._running().drain(EVENTS_AT_ONCE):
-            match kind:
-                case "request":
-                    self._on_request(event)
-                case "acked":
-                    self.broker.groups.on_acked(*event)
-                case "auto_create":
-                    self.broker.auto_create(event)
-                case "dir_failed":
-                    self._on_log_dir_failed(event)
-                case "log":
-                    level, text = event
-                    log.log(LOG_LEVELS[level], text)
+            try:
+                self._on_event(kind, event)
+            except Exception:  # it ends this event, and no other of the same turn
+                log.exception("an event of the engine failed: %s", kind)
+                if kind == "request":
+                    self._dispatcher.answer(event[0], None)
+
+    def _on_event(self, kind: str, event: Any) -> None:
+        match kind:
+            case "request":
+                self._on_request(event)
+            case "acked":
+                self.broker.groups.on_acked(*event)
+            case "auto_create":
+                self.broker.auto_create(event)
+            case "dir_failed":
+                self._on_log_dir_failed(event)
+            case "log":
+                level, text = event
+                log.log(LOG_LEVELS[level], text)
 
     def _on_log_dir_failed(self, directory_id: bytes) -> None:
         """The others go on, unless it held the metadata log or there are none: then the node ends, as Kafka's does."""
@@ -252,22 +265,27 @@ class Node:
         )
         self._dispatcher.dispatch(handle, context, body)
 
-    def _on_published(self, before: Image, image: Image) -> None:
-        self._image = image
-        engine = self._engine
-        if engine is None:
-            return  # Committed while the node closes: its next start shows it.
-        unassigned = engine.publish(image)
-        delta = image.delta_since(before)
+    def _follow_image(self, engine: Engine) -> None:
+        """What follows the committed image, each in its turn."""
+        follow = self._publisher.follow
+        follow("engine", lambda image, _: self._unassigned.extend(engine.publish(image)))
+        follow("dynamic configs", self._follow_dynamic_configs)
+        follow("features", lambda *_: self._tell_features(engine))
+        if self._broker is not None:
+            broker = self._broker
+            follow("directory assignments", lambda *_: self._assign())
+            for name, take in broker.followers.items():
+                follow(name, take)
+
+    def _assign(self) -> None:
+        self.broker.assign(self._unassigned)
+        self._unassigned.clear()
+
+    def _follow_dynamic_configs(self, image: Image, delta: Delta) -> None:
         # What a snapshot holds is in no delta.
         if self._is_first_image or any(place in delta.changed_configs for place in self._own_config_places):
-            self._is_first_image = False
             self._apply_dynamic_configs(image)
-        self._tell_features(engine)
-        if self._broker is not None:
-            self._broker.on_published(image, delta, unassigned)
-        if self._controller_registration is not None:
-            self._controller_registration.on_published(image)
+            self._is_first_image = False
 
     @property
     def _own_config_places(self) -> tuple[tuple[int, str], ...]:
@@ -325,10 +343,12 @@ class Node:
             await self.metadata.leave(hand_over=hand_over)
             self._dispatcher.refuse_replicas()
             asyncio.get_running_loop().remove_reader(engine.event_fd)
+            self._publisher.close()  # what is committed from now on, the next start shows
             self._engine = None
             await asyncio.to_thread(engine.shutdown, broker_epoch)
             self.metadata.close()
         finally:
+            self._publisher.close()
             self._engine = None
             self._locks.release()
 
@@ -336,6 +356,7 @@ class Node:
         """A start that failed leaves nothing behind."""
         self._locks.release()
         engine, self._engine = booted.engine, None
+        self._publisher.close()
         asyncio.get_running_loop().remove_reader(engine.event_fd)
         if self._broker is not None:
             self._broker.close()

@@ -21,6 +21,8 @@ log = logging.getLogger("klamm.node.registration")
 
 REGISTRATION_VERSION: Final = 4
 LOOK_S: Final = 0.1
+FAILED_PAUSE_S: Final = 0.1
+"""After an exception that was not foreseen, beside the core's own pause between requests."""
 
 WAITS_FOR_METADATA: Final = (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
 
@@ -63,6 +65,7 @@ class Registration:
         self._log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
         self._acknowledged_log_dirs: tuple[bytes, ...] = ()
         self._on_fault = on_fault
+        self._last_error = ""
         self._lifecycle = lifecycle
         self._controller = controller
         self._request = request
@@ -89,7 +92,6 @@ class Registration:
         """Begin to register."""
         self._lifecycle.on_start(_now_ms())
         self._task = asyncio.ensure_future(self._run())
-        self._task.add_done_callback(self._on_done)
 
     def ready(self) -> None:
         """The broker can serve: ask to be unfenced."""
@@ -148,32 +150,41 @@ class Registration:
         if self._task is not None:
             self._task.cancel()
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            log.error("the exchange with the controller failed", exc_info=error)
-            self._on_fault(error)
-
     async def _run(self) -> None:
         while self._lifecycle.state is not BrokerState.SHUTTING_DOWN:
             if self._lifecycle.registration_overdue(_now_ms()):
-                timeout_ms = self._lifecycle.registration_timeout_ms
-                foreign = self._foreign_answer or self._foreign_cluster()
-                text = (
-                    f"no controller registered this broker within {timeout_ms} ms "
-                    "(initial.broker.registration.timeout.ms): "
-                    f"{foreign or 'see whether the controllers run and have a leader'}"
-                )
-                self._on_fault(TimeoutError(text))
+                self._on_fault(self._overdue())
                 return
-            request = self._lifecycle.next_request(_now_ms())
-            if request is None:
-                await self._pause()
-            else:
-                await self._exchange(request)
-            if self._lifecycle.state is BrokerState.RUNNING and not self.running.is_set():
-                self.running.set()
+            try:
+                await self._take_turn()
+            except Exception as error:
+                await self._pause_after(error)
         self.ended.set()
+
+    def _overdue(self) -> TimeoutError:
+        timeout_ms = self._lifecycle.registration_timeout_ms
+        foreign = self._foreign_answer or self._foreign_cluster()
+        return TimeoutError(
+            f"no controller registered this broker within {timeout_ms} ms "
+            "(initial.broker.registration.timeout.ms): "
+            f"{foreign or 'see whether the controllers run and have a leader'}"
+        )
+
+    async def _take_turn(self) -> None:
+        request = self._lifecycle.next_request(_now_ms())
+        if request is None:
+            await self._pause()
+        else:
+            await self._exchange(request)
+        if self._lifecycle.state is BrokerState.RUNNING and not self.running.is_set():
+            self.running.set()
+
+    async def _pause_after(self, error: Exception) -> None:
+        if repr(error) != self._last_error:  # each cause once
+            self._last_error = repr(error)
+            log.error("the exchange with the controller failed, and is repeated: %r", error, exc_info=error)
+        self._lifecycle.on_failure(_now_ms())
+        await asyncio.sleep(FAILED_PAUSE_S)
 
     async def _pause(self) -> None:
         deadline_ms = self._lifecycle.deadline_ms

@@ -19,6 +19,10 @@ class RaftStoppedError(Exception):
     """The replica stopped, by a fault that the message names or because it was told to."""
 
 
+class StateFailedError(Exception):
+    """The state that a listener keeps can no longer be trusted; the message says why. The replica stops."""
+
+
 class ElectionStore(Protocol):
     """Keeps quorum-state. Both methods may block; `write` has made the bytes durable when it returns."""
 
@@ -114,13 +118,20 @@ class FetchAnswers(Protocol):
 
 
 class Listener(Protocol):
-    """What the node learns, on the loop's thread. For a commit: on_commit, on_leader, then those who waited for it."""
+    """What the node learns, on the loop's thread. For a commit: on_commit, on_leader, then those who waited for it.
+
+    An exception does not stop the replica, unless it is MetadataLogError, RaftStoppedError or StateFailedError: the
+    call failed, is logged, and is repeated where it has to be (`klamm.raft.driver.delivery`).
+    """
 
     def on_commit(self, high_watermark: int) -> None:
-        """Everything below is committed: apply it."""
+        """Everything below is committed: apply it. After an exception the call is repeated, perhaps for more."""
 
     def on_leader(self, epoch: int) -> None:
-        """This replica leads `epoch`, and `on_commit` has told of all that was committed before."""
+        """This replica leads `epoch`, and `on_commit` has told of all that was committed before.
+
+        An exception resigns the epoch.
+        """
 
     def on_not_leader(self, epoch: int) -> None:
         """This replica no longer leads `epoch`: drop what was speculated on it."""
@@ -140,7 +151,10 @@ class Listener(Protocol):
         """
 
     def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
-        """The log begins and ends with that snapshot: the state that was loaded takes the place of the one here."""
+        """The log begins and ends with that snapshot: the state that was loaded takes the place of the one here.
+
+        After an exception the call is repeated.
+        """
 
     def on_fault(self, error: Exception) -> None:
         """The replica stopped for good."""

@@ -16,7 +16,7 @@ from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.driver.snapshots import SnapshotDriver
 from klamm.raft.effects import HighWatermarkAdvanced
 from klamm.raft.election_state import QuorumStateError
-from klamm.raft.log import OffsetAndEpoch, SnapshotInfo
+from klamm.raft.log import MetadataLogError, OffsetAndEpoch, SnapshotInfo
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
 from klamm.raft.snapshots import SnapshotConfig
@@ -258,14 +258,14 @@ async def test_an_election_that_cannot_be_written_stops_the_replica(tmp_path):
     assert rig.log.end_offset == 0
 
 
-async def test_a_listener_that_fails_to_apply_stops_the_replica(tmp_path):
+async def test_a_listener_that_cannot_trust_its_log_stops_the_replica(tmp_path):
     rig = await Rig(tmp_path).start()
 
     def broken(high_watermark):
-        raise KeyError("no such topic")
+        raise MetadataLogError("00000000000000000000.log: Input/output error")
 
     rig.listener.on_commit = broken
-    with pytest.raises(RaftStoppedError, match="no such topic"):
+    with pytest.raises(RaftStoppedError, match="Input/output error"):
         await asyncio.wait_for(rig.driver.wait_committed(rig.driver.propose([b"x"], 1)), 10)
 
 

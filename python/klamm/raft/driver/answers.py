@@ -129,7 +129,7 @@ class Answered:
             try:
                 opened = self._open_answers()
                 self._loop.add_reader(opened.fd, self._on_readable)
-            except OSError as error:  # the core needs no descriptor to answer them
+            except Exception as error:  # the core answers them without: no descriptor is free, say
                 if not self._is_told:
                     self._is_told = True
                     logger.warning("fetches are answered one by one: %s", error)

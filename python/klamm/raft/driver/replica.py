@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
 from klamm.raft import effects as fx
 from klamm.raft.driver.answers import Answered
+from klamm.raft.driver.delivery import Delivery
 from klamm.raft.driver.going_on import GoingOn
 from klamm.raft.driver.quorum_state import read_election
 from klamm.raft.driver.snapshots import SnapshotDriver
@@ -77,7 +78,8 @@ class RaftDriver:
 
         `on_leader_change` is told of another's leadership and its epoch, None while nobody's is known.
         """
-        self._node, self._log, self._store, self._listener = node, log, store, listener
+        self._node, self._log, self._store = node, log, store
+        self._delivery = Delivery(listener, self.resign, self.fail)
         self._transport = transport
         self._going_on = GoingOn(open_streams, node.replica.requests.is_waited_for, self._on_engine_news)
         self._answered = Answered(open_answers, node.answerable, node.counts, self._on_engine_news)
@@ -102,7 +104,7 @@ class RaftDriver:
         self._timer_ms = NEVER_MS
         self._snapshots = SnapshotDriver(
             log,
-            listener,
+            self._delivery,
             snapshot_config or SnapshotConfig(),
             wall_clock_ms,
             lambda effect, is_valid: self._step(self._node.on_snapshot_checked, effect.attempt, is_valid),
@@ -339,7 +341,7 @@ class RaftDriver:
                 self._on_lost_leadership(epoch)
             case fx.LeaderChanged(leader_id, epoch):
                 logger.info("epoch %d, leader %s", epoch, "unknown" if leader_id is None else leader_id)
-                self._on_leader_change(leader_id, epoch)
+                self._tell_leader(leader_id, epoch)
             case fx.ShutdownCompleted():
                 self._handed_over.set()
             case _:
@@ -353,23 +355,30 @@ class RaftDriver:
 
     def _on_high_watermark(self, offset: int) -> None:
         self._answered.raise_high_watermark(offset)
-        self._listener.on_commit(offset)
+        self._delivery.on_commit(offset)
         if self._waiters.complete_below(offset) and not self._is_release_scheduled:
             # Those who waited for the commit answer in the next turn; what the core says behind it goes behind them.
             self._release_held()
             self._is_release_scheduled = True
             self._loop.call_soon(self._release_later)
-        self._snapshots.on_high_watermark(offset)
+        if not self._delivery.is_behind:  # a snapshot holds all that is committed below its offset
+            self._snapshots.on_high_watermark(offset)
+
+    def _tell_leader(self, leader_id: int | None, epoch: int) -> None:
+        try:
+            self._on_leader_change(leader_id, epoch)
+        except Exception:
+            logger.exception("the leader of epoch %d could not be made known", epoch)
 
     def _on_leadership(self, epoch: int) -> None:
         logger.info("leading epoch %d", epoch)
         self._led_epoch = epoch
-        self._listener.on_leader(epoch)
+        self._delivery.on_leader(epoch)
 
     def _on_lost_leadership(self, epoch: int) -> None:
         logger.info("no longer leading epoch %d", epoch)
         self._led_epoch = None
-        self._listener.on_not_leader(epoch)
+        self._delivery.on_not_leader(epoch)
         text = f"leadership of epoch {epoch} ended before the record was seen committed"
         self._waiters.fail_all(NotLeaderError(text))
 
@@ -389,7 +398,15 @@ class RaftDriver:
             elif isinstance(effect, fx.SendRequest):
                 self._send(effect)
             else:
-                self._replies.pop(effect.request_id)(effect.response, effect.read)
+                self._reply(effect)
+
+    def _reply(self, effect: fx.Reply) -> None:
+        """An answer that cannot be given ends its request; the peer asks again."""
+        reply = self._replies.pop(effect.request_id)
+        try:
+            reply(effect.response, effect.read)
+        except Exception:
+            logger.exception("%s could not be answered", type(effect.response).__name__)
 
     def _send(self, effect: fx.SendRequest) -> None:
         if not self._going_on.take_over(effect):
@@ -398,7 +415,11 @@ class RaftDriver:
     def _send_alone(self, effect: fx.SendRequest) -> None:
         if self._transport is None:
             raise RuntimeError(f"a request to replica {effect.to}, and no transport to send it")
-        self._transport.send(effect, lambda response: self._on_answer(effect.correlation_id, response))
+        try:
+            self._transport.send(effect, lambda response: self._on_answer(effect.correlation_id, response))
+        except Exception:
+            logger.exception("%s could not be sent to replica %d", type(effect.request).__name__, effect.to)
+            self._loop.call_soon(self._on_answer, effect.correlation_id, None)
 
     def _on_answer(self, correlation_id: int, response: Response | None) -> None:
         if response is None:
@@ -546,7 +567,7 @@ class RaftDriver:
         is_ours = not isinstance(error, RaftStoppedError | MetadataLogError)
         logger.error("replica %d stops: %s", self._node.replica.id, error, exc_info=error if is_ours else None)
         self._stop()
-        self._listener.on_fault(error)
+        self._delivery.on_fault(error)
 
     def _stop(self) -> None:
         self._is_stopped = True
@@ -561,6 +582,7 @@ class RaftDriver:
         self._going_on.close()
         self._answered.close()
         self._snapshots.stop()
+        self._delivery.close()
         self._handed_over.set()
         self._disk_is_done.set()
         self._waiters.fail_all(self._stopped_error())

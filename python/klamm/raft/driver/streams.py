@@ -59,7 +59,7 @@ class FetchStreams:
             return False
         try:
             self._start(effect.to, request, route)
-        except OSError as error:  # fetches sent by themselves need neither a thread nor another descriptor
+        except Exception as error:  # fetches sent by themselves need neither a thread nor another descriptor
             if not self._is_told:
                 self._is_told = True
                 logger.warning("fetches from leader %d do not go on by themselves: %s", effect.to, error)

@@ -11,6 +11,7 @@ from klamm.raft.library.driver.home import wall_clock_ms
 from klamm.raft.library.sessions import Applied, ReplicatedState, StateDamagedError
 from klamm.raft.log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.native_log import NativeMetadataLog
+from klamm.raft.ports import StateFailedError
 from klamm.raft.waiters import CommitWaiters
 from klamm.records import RecordBatch, batches
 
@@ -63,12 +64,14 @@ class Applier:
         """Go on from the snapshot that was loaded. Raises MetadataLogError that names the file."""
         loaded, self._loaded = self._loaded, None
         if loaded is None or loaded[0] != snapshot_id:
-            raise RuntimeError(f"snapshot {snapshot_id} is installed, and {loaded and loaded[0]} was loaded")
+            raise StateFailedError(f"snapshot {snapshot_id} is installed, and {loaded and loaded[0]} was loaded")
         try:
             self._state.restore(loaded[1])
         except StateDamagedError as error:
             path = self._log.native.snapshot_path(*snapshot_id)
             raise MetadataLogError(f"snapshot {path} cannot be used: {error}") from None
+        except Exception as error:
+            raise StateFailedError(f"snapshot {snapshot_id} was restored in part: {error!r}") from error
         self.applied = snapshot_id.offset
         self._target = max(self._target, snapshot_id.offset)
         self._waiters.complete_below(self.applied)
@@ -88,6 +91,15 @@ class Applier:
             self._on_fault(error)
 
     def _apply_slice(self) -> None:
+        """Apply the next part of what is committed. Raises MetadataLogError, StateFailedError."""
+        try:
+            self._apply_next()
+        except MetadataLogError:
+            raise
+        except Exception as error:  # a batch that was applied in part must not be applied again
+            raise StateFailedError(f"the state after offset {self.applied} is unknown: {error!r}") from error
+
+    def _apply_next(self) -> None:
         if self.applied >= self._target or self._fault is not None:
             return
         end = self.applied

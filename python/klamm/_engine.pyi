@@ -43,7 +43,10 @@ class ConfigKey:
         """Whether a node's key can be changed while it runs."""
     @property
     def documentation(self) -> str:
-        """What the key does, in our words; empty while klamm does not honour the key."""
+        """What the key does, and whether it has an effect in klamm yet."""
+    @property
+    def is_honoured(self) -> bool:
+        """Whether klamm acts on the key; one that it does not honour is known, checked and shown."""
     @property
     def is_internal(self) -> bool: ...
     @property

@@ -70,7 +70,7 @@ def _warnings_of_broker(config: NodeConfig) -> Iterator[str]:
 def without_effect(config: NodeConfig) -> list[str]:
     """The keys that were set and are known, but change nothing in klamm yet."""
     keys = ((name, _engine.find_config_key("node", name)) for name in config.given)
-    return [name for name, key in keys if key is not None and not key.documentation and name not in _NOT_YET]
+    return [name for name, key in keys if key is not None and not key.is_honoured and name not in _NOT_YET]
 
 
 def is_known(name: str) -> bool:

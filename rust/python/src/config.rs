@@ -1,5 +1,7 @@
 //! The table of configuration keys, and parsing by it.
 
+use std::borrow::Cow;
+
 use klamm_engine::config::{self, ConfigValue, Importance, Scope, UpdateMode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -71,8 +73,13 @@ impl ConfigKey {
     }
 
     #[getter]
-    fn documentation(&self) -> &'static str {
-        self.0.documentation
+    fn documentation(&self) -> Cow<'static, str> {
+        self.0.documentation()
+    }
+
+    #[getter]
+    fn is_honoured(&self) -> bool {
+        self.0.is_honoured()
     }
 
     #[getter]

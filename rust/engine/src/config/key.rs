@@ -1,6 +1,9 @@
 //! What a configuration key is. The tables are written with its `const` builders, one line a key.
 
+use std::borrow::Cow;
+
 use super::allowed::Allowed;
+use super::not_honoured;
 
 /// What a key belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +86,8 @@ pub struct ConfigKey {
     pub allowed: Allowed,
     pub importance: Importance,
     pub update_mode: UpdateMode,
-    /// What the key does; empty while klamm does not honour it.
-    pub documentation: &'static str,
+    /// What the key does; empty while klamm does not honour it (`not_honoured`).
+    own_documentation: &'static str,
     /// Not shown unless set: for tests and tuning.
     pub is_internal: bool,
     /// Settable through the Admin API, not in server.properties.
@@ -97,6 +100,19 @@ impl ConfigKey {
     /// A password: never logged, described or sent.
     pub fn is_sensitive(&self) -> bool {
         self.value_type == ConfigType::Password
+    }
+
+    /// Whether klamm acts on the key. One that it does not honour is known, checked and shown, and has no effect yet.
+    pub fn is_honoured(&self) -> bool {
+        !self.own_documentation.is_empty()
+    }
+
+    /// What the key does in Apache Kafka, and whether klamm does it too.
+    pub fn documentation(&self) -> Cow<'static, str> {
+        match not_honoured::documentation(self.scope, self.name) {
+            Some(text) if !self.is_honoured() => format!("{text} This key has no effect in klamm yet.").into(),
+            _ => self.own_documentation.into(),
+        }
     }
 
     /// One of klamm's own keys, which Apache Kafka does not have.
@@ -114,7 +130,7 @@ impl ConfigKey {
             allowed: Allowed::Any,
             importance: Importance::Medium,
             update_mode: UpdateMode::ReadOnly,
-            documentation: "",
+            own_documentation: "",
             is_internal: false,
             is_dynamic_only: false,
             synonyms: &[],
@@ -184,7 +200,7 @@ impl ConfigKey {
     }
 
     pub(super) const fn doc(mut self, documentation: &'static str) -> Self {
-        self.documentation = documentation;
+        self.own_documentation = documentation;
         self
     }
 }

@@ -1,7 +1,7 @@
 //! Every configuration key, described once: name, type, default, what is allowed, when it can be changed, and in our words
 //! what it does (facts 12). Python reads this table through `klamm._engine`.
 //!
-//! A key with documentation is honoured by klamm; one without is known, checked and shown, and has no effect yet.
+//! A key that klamm does not honour yet is known, checked and shown; `not_honoured` says what it does in Kafka.
 
 mod allowed;
 mod client_metrics;
@@ -9,6 +9,7 @@ mod group;
 mod key;
 mod klamm;
 mod node;
+mod not_honoured;
 mod topic;
 mod value;
 
@@ -67,6 +68,20 @@ mod tests {
             }
         }
         assert_eq!(find(Scope::Node, "no.such.key"), None);
+    }
+
+    #[test]
+    fn every_key_is_documented_in_one_place() {
+        for scope in Scope::ALL {
+            for key in keys(scope) {
+                let elsewhere = not_honoured::documentation(scope, key.name);
+                assert_eq!(key.is_honoured(), elsewhere.is_none(), "{}: `doc` or `not_honoured`, not both", key.name);
+                assert!(key.documentation().ends_with('.'), "{}", key.name);
+            }
+            let names: Vec<_> = not_honoured::table(scope).iter().map(|(name, _)| *name).collect();
+            assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{scope:?}: {names:?}");
+            assert!(names.iter().all(|name| find(scope, name).is_some()), "{scope:?}: a key that does not exist");
+        }
     }
 
     #[test]

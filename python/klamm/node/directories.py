@@ -31,6 +31,11 @@ _held: Final[set[Path]] = set()
 """What this process has locked: the kernel's lock does not guard a process against itself."""
 
 
+def metadata_directory_failed(directory: Path | str, cause: str | None) -> str:
+    """The last message of a node whose metadata log cannot be kept, whichever writer met the disk's error first."""
+    return f"the metadata log's directory {directory} is out of use: {cause}"
+
+
 class DirectoryLocks:
     """Locks on directories, as Apache Kafka takes them, so that neither system opens what the other has open.
 

@@ -17,13 +17,13 @@ from klamm.controller.settings import ControllerSettings
 from klamm.node.active_controller import ActiveController
 from klamm.node.boot import Booted
 from klamm.node.config import NodeConfig
-from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER
+from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER, metadata_directory_failed
 from klamm.node.listeners import Listener
 from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.control_records import snapshot_head
 from klamm.raft.driver import QuorumStateFile, RaftDriver
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import StateFailedError
@@ -216,7 +216,9 @@ class Metadata:
 
     def on_fault(self, error: Exception) -> None:
         """The replica stopped for good, and with it the node."""
-        self._on_fault(error)
+        is_of_disk = isinstance(error, MetadataLogError)
+        directory = self._config.metadata_log_dir
+        self._on_fault(MetadataLogError(metadata_directory_failed(directory, str(error))) if is_of_disk else error)
 
     async def leave(self, *, hand_over: bool) -> None:
         """Take part in the quorum no more; before that hand over, where that is wanted."""

@@ -18,6 +18,7 @@ from klamm.broker.request import RequestContext, monotonic_ms
 from klamm.node.boot import Booted, Booting, known, supported_features
 from klamm.node.broker_part import BrokerPart
 from klamm.node.config import NodeConfig
+from klamm.node.directories import metadata_directory_failed
 from klamm.node.dispatch import Dispatcher
 from klamm.node.handlers import Handlers
 from klamm.node.metadata import Metadata
@@ -252,7 +253,7 @@ class Node:
         failures = {found: (path, cause) for path, found, cause, _ in self._running().log_dirs() if found is not None}
         path, cause = failures.get(directory_id, ("", None))
         if directory_id == self._directory_ids[self.config.metadata_log_dir]:
-            self._on_fault(NodeFailedError(f"the metadata log's directory {path} is out of use: {cause}"))
+            self._on_fault(NodeFailedError(metadata_directory_failed(path, cause)))
         elif all(cause is not None for _, cause in failures.values()):
             self._on_fault(NodeFailedError(f"every log directory is out of use, {path} as the last: {cause}"))
 

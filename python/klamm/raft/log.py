@@ -42,7 +42,7 @@ class ControlRecord(NamedTuple):
 
 
 class MetadataLogError(Exception):
-    """The disk under the metadata log did wrong; the text names the file. Nothing more can be trusted to it."""
+    """The disk failed under the metadata log or quorum-state; the text names the file. No more is written to it."""
 
 
 class LogView(Protocol):

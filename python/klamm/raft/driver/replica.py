@@ -493,7 +493,8 @@ class RaftDriver:
         self._is_writing_election = False
         self._disk_is_done.set()
         if error is not None:
-            self.fail(RaftStoppedError(f"{self._store} could not be written: {error}"))
+            cause = error.strerror if isinstance(error, OSError) else None
+            self.fail(MetadataLogError(f"cannot write {self._store}: {cause or error}"))
         else:
             self._step(self._node.on_persisted, ticket)
 

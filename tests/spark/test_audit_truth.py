@@ -10,7 +10,10 @@ import pytest
 
 from klamm.metadata import History
 from klamm.node.meta_properties import uuid_text
-from klamm.pipelines.audit import Audit, open_audit
+from klamm.pipelines.audit import QUESTIONS, Audit, open_audit
+from klamm.pipelines.audit import audit as auditing
+from klamm.pipelines.audit.questions import HISTORY
+from klamm.pipelines.audit.rows import rows_of_answer
 from tests.support.metadata_life import Interval, Life, Truth
 
 if TYPE_CHECKING:
@@ -101,3 +104,20 @@ def test_brokers(lived: Lived) -> None:
 def test_configs_and_the_quorum(lived: Lived) -> None:
     assert Counter(change for (change,) in rows(lived.audit.config_changes(), "change")) == lived.truth.configs
     assert sorted(rows(lived.audit.elections(), "epoch leader length_ms")) == lived.truth.elections
+
+
+@pytest.mark.parametrize("question", [*QUESTIONS, HISTORY])
+def test_spark_answers_in_shares_what_this_process_answers(
+    lived: Lived, question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = lived.audit.answer(question)
+    monkeypatch.setattr(auditing, "IN_MEMORY_BYTES", lived.audit.size_bytes // 3)
+    with open_audit(lived.audit.plan.path.parent, spark=lived.audit.spark) as audit:
+        assert not audit.fits_in_memory
+        shared = audit.answer(question)
+        columns = " ".join(alone.schema.names)
+        frames = [sorted(map(str, rows(one.ask(question), columns))) for one in (audit, lived.audit)]
+    assert frames[0] == frames[1]
+    assert shared.schema.names == alone.schema.names
+    told = [sorted(map(str, rows_of_answer(one))) for one in (shared, alone)]
+    assert told[0] == told[1]

@@ -1,4 +1,4 @@
-"""`klamm audit`: what a metadata log tells of leaders, ISRs, brokers, configs and the quorum."""
+"""`klamm audit`: what a metadata log tells of leaders, ISRs, brokers, topics, configs and the quorum."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ def audit(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Audit a cluster's metadata log with Spark: its records as tables, and questions that are answered.
+    """Audit a cluster's metadata log: what went wrong, by cause and time, and questions that are answered.
 
     Reads a node's files, klamm's or Apache Kafka's, while it runs or not, and
-    changes nothing; or copies the log of a live cluster's controllers.
+    changes nothing; or copies the log of a live cluster's controllers. Large
+    logs, and --sql, need Spark: pip install 'klamm\\[spark]'.
 
-    Questions: elections, broker_states, leadership, unclean_elections,
-    under_replicated, leaderless, isr_churn, isr_changes, config_changes.
+    Questions: incidents, elections, broker_states, leadership,
+    unclean_elections, under_replicated, leaderless, isr_churn, isr_changes,
+    topic_changes, config_changes.
 
     \b
     [bold]Examples[/bold]
@@ -61,8 +63,9 @@ def audit(
       klamm audit config_changes --json
       klamm audit --sql "select type, count(*) from records group by type"
     """
-    from klamm.pipelines.audit import QUESTIONS, open_audit, write_report
-    from klamm.pipelines.audit.report import check_target
+    with _packages():
+        from klamm.pipelines.audit import QUESTIONS, open_audit, summarize, write_report
+        from klamm.pipelines.audit.report import check_target
 
     for question in questions or ():
         if question not in QUESTIONS:
@@ -71,7 +74,7 @@ def audit(
         check_target(html)
     source, client = (data, {}) if bootstrap_controller is None else (None, client_keys(command_config))
     with _steps() as step, _spark_errors():
-        step("Reading the log and starting Spark")
+        step("Reading the log")
         with open_audit(source, bootstrap_controller=bootstrap_controller, client=client, quiet=True) as opened:
             rows = limit or (_JSON_LIMIT if as_json else _LIMIT)
             answers: list[Finding] = []
@@ -80,12 +83,13 @@ def audit(
                 _print_query(opened, sql, rows, step, as_json=as_json)
             elif html is None or questions or as_json:
                 answers = _find(opened, questions, rows, step, every_column=as_json)
+            summary = [] if questions or sql is not None else summarize(opened)
             report = None
             if html is not None:
                 report = write_report(opened, html, on_step=step)
             step("")
             if sql is None:
-                _print(opened, answers, report, as_json=as_json)
+                _print(opened, answers, summary, report, as_json=as_json)
             damage = opened.plan.damage
     for one in damage:
         say(f"damaged, and what came before is audited: {one}")
@@ -105,16 +109,21 @@ def _find(
     return found
 
 
-def _print(opened: Audit, answers: list[Finding], report: Path | None, *, as_json: bool) -> None:
+def _print(opened: Audit, answers: list[Finding], summary: list[str], report: Path | None, *, as_json: bool) -> None:
     from klamm.pipelines.audit.findings import log_fields
 
     log = log_fields(opened)
     if as_json:
         told = {one.question: {"count": one.total, "rows": _objects(one.columns, one.rows)} for one in answers}
-        print_json({"log": log, "answers": told, "report": None if report is None else str(report)})
+        path = None if report is None else str(report)
+        print_json({"log": log, "summary": summary, "answers": told, "report": path})
         return
     begins = log["base_snapshot"] or f"offset {log['start_offset']}"
     say(f"{log['origin']}: from {begins} to offset {log['end_offset'] - 1}, {log['start_time']} to {log['end_time']}")
+    for sentence in summary:
+        print(sentence)
+    if summary and answers:
+        print()
     for number, one in enumerate(answers):
         if number:
             print()
@@ -148,6 +157,17 @@ def _print_query(opened: Audit, sql: str, rows: int, step: Callable[[str], None]
     taken = found.limit(rows).collect()
     step("")
     print_table(tuple(found.columns), [tuple(row) for row in taken])
+
+
+@contextlib.contextmanager
+def _packages() -> Iterator[None]:
+    """What is missing of the packages that only an audit needs. Raises ClientError."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "pyarrow":
+            raise
+        raise ClientError("this needs pyarrow: pip install 'klamm[arrow]'") from None
 
 
 @contextlib.contextmanager

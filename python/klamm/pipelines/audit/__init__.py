@@ -1,8 +1,10 @@
-"""A cluster's metadata log as Spark tables, with questions that are answered: `pip install "klamm[spark]"`.
+"""A cluster's metadata log as tables, with questions that are answered: `pip install "klamm[arrow]"`, `"klamm[spark]"`.
 
-    from klamm.pipelines.audit import open_audit, write_report
+    from klamm.pipelines.audit import open_audit, summarize, write_report
 
     with open_audit("klamm-data") as audit:                # or bootstrap_controller="localhost:9093"
+        print(*summarize(audit), sep="\n")
+        print(audit.answer("incidents").to_pylist())      # Arrow; up to half a million records, without Spark
         audit.under_replicated().orderBy("duration_ms", ascending=False).show()
         audit.table("PartitionChangeRecord").where("leader = -1").show()
         audit.create_views()
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from klamm.pipelines.audit.plan import Plan
     from klamm.pipelines.audit.questions import QUESTIONS
     from klamm.pipelines.audit.report import write_report
+    from klamm.pipelines.audit.summary import summarize
     from klamm.pipelines.audit.tables import table_names
 
 _HOMES = {
@@ -29,11 +32,12 @@ _HOMES = {
     "Plan": "plan",
     "QUESTIONS": "questions",
     "open_audit": "audit",
+    "summarize": "summary",
     "table_names": "tables",
     "write_report": "report",
 }
 
-__all__ = ["QUESTIONS", "Audit", "Plan", "open_audit", "table_names", "write_report"]
+__all__ = ["QUESTIONS", "Audit", "Plan", "open_audit", "summarize", "table_names", "write_report"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,18 +1,25 @@
-"""One metadata log as Spark tables, and the questions that they answer."""
+"""One metadata log, and the questions that it answers: in this process, or with Spark."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from klamm.admin.connection import ClientError
 from klamm.metadata.errors import HistoryError
+from klamm.pipelines.audit.facts import Extent, Facts
 from klamm.pipelines.audit.parts import Part
 from klamm.pipelines.audit.plan import Plan, plan
+from klamm.pipelines.audit.questions import ASKED_OF_ANSWERS, ASKED_OF_FACTS, HISTORY, QUESTIONS
+from klamm.pipelines.audit.questions.answer import table
+from klamm.pipelines.audit.reading import Wanted
+from klamm.pipelines.audit.rows import rows_of_answer
 from klamm.pipelines.audit.tables import CONTROL_TYPES, RECORD_TYPES, table_name, table_names
 from klamm.pipelines.errors import PipelineError
 
@@ -20,41 +27,42 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDS_VIEW: Final = "records"
-FACTS: Final = (
-    "TopicRecord",
-    "RemoveTopicRecord",
-    "PartitionRecord",
-    "PartitionChangeRecord",
-    "ClearElrRecord",
-    "ConfigRecord",
-    "RegisterBrokerRecord",
-    "UnregisterBrokerRecord",
-    "BrokerRegistrationChangeRecord",
-    "FenceBrokerRecord",
-    "UnfenceBrokerRecord",
-)
-"""The record types that questions are asked of."""
+IN_MEMORY_BYTES: Final = 48 << 20
+"""Of a log and its snapshot: up to half a million records, whose answers take this process some seconds each."""
 # What is left of a log when it is shuffled is small: Spark's 200 tasks would do nothing most of the time.
 _CONF: Final = {"spark.sql.shuffle.partitions": "8"}
 
 
 class Audit:
-    """The tables of one plan. Nothing is read before Spark is asked for rows.
+    """The answers and tables of one plan. Nothing is read before it is asked for, nor Spark started.
 
-    Of every table the columns `snapshot`, `offset`, `batch` (its batch's first offset), `epoch` (of the quorum) and
-    `timestamp` say where a record stands. `snapshot` is null for the log's own records; what a snapshot holds stands at
-    the last record that it contains, with that record's time. Ids are text as Kafka writes them; secrets are hidden.
+    `answer` gives Arrow tables; up to `IN_MEMORY_BYTES` it does without Spark. Everything else is a DataFrame of Spark,
+    which is started when the first is asked for.
+
+    Of every table of records the columns `snapshot`, `offset`, `batch` (its batch's first offset), `epoch` (of the
+    quorum) and `timestamp` say where a record stands. `snapshot` is null for the log's own records; what a snapshot
+    holds stands at the last record that it contains, with that record's time. Ids are text as Kafka writes them;
+    secrets are hidden.
     """
 
-    def __init__(self, spark: SparkSession, plan: Plan, origin: str | None = None) -> None:
-        from klamm.pipelines.audit.source import MetadataSource
-
-        spark.dataSource.register(MetadataSource)
-        self.spark: Final = spark
+    def __init__(self, plan: Plan, open_session: Callable[[], SparkSession], origin: str | None = None) -> None:
         self.plan: Final = plan
         self.origin: Final = origin or str(plan.path)
         """Where the log is from, for a person."""
-        self._answers: dict[str, DataFrame] = {}
+        self._open_session = open_session
+        self._answers: dict[str, pa.Table] = {}
+        self._frames: dict[str, DataFrame] = {}
+        self._facts = Facts(self._base, plan.log, self._extent)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session, which is started where there was none."""
+        from klamm.pipelines.audit.source import MetadataSource, QuestionSource
+
+        session = self._open_session()
+        session.dataSource.register(MetadataSource)
+        session.dataSource.register(QuestionSource)
+        return session
 
     # Records
 
@@ -64,11 +72,11 @@ class Audit:
         Beside the columns of every table: type (Kafka's name), control (raft's own), version, topic_id, partition and
         broker (null where the record names none), fields (JSON). A record of an unknown type is there with its bytes.
         """
-        return self._scan(self._everything)
+        return self._scan(self._everything, Wanted())
 
     def overview(self) -> DataFrame:
         """As `records`, without the fields: of each record only what it is and whom it names."""
-        return self._scan(self._everything, with_fields=False)
+        return self._scan(self._everything, Wanted(with_fields=False))
 
     def table(self, name: str) -> DataFrame:
         """The records of one type with a typed column for each field, such as `table("PartitionChangeRecord")`.
@@ -76,20 +84,33 @@ class Audit:
         Values are as they were written: -2 as a leader is no change, null as an ISR likewise. PipelineError: no such
         type.
         """
-        return self._table(table_name(name), self._everything)
+        name = table_name(name)
+        if name in RECORD_TYPES:
+            return self._scan(self._everything, Wanted(record_type=RECORD_TYPES[name]))
+        from pyspark.sql import functions as f
+
+        control, columns = CONTROL_TYPES[name]
+        rows = self._scan(self._everything, Wanted(controls=(control,)))
+        places = rows.select("snapshot", "offset", "batch", "epoch", "timestamp", "fields")
+        if columns is None:
+            return places.drop("fields")
+        parsed = places.withColumn("parsed", f.from_json("fields", columns))
+        return parsed.select("snapshot", "offset", "batch", "epoch", "timestamp", "parsed.*")
 
     @staticmethod
     def table_names() -> list[str]:
         """The names that `table` knows."""
         return table_names()
 
+    def counts(self) -> dict[str, int]:
+        """How many records of each type the log alone has, the most frequent first."""
+        return self._facts.counts()
+
     def create_views(self, query: str | None = None) -> list[str]:
         """Temporary views for `spark.sql`: `records`, one a record type, one a question. Their names.
 
         With a query only those whose names are words in it: Spark asks a Python process about each view.
         """
-        from klamm.pipelines.audit.questions import QUESTIONS
-
         views: dict[str, Callable[[], DataFrame]] = {RECORDS_VIEW: self.records}
         views |= {name: partial(self.table, name) for name in table_names()}
         views |= {question: partial(self.ask, question) for question in QUESTIONS}
@@ -101,27 +122,55 @@ class Audit:
 
     # Questions
 
-    def ask(self, question: str) -> DataFrame:
-        """The answer to a question by its name, kept in Spark's cache. PipelineError lists the names."""
-        from klamm.pipelines.audit.questions import QUESTIONS
-
-        if question not in QUESTIONS:
-            raise PipelineError(f"there is no question '{question}': use one of {', '.join(QUESTIONS)}")
+    def answer(self, question: str) -> pa.Table:
+        """The answer to a question by its name, kept. PipelineError lists the names."""
+        _check_name(question)
         if question not in self._answers:
-            answer: Callable[[Audit], DataFrame] = QUESTIONS[question]
-            self._answers[question] = answer(self).persist()
+            self._answers[question] = self._work_out(question)
         return self._answers[question]
 
-    @cached_property
-    def history(self) -> DataFrame:
-        """Every state of every partition, kept in Spark's cache; see `partition_history`."""
-        from klamm.pipelines.audit.partition_history import partition_history
+    def _work_out(self, question: str) -> pa.Table:
+        if question in ASKED_OF_ANSWERS:
+            asked = ASKED_OF_ANSWERS[question]
+            return table(asked.columns, asked.rows(*(rows_of_answer(self.answer(one)) for one in asked.questions)))
+        if self.fits_in_memory:
+            return ASKED_OF_FACTS[question].answer(self._facts)
+        return self.ask(question).toArrow()
 
-        return partition_history(self).persist()
+    def ask(self, question: str) -> DataFrame:
+        """The same as a DataFrame. PipelineError lists the names."""
+        _check_name(question)
+        if question not in self._frames:
+            self._frames[question] = self._frame(question)
+        return self._frames[question]
+
+    def _frame(self, question: str) -> DataFrame:
+        if question in ASKED_OF_ANSWERS or self.fits_in_memory:
+            from pyspark.sql.pandas.types import from_arrow_schema
+
+            found = self.answer(question)
+            return self.spark.createDataFrame(found, from_arrow_schema(found.schema))
+        from klamm.pipelines.audit.source import QUESTION_FORMAT, Asked
+
+        share_of = -(-self.size_bytes // IN_MEMORY_BYTES)
+        shares = max(self.spark.sparkContext.defaultParallelism, share_of)
+        shares = shares if ASKED_OF_FACTS[question].is_of_topics else 1
+        asked = Asked(question, self._base, self.plan.log, self._extent, shares)
+        return self.spark.read.format(QUESTION_FORMAT).options(**asked.as_options()).load().persist()
+
+    @property
+    def size_bytes(self) -> int:
+        """What the questions read."""
+        return sum(piece.size_bytes for part in (*self._base, *self.plan.log) for piece in part.pieces)
+
+    @property
+    def fits_in_memory(self) -> bool:
+        """Whether this process answers by itself."""
+        return self.size_bytes <= IN_MEMORY_BYTES
 
     def partition_history(self) -> DataFrame:
-        """Every state of every partition; see `klamm.pipelines.audit.partition_history`."""
-        return self.history
+        """Every state of every partition; see `klamm.pipelines.audit.questions.history`."""
+        return self.ask(HISTORY)
 
     def leadership(self) -> DataFrame:
         """How leadership moved; see `klamm.pipelines.audit.questions.leadership`."""
@@ -159,86 +208,43 @@ class Audit:
         """When each broker was active, fenced or away; see `...questions.brokers`."""
         return self.ask("broker_states")
 
-    # What the questions are made of
+    def topic_changes(self) -> DataFrame:
+        """When topics were created, grew and were deleted; see `...questions.topics`."""
+        return self.ask("topic_changes")
 
-    def facts(self, name: str) -> DataFrame:
-        """The records of one of `FACTS` that count: of the snapshot that states begin with, and of the log behind it.
-
-        Without what metadata transactions withheld (KIP-868).
-        """
-        rows = self._facts.where(f"type = '{name}'")
-        return rows.select("snapshot", "offset", "batch", "epoch", "timestamp", f"{name}.*")
-
-    @cached_property
-    def _facts(self) -> DataFrame:
-        """All that any question asks for, read in one pass and kept in Spark's cache."""
-        base_end = self.plan.base_end
-        parts = tuple(part for part in self.plan.log if part.end_offset > base_end)
-        types = tuple((name, RECORD_TYPES[name]) for name in FACTS)
-        rows = self._scan((*self._base_parts(), *parts), types=types)
-        rows = rows.where(f"snapshot is not null or offset >= {base_end}")
-        for first, last in self.plan.withheld:
-            rows = rows.where(f"snapshot is not null or offset not between {first} and {last}")
-        return rows.persist()
-
-    def log_records(self, name: str) -> DataFrame:
-        """The records of one type of the log alone, from its first on."""
-        return self._table(name, self.plan.log)
-
-    def epochs(self) -> DataFrame:
-        """For each epoch of the log: first_offset, first_time, last_offset, last_time, records."""
-        from pyspark.sql import functions as f
-
-        rows = self._scan(self.plan.log, is_epochs=True)
-        return rows.groupBy("epoch").agg(
-            f.min("first_offset").alias("first_offset"),
-            f.min_by("first_time", "first_offset").alias("first_time"),
-            f.max("last_offset").alias("last_offset"),
-            f.max_by("last_time", "last_offset").alias("last_time"),
-            f.sum("records").alias("records"),
-        )
-
-    def counts(self) -> DataFrame:
-        """type and records: how many of each type the log alone has."""
-        from pyspark.sql import functions as f
-
-        rows = self._scan(self.plan.log, is_counts=True)
-        return rows.groupBy("type").agg(f.sum("records").alias("records"))
+    def incidents(self) -> DataFrame:
+        """What went wrong, by cause and time; see `...questions.incidents`."""
+        return self.ask("incidents")
 
     def close(self) -> None:
         """Let go of what is cached."""
-        for answer in self._answers.values():
-            answer.unpersist()
+        for frame in self._frames.values():
+            frame.unpersist()
+        self._frames.clear()
         self._answers.clear()
-        for kept in ("history", "_facts"):
-            if kept in self.__dict__:
-                self.__dict__.pop(kept).unpersist()
+
+    @property
+    def _extent(self) -> Extent:
+        return Extent(self.plan.base_end, self.plan.withheld, self.plan.end_time_ms)
+
+    @property
+    def _base(self) -> tuple[Part, ...]:
+        return next((parts for parts in self.plan.snapshots if parts[0].snapshot == self.plan.base), ())
 
     @property
     def _everything(self) -> tuple[Part, ...]:
         return (*(part for parts in self.plan.snapshots for part in parts), *self.plan.log)
 
-    def _base_parts(self) -> tuple[Part, ...]:
-        return next((parts for parts in self.plan.snapshots if parts[0].snapshot == self.plan.base), ())
+    def _scan(self, parts: tuple[Part, ...], wanted: Wanted) -> DataFrame:
+        """The rows that are `wanted`."""
+        from klamm.pipelines.audit.source import FORMAT, options_of
 
-    def _table(self, name: str, parts: tuple[Part, ...]) -> DataFrame:
-        if name in RECORD_TYPES:
-            return self._scan(parts, record_type=RECORD_TYPES[name])
-        from pyspark.sql import functions as f
+        return self.spark.read.format(FORMAT).options(**options_of(parts, wanted)).load()
 
-        control, columns = CONTROL_TYPES[name]
-        rows = self._scan(parts, controls=(control,))
-        places = rows.select("snapshot", "offset", "batch", "epoch", "timestamp", "fields")
-        if columns is None:
-            return places.drop("fields")
-        parsed = places.withColumn("parsed", f.from_json("fields", columns))
-        return parsed.select("snapshot", "offset", "batch", "epoch", "timestamp", "parsed.*")
 
-    def _scan(self, parts: tuple[Part, ...], **wanted: Any) -> DataFrame:
-        """The rows that are `Wanted`."""
-        from klamm.pipelines.audit.source import FORMAT, Wanted, options_of
-
-        return self.spark.read.format(FORMAT).options(**options_of(parts, Wanted(**wanted))).load()
+def _check_name(question: str) -> None:
+    if question not in QUESTIONS and question != HISTORY:
+        raise PipelineError(f"there is no question '{question}': use one of {', '.join(QUESTIONS)}")
 
 
 @contextmanager
@@ -255,20 +261,25 @@ def open_audit(
     `source`: a log directory, its `__cluster_metadata-0`, a server.properties, or a snapshot, of klamm or Apache Kafka,
     running or stopped; nothing is locked or changed. `bootstrap_controller`: `host:port,...` of controllers instead,
     `client`: their keys of TLS and SASL.
-    A session that is given or active is used, else one is made for as long as the block lasts. PipelineError.
+    Where Spark is needed, a session that is given or active is used, else one is made for as long as the block lasts.
+    PipelineError.
     """
-    from klamm.pipelines.session import session
-
     if (source is None) == (bootstrap_controller is None):
         raise PipelineError("an audit wants either a directory or controllers (bootstrap_controller)")
-    with _folder_of(source, bootstrap_controller, client) as folder:
-        made = planned(folder)
-        with session("klamm audit", spark=spark, conf=_CONF, quiet=quiet) as found:
-            audit = Audit(found, made, bootstrap_controller and f"the controllers at {bootstrap_controller}")
-            try:
-                yield audit
-            finally:
-                audit.close()
+    with _folder_of(source, bootstrap_controller, client) as folder, ExitStack() as stack:
+        audit = Audit(
+            planned(folder),
+            lambda: stack.enter_context(_session(spark, quiet)),
+            bootstrap_controller and f"the controllers at {bootstrap_controller}",
+        )
+        stack.callback(audit.close)
+        yield audit
+
+
+def _session(spark: SparkSession | None, quiet: bool) -> Any:
+    from klamm.pipelines.session import session
+
+    return session("klamm audit", spark=spark, conf=_CONF, quiet=quiet)
 
 
 def planned(folder: Path | str) -> Plan:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from klamm.metadata.moments import iso_text
+from klamm.pipelines.audit.rows import in_ms
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.audit import Audit
@@ -15,7 +18,7 @@ class Subject(NamedTuple):
 
     title: str
     order: str
-    """What comes first, as Spark's SQL has it."""
+    """What comes first: columns, with ` desc` where the largest does."""
     order_text: str
     columns: tuple[str, ...]
 
@@ -34,6 +37,23 @@ class Finding(NamedTuple):
 
 
 SUBJECTS: Final = {
+    "incidents": Subject(
+        "What went wrong, by cause and time",
+        "unclean_elections desc, leaders_lost desc, changes desc, from_offset",
+        "those that cost most first",
+        (
+            "cause",
+            "from_time",
+            "to_time",
+            "leaders_moved",
+            "leaders_lost",
+            "isr_shrinks",
+            "unclean_elections",
+            "returned",
+            "partitions",
+            "topic",
+        ),
+    ),
     "elections": Subject(
         "Elections of the quorum",
         "epoch desc",
@@ -82,6 +102,12 @@ SUBJECTS: Final = {
         "the newest first",
         ("topic", "partition", "offset", "timestamp", "broker", "change"),
     ),
+    "topic_changes": Subject(
+        "Topics that were created, grew and were deleted",
+        "offset desc, topic",
+        "the newest first",
+        ("topic", "offset", "timestamp", "change", "partitions_before", "partitions"),
+    ),
     "config_changes": Subject(
         "Configs that changed",
         "offset desc, resource_name, name",
@@ -95,26 +121,24 @@ OVERVIEW: Final = tuple(name for name in SUBJECTS if name != "isr_changes")
 
 def find(audit: Audit, question: str, limit: int, *, every_column: bool = False) -> Finding:
     """The first rows of an answer: those columns that people read, or all."""
-    from pyspark.sql import functions as f
-
-    answer = audit.ask(question)
+    answer = audit.answer(question)
     subject = SUBJECTS[question]
-    columns = tuple(answer.columns) if every_column else subject.columns
-    order = [_ordered(part) for part in subject.order.split(", ")]
-    times = {field.name for field in answer.schema if field.dataType.typeName() == "timestamp"}
-    # As numbers, because a session has a time zone of its own.
-    shown = [f.unix_millis(name).alias(name) if name in times else f.col(name) for name in columns]
-    rows = answer.orderBy(*order).limit(limit).select(*shown).collect()
-    at = [number for number, name in enumerate(columns) if name in times]
-    found = [_with_times(tuple(row), at) for row in rows]
-    return Finding(question, subject.title, answer.count(), columns, found, subject.order_text)
+    columns = tuple(answer.schema.names) if every_column else subject.columns
+    first = answer.sort_by(sort_keys(question)).slice(0, limit).select(list(columns))
+    at = [number for number, field in enumerate(first.schema) if pa.types.is_timestamp(field.type)]
+    values = in_ms(first).to_pydict()
+    rows = [_with_times(row, at) for row in zip(*values.values(), strict=True)]
+    return Finding(question, subject.title, answer.num_rows, columns, rows, subject.order_text)
 
 
-def _ordered(part: str) -> Any:
-    from pyspark.sql import functions as f
+def sort_keys(question: str) -> list[tuple[str, str]]:
+    """The order in which an answer is shown, for an Arrow table."""
+    return [_sort_key(part) for part in SUBJECTS[question].order.split(", ")]
 
+
+def _sort_key(part: str) -> tuple[str, str]:
     name, _, direction = part.partition(" ")
-    return f.col(name).desc() if direction else f.col(name).asc()
+    return name, "descending" if direction else "ascending"
 
 
 def _with_times(row: tuple[Any, ...], at: list[int]) -> tuple[Any, ...]:

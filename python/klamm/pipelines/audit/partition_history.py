@@ -8,108 +8,153 @@ topic or of all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from klamm.pipelines.audit.facts import Facts, Row
 
-    from klamm.pipelines.audit.audit import Audit
-
-NO_LEADER: Final = -1
+RECOVERING: Final = 1
+"""The leader recovery state of a partition that was elected uncleanly."""
 _NO_CHANGE: Final = -2
-KEY: Final = ("topic_id", "partition")
-_PLACE: Final = ("snapshot", "offset", "batch", "epoch", "timestamp")
-_LISTS: Final = ("replicas", "isr", "adding_replicas", "removing_replicas")
-_ELRS: Final = ("eligible_leader_replicas", "last_known_elr")
-_STATE: Final = ("leader", *_LISTS, "elr", "last_known_elr", "leader_recovery_state", "leader_epoch")
+Key = tuple[str, int]
+"""Topic id and number."""
 
 
-def partition_history(audit: Audit) -> DataFrame:
-    """A row for each record that says something of a partition, in no order.
+class State(NamedTuple):
+    """A partition, after a record."""
 
-    topic (null: its name is cleaned away), topic_id, partition; offset, batch, epoch, timestamp of the record; event:
-    `snapshot` (the state that a snapshot begins with), `created`, `changed`, `elr cleared` or `deleted`; the state
-    behind it: leader (null: none), leader_epoch, partition_epoch, replicas, isr, adding_replicas, removing_replicas,
-    elr, last_known_elr, leader_recovery_state (1: recovering from an unclean election); and the state before it, under
-    the same names with `_before`, null where there was none. A deleted partition has no leader; its other columns are
-    those it had.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    by_offset = Window.partitionBy(*KEY).orderBy("offset")
-    upto = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-
-    def known(name: str) -> Column:
-        return f.last(name, ignorenulls=True).over(upto)
-
-    rows = _events(audit)
-    rows = rows.select(
-        *KEY,
-        *_PLACE,
-        "event",
-        *(known(name).alias(name) for name in (*_LISTS, "elr", "last_known_elr", "leader_recovery_state")),
-        known("leader").alias("leader"),
-        (known("leader_epoch") + f.sum(f.col("counts_leader_epoch").cast("int")).over(upto))
-        .cast("int")
-        .alias("leader_epoch"),
-        known("partition_epoch").alias("first_partition_epoch"),
-    )
-    rows = rows.withColumn("leader", f.when((f.col("leader") >= 0) & (f.col("event") != "deleted"), f.col("leader")))
-    rows = rows.withColumns({f"{name}_before": f.lag(name).over(by_offset) for name in _STATE})
-    # A record that clears what is clear already changes nothing.
-    had_elr = (f.size("elr_before") > 0) | (f.size("last_known_elr_before") > 0)
-    rows = rows.where((f.col("event") != "elr cleared") | had_elr)
-    is_change = f.col("event").isin("changed", "elr cleared")
-    changes = f.sum(is_change.cast("int")).over(upto)
-    rows = rows.withColumn("partition_epoch", (f.col("first_partition_epoch") + changes).cast("int"))
-    return rows.drop("first_partition_epoch").join(topics(audit), "topic_id", "left")
+    leader: int | None
+    leader_epoch: int
+    partition_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    adding_replicas: list[int]
+    removing_replicas: list[int]
+    elr: list[int]
+    last_known_elr: list[int]
+    leader_recovery_state: int
+    directories: list[str]
+    """The directory of each replica; none before metadata.version 3.7."""
 
 
-def topics(audit: Audit) -> DataFrame:
-    """topic_id and topic (its name) of every topic that there was."""
-    return audit.facts("TopicRecord").selectExpr("topic_id", "name as topic").distinct()
+class Change(NamedTuple):
+    """A record that says something of a partition."""
+
+    topic: str | None
+    """None: its name is cleaned away."""
+    topic_id: str
+    partition: int
+    event: str
+    """`snapshot` (the state that a snapshot begins with), `created`, `changed`, `elr cleared` or `deleted`."""
+    offset: int
+    batch: int
+    epoch: int
+    time_ms: int
+    after: State
+    """A deleted partition has no leader, and else what it had."""
+    before: State | None
 
 
-def topic_ends(audit: Audit) -> DataFrame:
-    """topic_id and the place of the record that removed the topic."""
-    return audit.facts("RemoveTopicRecord").select("topic_id", *_PLACE)
+History = dict[Key, list[Change]]
 
 
-def _events(audit: Audit) -> DataFrame:
-    """What records say, with null for what they do not: lists, leader and its recovery state, first epochs."""
-    from pyspark.sql import functions as f
-
-    created = audit.facts("PartitionRecord").withColumn(
-        "event", f.when(f.col("snapshot").isNotNull(), "snapshot").otherwise("created")
-    )
-    nothing = f.array().cast("array<int>")
-    created = created.withColumns({name: f.coalesce(name, nothing) for name in _ELRS})
-    changed = audit.facts("PartitionChangeRecord").withColumn("event", f.lit("changed"))
-    changed = changed.withColumn("leader", f.when(f.col("leader") != _NO_CHANGE, f.col("leader")))
-    changed = changed.withColumn("counts_leader_epoch", f.col("leader").isNotNull())
-    changed = changed.withColumn("leader_recovery_state", f.expr("nullif(leader_recovery_state, -1)"))
-    rows = created.withColumn("counts_leader_epoch", f.lit(False)).unionByName(changed, allowMissingColumns=True)
-    rows = rows.withColumnsRenamed({"partition_id": "partition", "eligible_leader_replicas": "elr"})
-    numbers = ("leader", "leader_recovery_state", "leader_epoch", "partition_epoch", "counts_leader_epoch")
-    rows = rows.select(*KEY, *_PLACE, "event", *_LISTS, "elr", "last_known_elr", *numbers)
-    each = (
-        audit.facts("PartitionRecord").selectExpr("topic_id", "partition_id as partition", "offset as born").distinct()
-    )
-    ends = each.join(topic_ends(audit), "topic_id").where("offset > born").withColumn("event", f.lit("deleted"))
-    cleared = _cleared(audit, each).withColumn("event", f.lit("elr cleared"))
-    cleared = cleared.withColumn("elr", nothing).withColumn("last_known_elr", nothing)
-    more = ends.drop("born").unionByName(cleared, allowMissingColumns=True)
-    return rows.unionByName(more, allowMissingColumns=True)
+def history(facts: Facts) -> History:
+    """The changes of each partition, by offset. Worked out once."""
+    if "history" not in facts.kept:
+        facts.kept["history"] = _Fold(facts).fold()
+    found: History = facts.kept["history"]
+    return found
 
 
-def _cleared(audit: Audit, partitions: DataFrame) -> DataFrame:
-    """Partitions and the place of each record that cleared their ELR while they were there."""
-    clears = audit.facts("ClearElrRecord").select("topic_name", *_PLACE)
-    ends = topic_ends(audit).selectExpr("topic_id", "offset as died")
-    living = partitions.join(topics(audit), "topic_id").join(ends, "topic_id", "left")
-    # Of one topic and of all apart: a join by name stays one, however many topics and clears there are.
-    of_one = living.join(clears.withColumnRenamed("topic_name", "topic"), "topic")
-    of_all = living.crossJoin(clears.where("topic_name = ''"))
-    found = of_one.select(*KEY, *_PLACE, "born", "died").unionByName(of_all.select(*KEY, *_PLACE, "born", "died"))
-    return found.where("offset > born and (died is null or offset < died)").select(*KEY, *_PLACE)
+def changes(facts: Facts, event: str = "changed") -> Iterator[tuple[Change, State]]:
+    """The changes of one kind of all partitions, each with the state before it."""
+    for of_partition in history(facts).values():
+        for change in of_partition:
+            if change.event == event and change.before is not None:
+                yield change, change.before
+
+
+class _Fold:
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._names: dict[str, str] = {row["topic_id"]: row["name"] for row in facts.rows("TopicRecord")}
+        self._found: History = {}
+        self._living: dict[str, dict[int, State]] = {}
+        """Partitions by topic id and number."""
+
+    def fold(self) -> History:
+        steps = {
+            "PartitionRecord": self._create,
+            "PartitionChangeRecord": self._change,
+            "RemoveTopicRecord": self._remove,
+            "ClearElrRecord": self._clear,
+        }
+        rows = [(row["offset"], step, row) for name, step in steps.items() for row in self._facts.rows(name)]
+        for _, step, row in sorted(rows, key=lambda one: one[0]):
+            step(row)
+        return self._found
+
+    def _create(self, row: Row) -> None:
+        state = State(
+            _leader(row["leader"]),
+            row["leader_epoch"],
+            row["partition_epoch"],
+            row["replicas"] or [],
+            row["isr"] or [],
+            row["adding_replicas"] or [],
+            row["removing_replicas"] or [],
+            row["eligible_leader_replicas"] or [],
+            row["last_known_elr"] or [],
+            row["leader_recovery_state"],
+            row.get("directories") or [],
+        )
+        event = "created" if row["snapshot"] is None else "snapshot"
+        self._note(row, row["topic_id"], row["partition_id"], event, state)
+
+    def _change(self, row: Row) -> None:
+        before = self._living.get(row["topic_id"], {}).get(row["partition_id"])
+        if before is None:
+            return
+        says = {
+            "replicas": row["replicas"],
+            "isr": row["isr"],
+            "adding_replicas": row["adding_replicas"],
+            "removing_replicas": row["removing_replicas"],
+            "elr": row["eligible_leader_replicas"],
+            "last_known_elr": row["last_known_elr"],
+            "directories": row.get("directories"),
+        }
+        said: dict[str, Any] = {name: value for name, value in says.items() if value is not None}
+        if row["leader"] != _NO_CHANGE:
+            said |= {"leader": _leader(row["leader"]), "leader_epoch": before.leader_epoch + 1}
+        if row["leader_recovery_state"] != -1:
+            said["leader_recovery_state"] = row["leader_recovery_state"]
+        after = before._replace(partition_epoch=before.partition_epoch + 1, **said)
+        self._note(row, row["topic_id"], row["partition_id"], "changed", after)
+
+    def _remove(self, row: Row) -> None:
+        for number, before in self._living.pop(row["topic_id"], {}).items():
+            self._note(row, row["topic_id"], number, "deleted", before._replace(leader=None))
+
+    def _clear(self, row: Row) -> None:
+        for topic_id, partitions in self._living.items():
+            if row["topic_name"] not in ("", self._names.get(topic_id)):
+                continue
+            for number, before in list(partitions.items()):
+                if before.elr or before.last_known_elr:
+                    epoch = before.partition_epoch + 1
+                    after = before._replace(elr=[], last_known_elr=[], partition_epoch=epoch)
+                    self._note(row, topic_id, number, "elr cleared", after)
+
+    def _note(self, row: Row, topic_id: str, number: int, event: str, after: State) -> None:
+        of_partition = self._found.setdefault((topic_id, number), [])
+        before = of_partition[-1].after if of_partition else None
+        place = row["offset"], row["batch"], row["epoch"], row["time_ms"]
+        of_partition.append(Change(self._names.get(topic_id), topic_id, number, event, *place, after, before))
+        if event != "deleted":
+            self._living.setdefault(topic_id, {})[number] = after
+
+
+def _leader(leader: int) -> int | None:
+    return None if leader < 0 else leader

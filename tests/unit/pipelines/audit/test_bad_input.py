@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.foreign import require_package
 from tests.support.ports import free_port
 
 import klamm
 from klamm.cli.main import run
-
-require_package("pyspark")
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

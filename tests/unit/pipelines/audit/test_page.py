@@ -58,6 +58,7 @@ def figures(total: int, length_ms: int = 3_600_000) -> Figures:
     states = [(broker, state, START, None) for broker in range(40) for state in STATES]
     return Figures(
         log,
+        [f"Topic {HOSTILE} was created."],
         Period(START, START + length_ms),
         {question: finding(question) for question in OVERVIEW},
         {"NoOpRecord": 5} if total else {},

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import tarfile
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.support.foreign import require_package
 from tests.support.metadata_stories import BROKER, FOLDER, ORDERS, WrittenLog, change, config, write_story
 
 from klamm import _engine
@@ -17,14 +15,13 @@ from klamm.metadata import History
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.fields import fields_of
 from klamm.pipelines.audit import plan as planning
+from klamm.pipelines.audit import reading
 from klamm.pipelines.audit.parts import Part, UnreadableError, from_text, to_text
 from klamm.pipelines.audit.plan import Plan, plan
 from klamm.pipelines.audit.tables import RECORD_TYPES, table_name, table_names
 from klamm.pipelines.errors import PipelineError
 from klamm.protocol.generated import metadata_records as mr
 
-require_package("pyspark")
-source = importlib.import_module("klamm.pipelines.audit.source")
 CORPUS = Path(__file__).parents[3] / "golden/kafka-4.3.1"
 
 
@@ -38,7 +35,7 @@ def kafka_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def rows_of(parts: tuple[Part, ...], **wanted: object) -> list[dict[str, object]]:
-    batches = [batch for part in parts for batch in source.rows_of(part, source.Wanted(**wanted))]
+    batches = [batch for part in parts for batch in reading.rows_of(part, reading.Wanted(**wanted))]
     for batch in batches:
         batch.validate(full=True)
     return [row for batch in batches for row in batch.to_pylist()]
@@ -199,7 +196,7 @@ def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
 
 def test_every_type_is_a_table_of_its_own(tmp_path: Path) -> None:
     for number in RECORD_TYPES.values():
-        schema = source.Wanted(record_type=number).schema()
+        schema = reading.Wanted(record_type=number).schema()
         assert schema.names[:6] == ["snapshot", "offset", "batch", "epoch", "timestamp", "version"]
         assert len(set(schema.names)) == len(schema.names)
     log = WrittenLog(tmp_path)
@@ -233,7 +230,7 @@ def test_epochs_are_counted_where_they_are_read(tmp_path: Path) -> None:
         (1, 0, 16, 17),
         (3, 17, 38, 22),
     ]
-    assert isinstance(source.Wanted(is_epochs=True).schema(), pa.Schema)
+    assert isinstance(reading.Wanted(is_epochs=True).schema(), pa.Schema)
 
 
 def test_what_is_no_metadata_log_is_named(tmp_path: Path) -> None:

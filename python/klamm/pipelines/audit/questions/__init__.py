@@ -1,30 +1,32 @@
-"""The questions that are ready, by name: functions of an `Audit` that give a DataFrame, one a module.
+"""The questions that are ready, by name: one definition of each, in plain Python, a module each.
 
-What every answer has in common: times are those that the controller wrote, in the time zone of the session; an
-interval is `[from, to)`, and one that lasts to the log's end is open: `to_offset` and `to_time` are null, and it is
-measured up to the log's newest timestamp. Where the log begins with a snapshot, what that holds is known as of the last
-record in it, with that record's time: what began earlier is counted from there, and `is_from_snapshot` says so.
+A question is asked of the records (`OfFacts`), in this process where the log fits into its memory, else in Spark's
+tasks, each for its share of the topics; or of the answers to others (`OfAnswers`). What an answer counts is in the
+docstring of the function that gives its rows.
+
+What every answer has in common: times are those that the controller wrote; an interval is `[from, to)`, and one that
+lasts to the log's end is open: `to_offset` and `to_time` are null, and it is measured up to the log's newest timestamp.
+Where the log begins with a snapshot, what that holds is known as of the last record in it, with that record's time:
+what began earlier is counted from there, and `is_from_snapshot` says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from klamm.pipelines.audit.questions.answer import OfAnswers, OfFacts
 from klamm.pipelines.audit.questions.brokers import broker_states
 from klamm.pipelines.audit.questions.configs import config_changes
 from klamm.pipelines.audit.questions.elections import elections
+from klamm.pipelines.audit.questions.history import partition_history
+from klamm.pipelines.audit.questions.incidents import incidents
 from klamm.pipelines.audit.questions.intervals import leaderless, under_replicated
 from klamm.pipelines.audit.questions.isr import isr_changes, isr_churn
 from klamm.pipelines.audit.questions.leadership import leadership
+from klamm.pipelines.audit.questions.topics import topic_changes
 from klamm.pipelines.audit.questions.unclean import unclean_elections
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from klamm.pipelines.audit.audit import Audit
-
-QUESTIONS: Final[dict[str, Callable[[Audit], DataFrame]]] = {
+QUESTIONS: Final[dict[str, OfFacts | OfAnswers]] = {
     "leadership": leadership,
     "under_replicated": under_replicated,
     "leaderless": leaderless,
@@ -34,4 +36,12 @@ QUESTIONS: Final[dict[str, Callable[[Audit], DataFrame]]] = {
     "elections": elections,
     "unclean_elections": unclean_elections,
     "broker_states": broker_states,
+    "topic_changes": topic_changes,
+    "incidents": incidents,
 }
+HISTORY: Final = "partition_history"
+ASKED_OF_FACTS: Final = {
+    **{name: one for name, one in QUESTIONS.items() if isinstance(one, OfFacts)},
+    HISTORY: partition_history,
+}
+ASKED_OF_ANSWERS: Final = {name: one for name, one in QUESTIONS.items() if isinstance(one, OfAnswers)}

@@ -2,96 +2,134 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from klamm.pipelines.audit.questions.answer import BOOL, INT, LONG, TEXT, TIME, OfFacts, Rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from klamm.pipelines.audit.audit import Audit
+    from klamm.pipelines.audit.facts import Facts, Row
 
 
-def broker_states(audit: Audit) -> DataFrame:
+class _Broker(NamedTuple):
+    """A broker, after a record."""
+
+    is_fenced: bool = False
+    is_shutting_down: bool = False
+    is_gone: bool = False
+    broker_epoch: int | None = None
+    incarnation_id: str | None = None
+
+    @property
+    def state(self) -> str:
+        if self.is_gone:
+            return "unregistered"
+        if self.is_fenced:
+            return "fenced"
+        return "shutting down" if self.is_shutting_down else "active"
+
+
+class _Beginning(NamedTuple):
+    """Where a stretch begins."""
+
+    broker: _Broker
+    because: str
+    row: Row
+
+
+def _rows(facts: Facts) -> Rows:
     """The stretches of each broker's life: its fencing history.
 
     broker; state: `active`, `fenced` (it may lead nothing and be in no ISR), `shutting down` (unfenced, and in its
     controlled shutdown) or `unregistered`; because: `registered`, `fenced`, `unfenced`, `controlled shutdown`,
     `unregistered` or `snapshot`; broker_epoch and incarnation_id of its registration; from_offset, from_epoch (of the
-    quorum), from_time; to_offset, to_time (null: open); duration_ms; is_from_snapshot. Each registration begins a
+    quorum), from_time; to_offset, to_time (null: open); is_from_snapshot; duration_ms. Each registration begins a
     stretch, even where the broker was fenced before; a record that leaves the state as it is begins none.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    from klamm.pipelines.audit.questions.intervals import duration_ms
-
-    by_offset = Window.partitionBy("broker").orderBy("offset")
-    upto = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    rows = _events(audit)
-    known = {
-        name: f.last(name, ignorenulls=True).over(upto)
-        for name in ("fenced", "shutting_down", "gone", "broker_epoch", "incarnation_id")
-    }
-    rows = rows.withColumns(known)
-    state = (
-        f.when(f.col("gone"), "unregistered")
-        .when(f.col("fenced"), "fenced")
-        .when(f.col("shutting_down"), "shutting down")
-        .otherwise("active")
-    )
-    rows = rows.withColumn("state", state)
-    is_new = ~f.col("state").eqNullSafe(f.lag("state").over(by_offset)) | f.col("is_registration")
-    rows = rows.withColumn("is_new", is_new).where("is_new")
-    because = (
-        f.when(f.col("snapshot").isNotNull(), "snapshot")
-        .when(f.col("is_registration"), "registered")
-        .when(f.col("state") == "active", "unfenced")
-        .when(f.col("state") == "shutting down", "controlled shutdown")
-        .otherwise(f.col("state"))
-    )
-    found = rows.select(
-        "broker",
-        "state",
-        because.alias("because"),
-        "broker_epoch",
-        "incarnation_id",
-        f.col("offset").alias("from_offset"),
-        f.col("epoch").alias("from_epoch"),
-        f.col("timestamp").alias("from_time"),
-        f.lead("offset").over(by_offset).alias("to_offset"),
-        f.lead("timestamp").over(by_offset).alias("to_time"),
-        f.col("snapshot").isNotNull().alias("is_from_snapshot"),
-    )
-    return found.withColumn("duration_ms", duration_ms(audit))
+    for number, beginnings in _beginnings(facts).items():
+        for one, following in itertools.zip_longest(beginnings, beginnings[1:]):
+            row, to = one.row, following and following.row
+            to_ms = facts.extent.end_time_ms if to is None else to["time_ms"]
+            yield (
+                number,
+                one.broker.state,
+                one.because,
+                one.broker.broker_epoch,
+                one.broker.incarnation_id,
+                row["offset"],
+                row["epoch"],
+                row["time_ms"],
+                to and to["offset"],
+                to and to["time_ms"],
+                row["snapshot"] is not None,
+                to_ms - row["time_ms"],
+            )
 
 
-def _events(audit: Audit) -> DataFrame:
-    """What each record says of its broker; null for what it does not say."""
-    from pyspark.sql import functions as f
+def _beginnings(facts: Facts) -> dict[int, list[_Beginning]]:
+    names = (
+        "RegisterBrokerRecord",
+        "BrokerRegistrationChangeRecord",
+        "FenceBrokerRecord",
+        "UnfenceBrokerRecord",
+        "UnregisterBrokerRecord",
+    )
+    rows = [(row["offset"], name, row) for name in names for row in facts.rows(name)]
+    brokers: dict[int, _Broker] = {}
+    found: dict[int, list[_Beginning]] = {}
+    for _, name, row in sorted(rows, key=lambda one: one[0]):
+        number = row["broker_id"] if "broker_id" in row else row["id"]
+        before = brokers.get(number)
+        after = brokers[number] = (before or _Broker())._replace(**_said(name, row))
+        is_registration = name == "RegisterBrokerRecord"
+        if before is None or before.state != after.state or is_registration:
+            because = "snapshot" if row["snapshot"] is not None else _because(after.state, is_registration)
+            found.setdefault(number, []).append(_Beginning(after, because, row))
+    return found
 
-    place = ["snapshot", "offset", "epoch", "timestamp"]
-    registered = audit.facts("RegisterBrokerRecord").selectExpr(
-        *place,
-        "broker_id as broker",
-        "fenced",
-        "in_controlled_shutdown as shutting_down",
-        "false as gone",
-        "broker_epoch",
-        "incarnation_id",
-        "true as is_registration",
-    )
-    # Fenced: 1 yes, -1 no, 0 as it was; a shutdown only begins (facts 1.2).
-    changed = audit.facts("BrokerRegistrationChangeRecord").selectExpr(
-        *place,
-        "broker_id as broker",
-        "case fenced when 1 then true when -1 then false end as fenced",
-        "case in_controlled_shutdown when 1 then true end as shutting_down",
-    )
-    old = [
-        audit.facts(name).selectExpr(*place, "id as broker", f"{fenced} as fenced")
-        for name, fenced in (("FenceBrokerRecord", "true"), ("UnfenceBrokerRecord", "false"))
-    ]
-    gone = audit.facts("UnregisterBrokerRecord").selectExpr(*place, "broker_id as broker", "true as gone")
-    rows = registered
-    for more in (changed, *old, gone):
-        rows = rows.unionByName(more, allowMissingColumns=True)
-    return rows.withColumn("is_registration", f.coalesce("is_registration", f.lit(False)))
+
+def _because(state: str, is_registration: bool) -> str:
+    if is_registration:
+        return "registered"
+    return {"active": "unfenced", "shutting down": "controlled shutdown"}.get(state, state)
+
+
+def _said(name: str, row: Row) -> dict[str, Any]:
+    """What a record says of its broker."""
+    match name:
+        case "RegisterBrokerRecord":
+            return {
+                "is_fenced": row["fenced"],
+                "is_shutting_down": row["in_controlled_shutdown"],
+                "is_gone": False,
+                "broker_epoch": row["broker_epoch"],
+                "incarnation_id": row["incarnation_id"],
+            }
+        case "BrokerRegistrationChangeRecord":
+            # Fenced: 1 yes, -1 no, 0 as it was; a shutdown only begins (facts 1.2).
+            fenced = {"is_fenced": row["fenced"] == 1} if row["fenced"] else {}
+            return fenced | ({"is_shutting_down": True} if row["in_controlled_shutdown"] == 1 else {})
+        case "UnregisterBrokerRecord":
+            return {"is_gone": True}
+        case _:
+            return {"is_fenced": name == "FenceBrokerRecord"}
+
+
+broker_states = OfFacts(
+    {
+        "broker": INT,
+        "state": TEXT,
+        "because": TEXT,
+        "broker_epoch": LONG,
+        "incarnation_id": TEXT,
+        "from_offset": LONG,
+        "from_epoch": INT,
+        "from_time": TIME,
+        "to_offset": LONG,
+        "to_time": TIME,
+        "is_from_snapshot": BOOL,
+        "duration_ms": LONG,
+    },
+    _rows,
+    is_of_topics=False,
+)

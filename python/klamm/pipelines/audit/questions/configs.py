@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from klamm.metadata.fields import HIDDEN
+from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, OfFacts, Rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from klamm.pipelines.audit.facts import Facts, Row
 
-    from klamm.pipelines.audit.audit import Audit
+_TOPIC: Final = 2
+_TYPES: Final = {_TOPIC: "topic", 4: "broker", 16: "client metrics", 32: "group"}
 
-_TYPES: Final = {2: "topic", 4: "broker", 16: "client metrics", 32: "group"}
 
-
-def config_changes(audit: Audit) -> DataFrame:
+def _rows(facts: Facts) -> Rows:
     """A row for each record that sets or removes a value, and for each value that went with its topic.
 
     resource_type (`topic`, `broker`, `client metrics`, `group`, else its number), resource_name (empty: the default of
@@ -23,41 +23,55 @@ def config_changes(audit: Audit) -> DataFrame:
     for a secret that was set before, of which nothing says whether it is another. Secrets, and values of keys that
     nobody knows, are "(hidden)". What a snapshot begins with is a before, and no row.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    key = ("resource_type", "resource_name", "name")
-    place = ("snapshot", "offset", "epoch", "timestamp")
-    records = audit.facts("ConfigRecord").select(*key, *place, f.col("value").alias("after"))
-    rows = records.withColumn("is_deletion", f.lit(False)).unionByName(_with_topics(audit, records))
-    rows = rows.withColumn("before", f.lag("after").over(Window.partitionBy(*key).orderBy("offset")))
-    rows = rows.where("snapshot is null and (not is_deletion or before is not null)")
-    before, after = f.col("before"), f.col("after")
-    change = (
-        f.when(f.col("is_deletion"), "deleted")
-        .when(after.isNull(), "removed")
-        .when(before.isNull(), "set")
-        .when((before == HIDDEN) & (after == HIDDEN), "replaced")
-        .when(before == after, "repeated")
-        .otherwise("changed")
-    )
-    named = f.col("resource_type").cast("string")
-    for number, name in _TYPES.items():
-        named = f.when(f.col("resource_type") == number, name).otherwise(named)
-    return rows.select(
-        named.alias("resource_type"), "resource_name", "name", *place[1:], "before", "after", change.alias("change")
-    )
+    names = {row["topic_id"]: row["name"] for row in facts.rows("TopicRecord")}
+    known: dict[tuple[int, str], dict[str, str]] = {}
+    records = [*facts.rows("ConfigRecord"), *facts.rows("RemoveTopicRecord")]
+    for row in sorted(records, key=lambda one: one["offset"]):
+        if "resource_type" not in row:
+            topic = names.get(row["topic_id"])
+            for name, before in known.pop((_TOPIC, topic or ""), {}).items():
+                yield _row(row, (_TOPIC, topic or "", name), before, None, "deleted")
+            continue
+        of_resource = known.setdefault((row["resource_type"], row["resource_name"]), {})
+        name, after = row["name"], row["value"]
+        before_or_none = of_resource.get(name)
+        if row["snapshot"] is None:
+            key = row["resource_type"], row["resource_name"], name
+            yield _row(row, key, before_or_none, after, _change(before_or_none, after))
+        if after is None:
+            of_resource.pop(name, None)
+        else:
+            of_resource[name] = after
 
 
-def _with_topics(audit: Audit, records: DataFrame) -> DataFrame:
-    """The same of what is deleted with its topic: a null value for each key that the topic ever had."""
-    from pyspark.sql import functions as f
+def _change(before: str | None, after: str | None) -> str:
+    if after is None:
+        return "removed"
+    if before is None:
+        return "set"
+    if before == after == HIDDEN:
+        return "replaced"
+    return "repeated" if before == after else "changed"
 
-    from klamm.pipelines.audit.partition_history import topic_ends, topics
 
-    keys = records.where("resource_type = 2").select("resource_type", "resource_name", "name").distinct()
-    ends = topic_ends(audit).join(topics(audit), "topic_id").withColumnRenamed("topic", "resource_name")
-    gone = keys.join(ends, "resource_name").select(
-        "resource_type", "resource_name", "name", "snapshot", "offset", "epoch", "timestamp"
-    )
-    return gone.withColumn("after", f.lit(None).cast("string")).withColumn("is_deletion", f.lit(True))
+def _row(row: Row, key: tuple[int, str, str], before: str | None, after: str | None, change: str) -> tuple[object, ...]:
+    kind, resource, name = key
+    place = row["offset"], row["epoch"], row["time_ms"]
+    return (_TYPES.get(kind, str(kind)), resource, name, *place, before, after, change)
+
+
+config_changes = OfFacts(
+    {
+        "resource_type": TEXT,
+        "resource_name": TEXT,
+        "name": TEXT,
+        "offset": LONG,
+        "epoch": INT,
+        "timestamp": TIME,
+        "before": TEXT,
+        "after": TEXT,
+        "change": TEXT,
+    },
+    _rows,
+    is_of_topics=False,
+)

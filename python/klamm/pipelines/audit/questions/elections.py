@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from klamm.pipelines.audit.questions.answer import IDS, INT, LONG, TIME, OfFacts, Rows
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from klamm.pipelines.audit.audit import Audit
+    from klamm.pipelines.audit.facts import Facts
 
 
-def elections(audit: Audit) -> DataFrame:
+def _rows(facts: Facts) -> Rows:
     """Every leader of the quorum that the log knows: the first record of a leader is its LeaderChangeMessage.
 
     epoch, leader, voters, granting_voters (who voted for it), offset, timestamp (when it began to lead);
@@ -24,26 +24,41 @@ def elections(audit: Audit) -> DataFrame:
     two times are of two machines: where their clocks differ, so does the length, even below zero. Records of the
     log's end may not be committed yet.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
+    epochs = facts.epochs()
+    earlier = dict(zip([one.epoch for one in epochs[1:]], epochs, strict=False))
+    leader_before = None
+    for row in sorted(facts.leader_changes(), key=lambda one: one["epoch"]):
+        before = earlier.get(row["epoch"])
+        yield (
+            row["epoch"],
+            row["leader_id"],
+            row["voters"],
+            row["granting_voters"],
+            row["offset"],
+            row["time_ms"],
+            leader_before,
+            before and row["epoch"] - before.epoch - 1,
+            before and before.last_offset,
+            before and before.last_time_ms,
+            before and row["time_ms"] - before.last_time_ms,
+        )
+        leader_before = row["leader_id"]
 
-    changes = audit.log_records("LeaderChangeMessage").drop("snapshot", "batch")
-    epochs = audit.epochs().select("epoch", "last_offset", "last_time")
-    # There are few epochs: one task has them all.
-    by_epoch = Window.partitionBy(f.lit(0)).orderBy("epoch")
-    before = {name: f.lag(name).over(by_epoch) for name in ("last_offset", "last_time")}
-    earlier = epochs.withColumns({**before, "epoch_before": f.lag("epoch").over(by_epoch)})
-    rows = changes.join(earlier, "epoch").withColumn("leader_before", f.lag("leader_id").over(by_epoch))
-    return rows.select(
-        "epoch",
-        f.col("leader_id").alias("leader"),
-        "voters",
-        "granting_voters",
-        "offset",
-        "timestamp",
-        "leader_before",
-        (f.col("epoch") - f.col("epoch_before") - 1).alias("epochs_between"),
-        "last_offset",
-        "last_time",
-        (f.unix_millis("timestamp") - f.unix_millis("last_time")).alias("length_ms"),
-    )
+
+elections = OfFacts(
+    {
+        "epoch": INT,
+        "leader": INT,
+        "voters": IDS,
+        "granting_voters": IDS,
+        "offset": LONG,
+        "timestamp": TIME,
+        "leader_before": INT,
+        "epochs_between": INT,
+        "last_offset": LONG,
+        "last_time": TIME,
+        "length_ms": LONG,
+    },
+    _rows,
+    is_of_topics=False,
+)

@@ -2,93 +2,93 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from klamm.pipelines.audit.partition_history import Change, State, history
+from klamm.pipelines.audit.questions.answer import BOOL, IDS, INT, LONG, TEXT, TIME, OfFacts, Rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from klamm.pipelines.audit.audit import Audit
+    from klamm.pipelines.audit.facts import Facts
 
 
-def under_replicated(audit: Audit) -> DataFrame:
+class _Stretch(NamedTuple):
+    """Changes in a row after each of which something is so, and the one after them."""
+
+    changes: list[Change]
+    following: Change | None
+
+    def fields(self, end_time_ms: int, ended: str) -> tuple[object, ...]:
+        """What every interval has; `ended`: what its end is called, unless it is the topic's deletion."""
+        first, to = self.changes[0], self.following
+        place = first.topic, first.topic_id, first.partition, first.offset, first.time_ms
+        how = None if to is None else "deleted" if to.event == "deleted" else ended
+        to_ms = end_time_ms if to is None else to.time_ms
+        is_from_snapshot = any(one.event == "snapshot" for one in self.changes)
+        return (*place, to and to.offset, to and to.time_ms, how, to_ms - first.time_ms, is_from_snapshot)
+
+
+_COLUMNS = {
+    "topic": TEXT,
+    "topic_id": TEXT,
+    "partition": INT,
+    "from_offset": LONG,
+    "from_time": TIME,
+    "to_offset": LONG,
+    "to_time": TIME,
+    "ended": TEXT,
+    "duration_ms": LONG,
+    "is_from_snapshot": BOOL,
+}
+
+
+def _under_replicated(facts: Facts) -> Rows:
     """Every stretch of a partition's life in which its ISR was smaller than its replicas.
 
     Replicas that a reassignment is adding do not count before it is complete, as in Apache Kafka's metric
-    UnderReplicatedPartitions. A stretch begins with the record behind which it is so, and ends with the first behind
+    UnderReplicatedPartitions. A stretch begins with the record after which it is so, and ends with the first after
     which it is not, or with the topic's deletion; changes of the ISR within are not its end.
 
     topic, topic_id, partition; from_offset, from_time; to_offset, to_time (null: open); ended: `in sync`, `deleted` or
-    null; duration_ms; replicas (how many count, at most); isr_min (the fewest in sync); missing (brokers that were out
-    of sync at any time); is_from_snapshot.
+    null; duration_ms; is_from_snapshot; replicas (how many count, at most); isr_min (the fewest in sync); missing
+    (brokers that were out of sync at any time).
     """
-    from pyspark.sql import functions as f
-
-    counted = f.array_except("replicas", "adding_replicas")
-    rows = audit.history.withColumn("counted", counted)
-    is_so = f.size("isr") < f.size("counted")
-    found = _stretches(
-        audit,
-        rows,
-        is_so,
-        f.max(f.size("counted")).alias("replicas"),
-        f.min(f.size("isr")).alias("isr_min"),
-        f.array_sort(f.array_distinct(f.flatten(f.collect_list(f.array_except("counted", "isr"))))).alias("missing"),
-    )
-    return found.withColumn(
-        "ended", f.when(f.col("is_deleted"), "deleted").when(f.col("to_offset").isNotNull(), "in sync")
-    ).drop("is_deleted")
+    for stretch in _stretches(facts, lambda state: len(state.isr) < len(_counted(state))):
+        states = [change.after for change in stretch.changes]
+        yield (
+            *stretch.fields(facts.extent.end_time_ms, "in sync"),
+            max(len(_counted(state)) for state in states),
+            min(len(state.isr) for state in states),
+            sorted({broker for state in states for broker in _counted(state) - set(state.isr)}),
+        )
 
 
-def leaderless(audit: Audit) -> DataFrame:
+def _counted(state: State) -> set[int]:
+    return set(state.replicas) - set(state.adding_replicas)
+
+
+def _leaderless(facts: Facts) -> Rows:
     """Every stretch of a partition's life in which it had no leader, so that it took and gave nothing.
 
     topic, topic_id, partition; from_offset, from_time; to_offset, to_time (null: open); ended: `elected`, `deleted` or
-    null; duration_ms; isr (as it was at the end: who could have led); is_from_snapshot.
+    null; duration_ms; is_from_snapshot; isr (as it was at the end: who could have led).
     """
-    from pyspark.sql import functions as f
-
-    found = _stretches(audit, audit.history, f.col("leader").isNull(), f.max_by("isr", "offset").alias("isr"))
-    return found.withColumn(
-        "ended", f.when(f.col("is_deleted"), "deleted").when(f.col("to_offset").isNotNull(), "elected")
-    ).drop("is_deleted")
+    for stretch in _stretches(facts, lambda state: state.leader is None):
+        yield (*stretch.fields(facts.extent.end_time_ms, "elected"), stretch.changes[-1].after.isr)
 
 
-def _stretches(audit: Audit, rows: DataFrame, is_so: Column, *measures: Column) -> DataFrame:
-    """Runs of rows of a partition for which something is so, as intervals."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    from klamm.pipelines.audit.partition_history import KEY
-
-    by_offset = Window.partitionBy(*KEY).orderBy("offset")
-    rows = rows.withColumn("is_so", is_so & (f.col("event") != "deleted"))
-    begins = f.col("is_so") & ~f.coalesce(f.lag("is_so").over(by_offset), f.lit(False))
-    rows = rows.withColumn("begins", begins)
-    following = {name: f.lead(name).over(by_offset) for name in ("offset", "timestamp", "event")}
-    rows = rows.withColumn("following", f.struct(*(column.alias(name) for name, column in following.items())))
-    rows = rows.withColumn("number", f.sum(f.col("begins").cast("int")).over(by_offset)).where("is_so")
-    last = f.max_by("following", "offset")
-    found = rows.groupBy("topic", *KEY, "number").agg(
-        f.min("offset").alias("from_offset"),
-        f.min_by("timestamp", "offset").alias("from_time"),
-        last.alias("last"),
-        *measures,
-        f.bool_or(f.col("event") == "snapshot").alias("is_from_snapshot"),
-    )
-    found = found.withColumns(
-        {
-            "to_offset": f.col("last.offset"),
-            "to_time": f.col("last.timestamp"),
-            "is_deleted": f.coalesce(f.col("last.event") == "deleted", f.lit(False)),
-        }
-    )
-    return found.withColumn("duration_ms", duration_ms(audit)).drop("number", "last")
+def _stretches(facts: Facts, is_so: Callable[[State], bool]) -> Iterator[_Stretch]:
+    for of_partition in history(facts).values():
+        begun: list[Change] = []
+        for change in of_partition:
+            if change.event != "deleted" and is_so(change.after):
+                begun.append(change)
+            elif begun:
+                yield _Stretch(begun, change)
+                begun = []
+        if begun:
+            yield _Stretch(begun, None)
 
 
-def duration_ms(audit: Audit) -> Column:
-    """From `from_time` to `to_time`, or to the log's newest timestamp."""
-    from pyspark.sql import functions as f
-
-    end = f.timestamp_millis(f.lit(audit.plan.end_time_ms))
-    to_time = f.when(f.col("to_offset").isNull(), end).otherwise(f.col("to_time"))
-    return f.unix_millis(to_time) - f.unix_millis("from_time")
+under_replicated = OfFacts({**_COLUMNS, "replicas": INT, "isr_min": INT, "missing": IDS}, _under_replicated)
+leaderless = OfFacts({**_COLUMNS, "isr": IDS}, _leaderless)

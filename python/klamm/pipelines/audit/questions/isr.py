@@ -2,54 +2,73 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from klamm.pipelines.audit.partition_history import changes
+from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, OfAnswers, OfFacts, Rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from klamm.pipelines.audit.audit import Audit
+    from klamm.pipelines.audit.facts import Facts
 
 
-def isr_changes(audit: Audit) -> DataFrame:
+def _changes(facts: Facts) -> Rows:
     """A row for each broker that a record took out of a partition's ISR or put into it.
 
     topic, topic_id, partition, offset, epoch, timestamp, broker; change: `left` (it stays a replica: an ISR shrinks),
     `entered` (an ISR expands), `removed` (it left the replicas as well: a reassignment, not a fault). Creation,
     deletion and what a snapshot begins with are no changes. An unclean election changes the ISR, too, and is counted.
     """
-    from pyspark.sql import functions as f
-
-    rows = audit.history.where(f.col("event") == "changed").withColumn("gone", f.array_except("isr_before", "isr"))
-    changes = {
-        "left": "array_intersect(gone, replicas)",
-        "removed": "array_except(gone, replicas)",
-        "entered": "array_except(isr, isr_before)",
-    }
-    each = [f"transform({ids}, id -> struct(id as broker, '{change}' as change))" for change, ids in changes.items()]
-    places = ("topic", "topic_id", "partition", "offset", "epoch", "timestamp")
-    found = rows.select(*places, f.expr(f"explode(concat({', '.join(each)})) as found"))
-    return found.select(*places, "found.broker", "found.change")
+    for change, before in changes(facts):
+        if change.after.isr == before.isr:
+            continue
+        place = change.topic, change.topic_id, change.partition, change.offset, change.epoch, change.time_ms
+        for broker in dict.fromkeys(before.isr):
+            if broker not in change.after.isr:
+                yield (*place, broker, "left" if broker in change.after.replicas else "removed")
+        for broker in dict.fromkeys(change.after.isr):
+            if broker not in before.isr:
+                yield (*place, broker, "entered")
 
 
-def isr_churn(audit: Audit) -> DataFrame:
+def _churn(isr_changes: list[dict[str, Any]]) -> Rows:
     """A row for each broker: how often ISRs lost and gained it.
 
     broker; shrinks (it left an ISR and stayed a replica), expands (it entered one), removed (with its replica);
     partitions (how many are concerned), first_time and last_time.
     """
-    from pyspark.sql import functions as f
+    by_broker: dict[int, list[dict[str, Any]]] = {}
+    for row in isr_changes:
+        by_broker.setdefault(row["broker"], []).append(row)
+    for broker, rows in by_broker.items():
+        counts = [sum(row["change"] == change for row in rows) for change in ("left", "entered", "removed")]
+        partitions = len({(row["topic_id"], row["partition"]) for row in rows})
+        times = [row["timestamp"] for row in rows]
+        yield (broker, *counts, partitions, min(times), max(times))
 
-    counts = [
-        f.count_if(f.col("change") == change).alias(name)
-        for change, name in (("left", "shrinks"), ("entered", "expands"), ("removed", "removed"))
-    ]
-    return (
-        isr_changes(audit)
-        .groupBy("broker")
-        .agg(
-            *counts,
-            f.count_distinct("topic_id", "partition").alias("partitions"),
-            f.min("timestamp").alias("first_time"),
-            f.max("timestamp").alias("last_time"),
-        )
-    )
+
+isr_changes = OfFacts(
+    {
+        "topic": TEXT,
+        "topic_id": TEXT,
+        "partition": INT,
+        "offset": LONG,
+        "epoch": INT,
+        "timestamp": TIME,
+        "broker": INT,
+        "change": TEXT,
+    },
+    _changes,
+)
+isr_churn = OfAnswers(
+    {
+        "broker": INT,
+        "shrinks": LONG,
+        "expands": LONG,
+        "removed": LONG,
+        "partitions": LONG,
+        "first_time": TIME,
+        "last_time": TIME,
+    },
+    ("isr_changes",),
+    _churn,
+)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any, Final
 
+from klamm.pipelines.audit.durations import duration
+
 NOTHING: Final = "–"
-_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 _ABSENT: Final = {
     "to_time": "still so",
     "to_offset": "still so",
@@ -18,12 +19,13 @@ _ABSENT: Final = {
     "after": "not set",
     "recovered_time": "not recovered",
     "leader_before": "not known",
+    "broker": "none",
     "epochs_between": "not known",
     "length_ms": "not known",
     "topic": "name not known",
 }
 """What it means that there is no value."""
-_LONG: Final = frozenset({"topic", "resource_name", "name", "before", "after"})
+_LONG: Final = frozenset({"topic", "resource_name", "name", "before", "after", "cause"})
 """Columns whose texts may be of any length."""
 
 
@@ -57,12 +59,3 @@ def text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return escape(", ".join(map(str, value))) or "none"
     return escape(str(value)) or '""'
-
-
-def duration(duration_ms: int) -> str:
-    """In the largest unit of which it is one at least."""
-    sign, left = ("-", -duration_ms) if duration_ms < 0 else ("", duration_ms)
-    for unit, size in _UNITS:
-        if left >= size:
-            return f"{sign}{left / size:.1f} {unit}"
-    return f"{sign}{left} ms"

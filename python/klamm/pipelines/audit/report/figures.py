@@ -1,4 +1,4 @@
-"""The numbers of a report: counted by Spark, in so many stretches of time that they fit a plot."""
+"""The numbers of a report, in so many stretches of time that they fit a plot."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from klamm.pipelines.audit.findings import OVERVIEW, SUBJECTS, Finding, find, log_fields
 from klamm.pipelines.audit.report.period import STRETCHES, Period
 from klamm.pipelines.audit.report.summaries import fenced_brokers, moving_topics
+from klamm.pipelines.audit.rows import columns_of_answer
+from klamm.pipelines.audit.summary import summarize
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
 
     from klamm.pipelines.audit.audit import Audit
 
@@ -49,6 +51,8 @@ class Figures(NamedTuple):
     """All that the page shows."""
 
     log: dict[str, Any]
+    summary: list[str]
+    """In sentences."""
     period: Period
     findings: dict[str, Finding]
     counts: dict[str, int]
@@ -77,106 +81,72 @@ def gather(audit: Audit, rows: int, on_step: Callable[[str], None]) -> Figures:
     on_step("The plots")
     return Figures(
         log_fields(audit),
+        summarize(audit),
         period,
         findings,
-        _counts(audit),
+        audit.counts(),
         _moves(audit, period),
         moving_topics(audit, rows),
         fenced_brokers(audit, rows),
-        _partitions(audit.under_replicated(), period),
-        _partitions(audit.leaderless(), period),
+        _partitions(audit.answer("under_replicated"), period),
+        _partitions(audit.answer("leaderless"), period),
         _brokers(audit),
         _churn(audit),
         _leaders(audit, period),
     )
 
 
-def _counts(audit: Audit) -> dict[str, int]:
-    from pyspark.sql import functions as f
-
-    rows = audit.counts().orderBy(f.desc("records"), "type").collect()
-    return {row["type"]: row["records"] for row in rows}
-
-
 def _moves(audit: Audit, period: Period) -> dict[str, list[int]]:
-    from pyspark.sql import functions as f
-
-    kind = f.when(f.col("is_unclean"), "unclean").otherwise(f.col("kind")).alias("kind")
-    found = audit.leadership().groupBy(kind, period.stretch("timestamp").alias("stretch")).count().collect()
     moves = {name: [0] * STRETCHES for name in ("moved", "lost", "regained", "unclean")}
-    for row in found:
-        if row["stretch"] is not None:
-            moves[row["kind"]][row["stretch"]] += row["count"]
+    names = ("kind", "is_unclean", "timestamp")
+    for kind, is_unclean, time_ms in columns_of_answer(audit.answer("leadership"), *names):
+        moves["unclean" if is_unclean else kind][period.stretch(time_ms)] += 1
     return moves
 
 
-def _partitions(answer: DataFrame, period: Period) -> list[int]:
+def _partitions(answer: pa.Table, period: Period) -> list[int]:
     """In how many partitions an interval of the answer was open at some time of each stretch of the period."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    of_partition = Window.partitionBy("topic_id", "partition").orderBy("from_offset")
-    spans = answer.select(
-        "topic_id",
-        "partition",
-        "from_offset",
-        period.stretch("from_time").alias("first"),
-        f.when(f.col("to_offset").isNull(), STRETCHES - 1).otherwise(period.stretch("to_time")).alias("last"),
-    )
-    # Clocks of two leaders may disagree: an interval ends where it begins at least.
-    spans = spans.withColumn("last", f.greatest("first", "last"))
-    before = f.max("last").over(of_partition.rowsBetween(Window.unboundedPreceding, -1))
-    # A stretch that an earlier interval of the partition is in counts once.
-    spans = spans.withColumn("first", f.greatest("first", f.coalesce(before + 1, f.lit(0)))).where("first <= last")
     changes = [0] * (STRETCHES + 1)
-    for row in spans.groupBy("first", "last").count().collect():
-        changes[row["first"]] += row["count"]
-        changes[row["last"] + 1] -= row["count"]
+    passed: dict[tuple[str, int], int] = {}
+    """The last stretch of each partition that an earlier interval is in: it counts once."""
+    names = ("topic_id", "partition", "from_offset", "from_time", "to_time")
+    for topic_id, number, _, from_ms, to_ms in sorted(columns_of_answer(answer, *names), key=lambda row: row[2]):
+        first = max(period.stretch(from_ms), passed.get((topic_id, number), -1) + 1)
+        # Clocks of two leaders may disagree: an interval ends where it begins at least.
+        last = max(period.stretch(from_ms), STRETCHES - 1 if to_ms is None else period.stretch(to_ms))
+        if first <= last:
+            changes[first] += 1
+            changes[last + 1] -= 1
+            passed[topic_id, number] = last
     return list(itertools.accumulate(changes[:-1]))
 
 
 def _brokers(audit: Audit) -> BrokerStates:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    answer = audit.broker_states()
-    counts = answer.groupBy("broker").count()
-    most = sorted(counts.orderBy(f.desc("count"), "broker").limit(BROKERS_MAX).collect())
-    newest = f.row_number().over(Window.partitionBy("broker").orderBy(f.desc("from_offset")))
-    rows = (
-        answer.where(f.col("broker").isin([row["broker"] for row in most]))
-        .withColumn("newest", newest)
-        .where(f.col("newest") <= STATES_MAX)
-        .select(
-            "broker",
-            "state",
-            f.unix_millis("from_time").alias("from_ms"),
-            f.unix_millis("to_time").alias("to_ms"),
-            "from_offset",
-        )
-    )
+    grouped: dict[int, list[tuple[Any, ...]]] = {}
+    names = ("broker", "from_offset", "state", "from_time", "to_time")
+    for broker, *rest in columns_of_answer(audit.answer("broker_states"), *names):
+        grouped.setdefault(broker, []).append(tuple(rest))
+    most = sorted(sorted(grouped, key=lambda broker: (-len(grouped[broker]), broker))[:BROKERS_MAX])
     states = [
-        (row["broker"], row["state"], row["from_ms"] or 0, row["to_ms"])
-        for row in rows.orderBy("broker", "from_offset").collect()
+        (broker, state, from_ms, to_ms)
+        for broker in most
+        for _, state, from_ms, to_ms in sorted(grouped[broker], key=lambda row: row[0])[-STATES_MAX:]
     ]
-    return BrokerStates(states, counts.count(), STATES_MAX, any(row["count"] > STATES_MAX for row in most))
+    is_cut = any(len(grouped[broker]) > STATES_MAX for broker in most)
+    return BrokerStates(states, len(grouped), STATES_MAX, is_cut)
 
 
 def _churn(audit: Audit) -> Churn:
-    from pyspark.sql import functions as f
-
-    answer = audit.isr_churn()
-    rows = answer.orderBy(f.desc(f.col("shrinks") + f.col("expands")), "broker").limit(BROKERS_MAX).collect()
-    return Churn(sorted((row["broker"], row["shrinks"], row["expands"]) for row in rows), answer.count())
+    rows = list(columns_of_answer(audit.answer("isr_churn"), "broker", "shrinks", "expands"))
+    most = sorted(rows, key=lambda row: (-row[1] - row[2], row[0]))[:BROKERS_MAX]
+    return Churn([(broker, shrinks, expands) for broker, shrinks, expands in sorted(most)], len(rows))
 
 
 def _leaders(audit: Audit, period: Period) -> list[tuple[int, int, int, int]]:
-    from pyspark.sql import functions as f
-
-    times = [f.unix_millis(name).alias(name) for name in ("timestamp", "last_time")]
-    found = audit.elections().select("epoch", "leader", *times).orderBy("epoch").tail(LEADERS_MAX)
+    names = ("epoch", "leader", "timestamp", "last_time")
+    found = sorted(columns_of_answer(audit.answer("elections"), *names), key=lambda row: row[0])[-LEADERS_MAX:]
     # What an election tells of the last record before it is the end of the leader before.
-    ends = [row["last_time"] for row in found[1:]] + [period.end_ms]
+    ends = [row[3] for row in found[1:]] + [period.end_ms]
     return [
-        (row["epoch"], row["leader"], row["timestamp"] or 0, end or 0) for row, end in zip(found, ends, strict=True)
+        (epoch, leader, time_ms or 0, end or 0) for (epoch, leader, time_ms, _), end in zip(found, ends, strict=True)
     ]

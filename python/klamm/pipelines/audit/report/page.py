@@ -13,6 +13,9 @@ from klamm.pipelines.audit.report.figures import Figures
 from klamm.pipelines.audit.report.style import PATTERNS, STYLE
 
 _NOTES: Final = {
+    "incidents": "Moves of leaders and shrinks of ISRs that have one cause. Without a record as their cause they "
+    "belong together up to a gap of a minute. Returned: leaders and replicas that were there again.",
+    "topic_changes": "Created, grown: the number of partitions before and after.",
     "elections": "The length is the gap between the last record of the earlier epoch and the leader's first: an idle "
     "leader writes every half second, and two clocks are compared, so it is no exact time without a leader.",
     "broker_states": "Each registration begins a stretch.",
@@ -26,6 +29,8 @@ _NOTES: Final = {
     "config_changes": "Secrets, and values of keys that nobody knows, are hidden.",
 }
 _TILES: Final = {
+    "incidents": "causes of trouble",
+    "topic_changes": "topics created, grown or deleted",
     "elections": "elections of the quorum",
     "broker_states": "stretches of brokers' lives",
     "leadership": "moves of leaders",
@@ -36,6 +41,8 @@ _TILES: Final = {
     "config_changes": "changes of configs",
 }
 _NONE: Final = {
+    "incidents": "None: no leader moved, and no ISR shrank.",
+    "topic_changes": "None: no topic was created, grew or was deleted.",
     "elections": "None: the log has no record of an election.",
     "broker_states": "None: the log names no broker.",
     "leadership": "None: no leader moved.",
@@ -50,6 +57,7 @@ _NONE: Final = {
 def page(figures: Figures) -> str:
     """The whole file."""
     sections = [
+        _section(figures, "incidents"),
         _section(figures, "elections", plots.leaders),
         _section(figures, "broker_states", plots.brokers, figures.fenced_brokers),
         _section(figures, "leadership", plots.moves, figures.moving_topics),
@@ -57,6 +65,7 @@ def page(figures: Figures) -> str:
         _section(figures, "under_replicated", plots.under_replicated),
         _section(figures, "leaderless", plots.leaderless),
         _section(figures, "isr_churn", plots.churn),
+        _section(figures, "topic_changes"),
         _section(figures, "config_changes"),
         _records(figures),
     ]
@@ -82,6 +91,7 @@ def _head(figures: Figures) -> str:
         f'<li><a href="#{question}"><b>{found.total:,}</b> {escape(_TILES[question])}</a></li>'
         for question, found in figures.findings.items()
     )
+    summary = "".join(f"<li>{escape(one)}</li>" for one in figures.summary)
     damage = "".join(f"<li>{escape(one)}</li>" for one in log["damage"])
     withheld = "".join(f"<li>offsets {first} to {last}</li>" for first, last in log["withheld_offsets"])
     return "\n".join(
@@ -90,6 +100,7 @@ def _head(figures: Figures) -> str:
             f"<p><code>{escape(log['origin'])}</code></p>",
             f"<p>From {escape(begins)} to offset {log['end_offset'] - 1}: {text(log['start_time'])} to "
             f"{text(log['end_time'])}, all times in UTC. Epochs, offsets and times are the controllers' own.</p>",
+            f'<ul class="summary">{summary}</ul>',
             f'<div class="bad"><p>Damaged; what came before is in this report:</p><ul>{damage}</ul></div>'
             if damage
             else "",

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
+from typing import Final, NamedTuple
 
 STRETCHES: Final = 80
 
@@ -21,12 +18,9 @@ class Period(NamedTuple):
         """Of one stretch."""
         return max(1, -(-(self.end_ms - self.start_ms + 1) // STRETCHES))
 
-    def stretch(self, name: str) -> Column:
+    def stretch(self, time_ms: int) -> int:
         """Which stretch a time is in."""
-        from pyspark.sql import functions as f
-
-        number = f.floor((f.unix_millis(name) - self.start_ms) / self.width_ms)
-        return f.least(f.greatest(number, f.lit(0)), f.lit(STRETCHES - 1)).cast("int")
+        return min(max((time_ms - self.start_ms) // self.width_ms, 0), STRETCHES - 1)
 
     def part(self, time_ms: int | None) -> float:
         """A time as a part of the period, 0 to 1; None is its end."""

@@ -6,8 +6,8 @@ import datetime
 from typing import Final
 
 from klamm.metadata.moments import iso_text
+from klamm.pipelines.audit.durations import duration
 from klamm.pipelines.audit.report import svg
-from klamm.pipelines.audit.report.cells import duration
 from klamm.pipelines.audit.report.figures import Figures
 from klamm.pipelines.audit.report.period import STRETCHES, Period
 

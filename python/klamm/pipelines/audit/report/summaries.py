@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from klamm.metadata.moments import iso_text
 from klamm.pipelines.audit.findings import Finding
+from klamm.pipelines.audit.rows import columns_of_answer
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.audit import Audit
@@ -13,41 +14,34 @@ if TYPE_CHECKING:
 
 def moving_topics(audit: Audit, limit: int) -> Finding:
     """The topics whose leaders moved most."""
-    from pyspark.sql import functions as f
-
     columns = ("topic", "moves", "partitions", "unclean", "last_time")
-    grouped = (
-        audit.leadership()
-        .groupBy("topic", "topic_id")
-        .agg(
-            f.count("*").alias("moves"),
-            f.count_distinct("partition").alias("partitions"),
-            f.count_if("is_unclean").alias("unclean"),
-            f.unix_millis(f.max("timestamp")).alias("last_time"),
-        )
-    )
-    found = grouped.orderBy(f.desc("moves"), "topic").limit(limit).select(*columns).collect()
-    rows = [(*row[:-1], None if row["last_time"] is None else iso_text(row["last_time"])) for row in found]
-    return Finding("leadership", "By topic", grouped.count(), columns, rows, "those with the most moves first")
+    grouped: dict[tuple[str | None, str], list[tuple[Any, ...]]] = {}
+    names = ("topic", "topic_id", "partition", "is_unclean", "timestamp")
+    for topic, topic_id, *rest in columns_of_answer(audit.answer("leadership"), *names):
+        grouped.setdefault((topic, topic_id), []).append(tuple(rest))
+    rows = [
+        (topic, len(of_topic), len({row[0] for row in of_topic}), sum(row[1] for row in of_topic), _latest(of_topic))
+        for (topic, _), of_topic in grouped.items()
+    ]
+    rows.sort(key=lambda row: (-row[1], row[0] or ""))
+    return Finding("leadership", "By topic", len(rows), columns, rows[:limit], "those with the most moves first")
+
+
+def _latest(rows: list[tuple[Any, ...]]) -> str | None:
+    return iso_text(max(row[2] for row in rows))
 
 
 def fenced_brokers(audit: Audit, limit: int) -> Finding:
     """The brokers that were fenced for longest."""
-    from pyspark.sql import functions as f
-
     columns = ("broker", "last_state", "registrations", "times_fenced", "time_fenced_ms", "longest_ms")
-    fenced_ms = f.when(f.col("state") == "fenced", f.col("duration_ms"))
-    grouped = (
-        audit.broker_states()
-        .groupBy("broker")
-        .agg(
-            f.max_by("state", "from_offset").alias("last_state"),
-            f.count_if(f.col("because") == "registered").alias("registrations"),
-            f.count_if(f.col("state") == "fenced").alias("times_fenced"),
-            f.coalesce(f.sum(fenced_ms), f.lit(0)).alias("time_fenced_ms"),
-            f.coalesce(f.max(fenced_ms), f.lit(0)).alias("longest_ms"),
-        )
-    )
-    found = grouped.orderBy(f.desc("time_fenced_ms"), "broker").limit(limit).select(*columns).collect()
-    rows = [tuple(row) for row in found]
-    return Finding("broker_states", "By broker", grouped.count(), columns, rows, "the longest fenced first")
+    grouped: dict[int, list[tuple[Any, ...]]] = {}
+    names = ("broker", "from_offset", "state", "because", "duration_ms")
+    for broker, *rest in columns_of_answer(audit.answer("broker_states"), *names):
+        grouped.setdefault(broker, []).append(tuple(rest))
+    rows: list[tuple[Any, ...]] = []
+    for broker, states in grouped.items():
+        fenced = [row[3] for row in states if row[1] == "fenced"]
+        registered = sum(row[2] == "registered" for row in states)
+        rows.append((broker, max(states)[1], registered, len(fenced), sum(fenced), max(fenced, default=0)))
+    rows.sort(key=lambda row: (-row[4], row[0]))
+    return Finding("broker_states", "By broker", len(rows), columns, rows[:limit], "the longest fenced first")

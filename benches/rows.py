@@ -122,6 +122,14 @@ def _control(quick: bool) -> list[Row]:
             BESIDE_KAFKA,
             (at_least("commits/s", 10_000),),
         ),
+        Row(
+            30,
+            "klamm topics list, or kafka-topics --list: start to end of its process",
+            topics.command(3 if quick else 10),
+            BESIDE_KAFKA,
+            (at_most("median ms", 250),),
+            rounds_max=5,
+        ),
     ]
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Final
+
+from tests.interop import apache_kafka
 
 from benches import client
 from benches.cells import Cell, Figures, load, settle
-from benches.servers import Bench, Server
+from benches.servers import KAFKA, Bench, Server
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 
+STOCK_TOOL: Final = ("java", "-Xmx256M", "-cp")
+"""As `kafka-run-class` starts a tool."""
 Fresh = Callable[[Bench, str], AbstractContextManager[Server]]
 """Starts a server, or several, and gives the one that clients are to ask."""
 
@@ -99,3 +106,27 @@ def commits(seconds: int) -> Cell:
         }
 
     return cell
+
+
+def command(count: int) -> Cell:
+    """`klamm topics list`, or Apache Kafka's tool, against a running node: start to end of its process."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        server = bench.shared(kind)
+        client.create(server.address, [client.fresh_name("listed")])
+        settle(bench)
+        times = []
+        for _ in range(count):
+            began = time.perf_counter()
+            subprocess.run(_list_topics(kind, server.address), check=True, stdout=subprocess.DEVNULL)
+            times.append(time.perf_counter() - began)
+        return {"median ms": statistics.median(times) * 1000}
+
+    return cell
+
+
+def _list_topics(kind: str, address: str) -> list[str]:
+    if kind == KAFKA:
+        tool = [f"{apache_kafka.libs()}/*", apache_kafka.TOOLS["topics"]]
+        return [*STOCK_TOOL, *tool, "--bootstrap-server", address, "--list"]
+    return [sys.executable, "-m", "klamm", "topics", "list", "--bootstrap", address]

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from klamm.cli.app import run_app
+from klamm.cli.main import run
 from klamm.metadata import History
 from tests.support.dynamic_quorum import BROKER, DynamicQuorum
 from tests.support.node_process import METADATA, VERSIONS
@@ -61,7 +61,7 @@ def recover(capsys: pytest.CaptureFixture[str], *nodes: FileNode) -> dict[str, A
     capsys.readouterr()
     said = []
     for more in ([], ["--apply"]):
-        assert run_app(["quorum", "recover", "--json", *files, *more]) == 0, capsys.readouterr()
+        assert run(["quorum", "recover", "--json", *files, *more]) == 0, capsys.readouterr()
         said.append(json.loads(capsys.readouterr().out))
     dry, done = said
     assert done | {"applied": False, "kept": []} == dry
@@ -74,7 +74,7 @@ def grow(quorum: DynamicQuorum) -> None:
         quorum.start(node_id)
         quorum.wait_for_observer(node_id)
         file, servers = quorum.controllers[node_id].file, quorum.servers
-        assert run_app(["quorum", "add", str(file), "--bootstrap-controller", servers]) == 0
+        assert run(["quorum", "add", str(file), "--bootstrap-controller", servers]) == 0
     quorum.wait_for([1, 2, 3])
 
 

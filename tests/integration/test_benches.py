@@ -53,6 +53,7 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
     (topics.create_many(10, 10), KLAMM_DURABLE, {"10 topics, topics/s", "5 topics of 10, partitions/s"}),
     (topics.creates(1), KLAMM_DURABLE, {"topics/s", "CPU us a topic"}),
     (topics.commits(1), KLAMM_DURABLE, {"commits/s", "CPU us a commit"}),
+    (topics.command(1), KLAMM_DURABLE, {"median ms"}),
     (lives.start, KLAMM_DURABLE, FIGURES_OF_START),
     (lives.embedded(1), KLAMM, {"Cluster() ms", "first acknowledged record ms", "close ms"}),
     (

@@ -66,6 +66,70 @@ def client(bootstrap: str) -> Iterator[Client]:
         yield client
 
 
+EVERYDAY = {
+    *("klamm", "klamm._engine", "klamm.admin", "klamm.cli", "klamm.protocol"),
+    *(
+        "klamm.admin.channel",
+        "klamm.admin.client",
+        "klamm.admin.configs",
+        "klamm.admin.connection",
+        "klamm.admin.topics",
+    ),
+    *("klamm.cli.command_config", "klamm.cli.command_group", "klamm.cli.command_line", "klamm.cli.commands"),
+    *("klamm.cli.exits", "klamm.cli.main", "klamm.cli.options", "klamm.cli.output", "klamm.cli.plain_table"),
+    *("klamm.cli.run", "klamm.cli.topic_commands"),
+    *("klamm.protocol.arguments", "klamm.protocol.codec", "klamm.protocol.errors", "klamm.protocol.kio_classes"),
+    *("klamm.protocol.named_tuple", "klamm.protocol.schemas", "klamm.protocol.value"),
+}
+"""The modules of klamm's own that `klamm topics list` needs. What is added here is paid for by every command."""
+
+
+def imported(bootstrap: str, *arguments: str) -> set[str]:
+    """The modules that a command imports."""
+    script = "import sys\nfrom klamm.cli.main import run\nassert run(sys.argv[1:]) == 0\nprint(*sys.modules)"
+    environment = os.environ | {"KLAMM_BOOTSTRAP": bootstrap}
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True, timeout=60)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "topics list",
+        "topics list --json",
+        "topics describe {topic}",
+        "groups list",
+        "configs describe topic {topic}",
+        "features describe",
+        "quorum status",
+    ],
+)
+def test_an_everyday_command_imports_little(bootstrap: str, client: Client, name: Name, command: str) -> None:
+    topic = name("t")
+    create(client, [topic])
+    modules = imported(bootstrap, *command.format(topic=topic).split())
+    heavy = {
+        "asyncio",
+        "click",
+        "email",
+        "logging",
+        "pyarrow",
+        "pydantic",
+        "pyspark",
+        "rich",
+        "ssl",
+        "subprocess",
+        "typer",
+    }
+    assert heavy & modules == set()
+    if command == "topics list":
+        assert {one for one in modules if one.partition(".")[0] == "klamm"} == EVERYDAY
+        messages = {one.split(".")[2] for one in modules if one.startswith("kio.schema.")}
+        headers = {"request_header", "response_header"}
+        assert messages == {"api_versions", "metadata", *headers, "errors", "index", "types"}
+
+
 def test_what_came_before_a_line_that_cannot_be_read_is_written(bootstrap: str, client: Client, name: Name) -> None:
     topic = name("lines")
     create(client, [topic])

@@ -7,7 +7,7 @@ import pytest
 
 from klamm.admin.connection import ClientError
 from klamm.admin.quorum import QuorumClient
-from klamm.cli.app import run_app
+from klamm.cli.main import run
 from klamm.node.meta_properties import uuid_text
 from klamm.node.storage import random_cluster_id
 from tests.support.dynamic_quorum import DynamicQuorum
@@ -24,19 +24,19 @@ def test_controllers_join_and_leave_by_command(tmp_path, capsys):
         for node_id in (2, 3):
             quorum.start(node_id)
             quorum.wait_for_observer(node_id)
-            assert run_app(["quorum", "add", str(quorum.controllers[node_id].file), *at]) == 0, capsys.readouterr()
+            assert run(["quorum", "add", str(quorum.controllers[node_id].file), *at]) == 0, capsys.readouterr()
         quorum.wait_for([1, 2, 3])
         capsys.readouterr()
-        assert run_app(["quorum", "status", "--json", *at]) == 0
+        assert run(["quorum", "status", "--json", *at]) == 0
         told = json.loads(capsys.readouterr().out)
         assert [one["id"] for one in told["currentVoters"]] == [1, 2, 3]
         assert all(one["endpoints"][0].startswith("CONTROLLER://") for one in told["currentVoters"])
 
-        assert run_app(["quorum", "remove", "3", "--yes", *at]) == 0, capsys.readouterr()
+        assert run(["quorum", "remove", "3", "--yes", *at]) == 0, capsys.readouterr()
         quorum.wait_for([1, 2])
-        assert run_app(["quorum", "remove", "1", "--yes", *at]) == 0, capsys.readouterr()
+        assert run(["quorum", "remove", "1", "--yes", *at]) == 0, capsys.readouterr()
         assert quorum.wait_for([2]).leader_id == 2
-        assert run_app(["quorum", "remove", "2", "--yes", *at]) == 1
+        assert run(["quorum", "remove", "2", "--yes", *at]) == 1
         assert "VOTER_NOT_FOUND" in capsys.readouterr().err
 
 
@@ -46,7 +46,7 @@ def test_controllers_join_and_leave_by_way_of_a_broker(tmp_path, capsys):
         at = ["--bootstrap-server", quorum.broker.bootstrap]
         quorum.start(2)
         quorum.wait_for_observer(2)
-        assert run_app(["quorum", "add", str(quorum.controllers[2].file), *at]) == 0, capsys.readouterr()
+        assert run(["quorum", "add", str(quorum.controllers[2].file), *at]) == 0, capsys.readouterr()
         voters = quorum.wait_for([1, 2]).voters
         # What the active controller refuses comes back in its words.
         with QuorumClient(quorum.broker.bootstrap, is_controller=False) as client:
@@ -55,10 +55,10 @@ def test_controllers_join_and_leave_by_way_of_a_broker(tmp_path, capsys):
             with pytest.raises(ClientError, match="VOTER_NOT_FOUND"):
                 client.remove(3, voters[1].directory_id)
         # The leader itself: the broker finds who leads next.
-        assert run_app(["quorum", "remove", "1", "--yes", *at]) == 0, capsys.readouterr()
+        assert run(["quorum", "remove", "1", "--yes", *at]) == 0, capsys.readouterr()
         assert quorum.wait_for([2]).leader_id == 2
         capsys.readouterr()
-        assert run_app(["quorum", "status", "--json", *at]) == 0
+        assert run(["quorum", "status", "--json", *at]) == 0
         assert [one["id"] for one in json.loads(capsys.readouterr().out)["currentVoters"]] == [2]
 
 
@@ -87,7 +87,7 @@ def test_three_begin_with_the_voters_of_one_line(tmp_path):
     )
     for node in quorum.controllers.values():
         command = ["storage", "format", "-c", str(node.file), "-t", quorum.cluster_id, "--initial-controllers", voters]
-        assert run_app(command) == 0
+        assert run(command) == 0
     with quorum:
         quorum.start(2)
         first = quorum.wait_for([1, 2, 3])

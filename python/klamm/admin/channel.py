@@ -50,8 +50,10 @@ def open_channel(host: str, port: int, timeout_s: float, config: Mapping[str, st
 class _Plain:
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._address = f"{host}:{port}"
+        # As bytes: for text the first look-up imports what names beyond ASCII need.
+        name = host.encode() if host.isascii() else host
         try:
-            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket = socket.create_connection((name, port), timeout_s)  # type: ignore[arg-type]  # it takes both
         except OSError as error:
             raise UnreachableError(
                 f"cannot connect to {self._address}: {_reason(error)}; is a broker running there?"

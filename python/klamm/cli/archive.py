@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, print_json, print_table, say
 from klamm.cli.pipeline_options import ClientKeys, Master, archives, pairs, shown
 
@@ -16,24 +15,24 @@ if TYPE_CHECKING:
 
 
 def archive(
-    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics.")] = None,
+    topics: Annotated[list[str] | None, Argument(metavar="[TOPIC]...", help="Topics.")] = None,
     *,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The archive; made where there is none.")],
+    to: Annotated[Path, Option("--to", metavar="DIR", help="The archive; made where there is none.")],
     pattern: Annotated[
         str | None,
-        typer.Option("--pattern", "-p", metavar="REGEX", help="Topics whose whole name matches; no internal ones."),
+        Option("--pattern", "-p", metavar="REGEX", help="Topics whose whole name matches; no internal ones."),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read all of the archive back. Without topics: do nothing else.")
+        bool, Option("--verify", help="Read all of the archive back. Without topics: do nothing else.")
     ] = False,
-    groups: Annotated[bool, typer.Option("--groups", help="Keep the committed offsets of groups, too.")] = False,
+    groups: Annotated[bool, Option("--groups", help="Keep the committed offsets of groups, too.")] = False,
     allow_loss: Annotated[
-        bool, typer.Option("--allow-loss", help="Go on where retention was faster than the last runs, and note it.")
+        bool, Option("--allow-loss", help="Go on where retention was faster than the last runs, and note it.")
     ] = False,
     records_per_task: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Offsets that one task reads; a file has at most these.")
+        int, Option(min=1, metavar="N", help="Offsets that one task reads; a file has at most these.")
     ] = 1_000_000,
-    compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
+    compression: Annotated[str, Option(help="zstd, snappy, gzip, lz4 or none.")] = "zstd",
     client: ClientKeys = None,
     master: Master = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from klamm.admin.connection import ClientError
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.exits import Exit
 from klamm.cli.metadata_commands import Controller, Where
-from klamm.cli.output import AsJson, errors, print_json, print_table, say
+from klamm.cli.options import Argument, Option
+from klamm.cli.output import AsJson, print_json, print_table, say
+from klamm.cli.terminal import errors
 from klamm.node.sources import DEFAULT_DATA
 
 if TYPE_CHECKING:
@@ -29,15 +31,15 @@ _JSON_LIMIT = 1000
 def audit(
     *,
     questions: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUESTION]...", help="Only these; --help lists them.")
+        list[str] | None, Argument(metavar="[QUESTION]...", help="Only these; --help lists them.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report with plots, a single file.")] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write a report with plots, a single file.")] = None,
     sql: Annotated[
         str | None,
-        typer.Option(metavar="QUERY", help="Ask in SQL; views are records, each record type, each question."),
+        Option(metavar="QUERY", help="Ask in SQL; views are records, each record type, each question."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="Rows of each answer; 10, and 1000 with --json.")
+        int | None, Option("--limit", "-n", min=1, help="Rows of each answer; 10, and 1000 with --json.")
     ] = None,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
@@ -94,7 +96,7 @@ def audit(
     for one in damage:
         say(f"damaged, and what came before is audited: {one}")
     if damage:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _find(

@@ -3,56 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from klamm.admin.connection import ClientError
 from klamm.cli.command_config import CommandConfig, client_keys
-from klamm.cli.output import AsJson, console, errors, examples, print_json, print_table, say
+from klamm.cli.command_group import Group
+from klamm.cli.options import Option
+from klamm.cli.output import AsJson, examples, is_terminal, print_json, print_table, say
 from klamm.cli.pipeline_options import pairs
 
 if TYPE_CHECKING:
     from klamm.pipelines.bench.comparison import Comparison
     from klamm.pipelines.bench.workload import Result
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help=examples("Compare speeds on this machine.", "klamm bench spark --quick", "klamm bench spark --rounds 5"),
+group = Group(
+    examples("Compare speeds on this machine.", "klamm bench spark --quick", "klamm bench spark --rounds 5"),
 )
 
 
-@app.callback()
-def bench() -> None:
-    """Keeps `spark` a command of its own while it is the only one."""
-
-
-@app.command("spark")
+@group.command("spark")
 def spark(
     *,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each job runs on each side, in turn.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="A twentieth of the records.")] = False,
+    rounds: Annotated[int, Option(min=1, help="How often each job runs on each side, in turn.")] = 3,
+    quick: Annotated[bool, Option("--quick", help="A twentieth of the records.")] = False,
     job: Annotated[
-        list[str] | None, typer.Option(metavar="read|write|stream", help="Only this one. May be repeated.")
+        list[str] | None, Option(metavar="read|write|stream", help="Only this one. May be repeated.")
     ] = None,
     bootstrap: Annotated[
         str | None,
-        typer.Option("--bootstrap", "-b", metavar="HOST:PORT,...", help="A cluster; without one a node of klamm's."),
+        Option("--bootstrap", "-b", metavar="HOST:PORT,...", help="A cluster; without one a node of klamm's."),
     ] = None,
     command_config: CommandConfig = None,
-    partitions: Annotated[int, typer.Option(min=1, help="Of each topic.")] = 4,
-    cores: Annotated[int, typer.Option(min=1, help="Tasks that each Spark runs at once.")] = 2,
+    partitions: Annotated[int, Option(min=1, help="Of each topic.")] = 4,
+    cores: Annotated[int, Option(min=1, help="Tasks that each Spark runs at once.")] = 2,
     engine: Annotated[
-        bool, typer.Option("--engine", help="Also Spark's engine alone: the ceiling of a Python data source.")
+        bool, Option("--engine", help="Also Spark's engine alone: the ceiling of a Python data source.")
     ] = False,
     connector: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where Spark's own connector is kept, in the user's cache.")
+        Path | None, Option(metavar="DIR", help="Where Spark's own connector is kept, in the user's cache.")
     ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of every Spark. May be repeated.")
-    ] = None,
+    conf: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="Of every Spark. May be repeated.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """The same jobs over Spark's own Kafka connector and over klamm's.
@@ -99,9 +92,11 @@ def spark(
 
 @contextlib.contextmanager
 def _told() -> Iterator[Callable[[str], None]]:
-    if not errors.is_terminal:
+    if not is_terminal(sys.stderr):
         yield say
         return
+    from klamm.cli.terminal import errors
+
     with errors.status("") as status:
         yield status.update
 
@@ -111,7 +106,7 @@ def _show(found: Comparison) -> None:
     columns = ("JOB", "SIDE", "#RECORDS/S", "#MIN", "#MAX", "#RATIO", "#CPU S", "#CPU RATIO", "#BROKER CPU S")
     rows = [_row(result) for result in found.results]
     print_table((*columns, "#JVM MB", "#WORKER MB"), rows, title=f"{sides}; broker: {found.broker}")
-    console.print("Medians of all rounds, RATIO of those that ran one after the other; memory is the peak.")
+    print("Medians of all rounds, RATIO of those that ran one after the other; memory is the peak.")
 
 
 def _row(result: Result) -> tuple[object, ...]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from klamm.admin.connection import ClientError
+from klamm.cli.options import Option
 
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--command-config",
         envvar="KLAMM_COMMAND_CONFIG",
         metavar="FILE",
         help="Keys of Kafka's clients as a properties file: TLS and SASL.",
-        rich_help_panel="Where and how",
+        panel="Where and how",
     ),
 ]
 

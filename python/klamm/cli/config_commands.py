@@ -4,36 +4,35 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from klamm.admin import configs as config_admin
 from klamm.admin.client import Client
 from klamm.admin.configs import Entry
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.command_group import Group
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, print_json, print_table, say
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help=examples(
+group = Group(
+    examples(
         "Describe, set and unset configs of topics, brokers and groups.",
         "klamm configs describe topic orders --all",
         "klamm configs set topic orders retention.ms=3600000",
         "klamm configs unset topic orders retention.ms",
         "klamm configs set broker '*' log.retention.ms=86400000",
-    ),
+    )
 )
 
-Kind = Annotated[str, typer.Argument(metavar="KIND", help="topic, broker, group or client-metrics.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A topic, a broker's number, a group; * for all brokers.")]
+Kind = Annotated[str, Argument(metavar="KIND", help="topic, broker, group or client-metrics.")]
+Name = Annotated[str, Argument(metavar="NAME", help="A topic, a broker's number, a group; * for all brokers.")]
 
 
-@app.command()
+@group.command("describe")
 def describe(
     kind: Kind,
     name: Name,
     *,
-    all_keys: Annotated[bool, typer.Option("--all", "-a", help="With the keys that nobody set.")] = False,
-    documentation: Annotated[bool, typer.Option("--doc", "-d", help="With what each key does.")] = False,
+    all_keys: Annotated[bool, Option("--all", "-a", help="With the keys that nobody set.")] = False,
+    documentation: Annotated[bool, Option("--doc", "-d", help="With what each key does.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -58,13 +57,13 @@ def describe(
         say(f"nothing is set on {kind} {name}; --all shows the defaults")
 
 
-@app.command("set")
+@group.command("set")
 def set_configs(
     kind: Kind,
     name: Name,
-    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="What to set.")],
+    pairs: Annotated[list[str], Argument(metavar="KEY=VALUE...", help="What to set.")],
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check, and change nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Let the broker check, and change nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -86,11 +85,11 @@ def set_configs(
         say(f"{'could be set' if dry_run else 'set'} on {kind} {name}: {', '.join(changes)}")
 
 
-@app.command()
+@group.command("unset")
 def unset(
     kind: Kind,
     name: Name,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="What to give back to its default.")],
+    keys: Annotated[list[str], Argument(metavar="KEY...", help="What to give back to its default.")],
     *,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Annotated, Any, Final
 
-import typer
-
 from klamm.admin.client import Client
 from klamm.admin.connection import ClientError, UnreachableError
 from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import Topic, topics
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.exits import BadParameter
 from klamm.cli.group_session import GroupSession
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
 from klamm.cli.positions import Position, parse_position
 from klamm.cli.reader import Reader
@@ -31,35 +31,35 @@ OUTAGE_PAUSE_S: Final = 0.5
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, Argument(help="The topic.")],
     *,
     start: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from",
             metavar="POSITION",
             help="beginning, end, an offset, -N from the end, or a time; the beginning without it.",
         ),
     ] = None,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="The same as --from beginning.")] = False,
+    from_beginning: Annotated[bool, Option("--from-beginning", help="The same as --from beginning.")] = False,
     offset: Annotated[
-        str | None, typer.Option("--offset", metavar="OFFSET", help="earliest, latest or a number, of --partition.")
+        str | None, Option("--offset", metavar="OFFSET", help="earliest, latest or a number, of --partition.")
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
-    partition: Annotated[list[int] | None, typer.Option("--partition", min=0, help="May be repeated.")] = None,
+    count: Annotated[int | None, Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
+    partition: Annotated[list[int] | None, Option("--partition", min=0, help="May be repeated.")] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Be a member of this group: share its work, commit for it.")
+        str | None, Option("--group", "-g", help="Be a member of this group: share its work, commit for it.")
     ] = None,
     instance: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--group-instance-id",
             metavar="ID",
             help="Be a static member: come back within the session timeout, 45 s, and keep what is assigned.",
         ),
     ] = None,
-    show_key: Annotated[bool, typer.Option("--key", "-k", help="Print the key before the value.")] = False,
+    show_key: Annotated[bool, Option("--key", "-k", help="Print the key before the value.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -81,9 +81,9 @@ def consume(
       klamm consume orders --group billing --group-instance-id till-1 --follow
     """
     if group is not None and partition:
-        raise typer.BadParameter("--group and --partition exclude each other: the group says who reads which")
+        raise BadParameter("--group and --partition exclude each other: the group says who reads which")
     if instance is not None and group is None:
-        raise typer.BadParameter("--group-instance-id is that of a member: give --group too")
+        raise BadParameter("--group-instance-id is that of a member: give --group too")
     position = _position(start, from_beginning=from_beginning, offset=offset, has_partition=bool(partition))
     with Client(bootstrap, config=client_keys(command_config)) as client:
         (found,) = topics(client, [topic])
@@ -183,13 +183,13 @@ def _stopped_by_hand() -> Iterator[None]:
 def _position(start: str | None, *, from_beginning: bool, offset: str | None, has_partition: bool) -> Position:
     """Where to begin: klamm's --from, or what kafka-console-consumer has, by its rules."""
     if (start is not None) + from_beginning + (offset is not None) > 1:
-        raise typer.BadParameter("give one of --from, --from-beginning and --offset")
+        raise BadParameter("give one of --from, --from-beginning and --offset")
     if offset is None:
         return parse_position(start or "beginning")
     if not has_partition:
-        raise typer.BadParameter("--offset is that of a partition: give --partition too")
+        raise BadParameter("--offset is that of a partition: give --partition too")
     if offset.lower() not in ("earliest", "latest") and not offset.isdecimal():
-        raise typer.BadParameter(f"--offset {offset} is neither earliest nor latest nor a number of 0 or more")
+        raise BadParameter(f"--offset {offset} is neither earliest nor latest nor a number of 0 or more")
     return parse_position(offset.lower())
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import typer
-
 from klamm.admin import features as feature_admin
 from klamm.admin.quorum import QuorumClient
 from klamm.cli.command_config import CommandConfig
+from klamm.cli.command_group import Group
+from klamm.cli.exits import BadParameter
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import AsJson, examples, print_json, print_table
 from klamm.cli.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
 from klamm.node.config import NodeConfigError
@@ -16,26 +17,25 @@ from klamm.node.storage import level_of_release
 from klamm.protocol.feature_updates import UpgradeType
 from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help=examples(
+group = Group(
+    examples(
         "Look at the levels of a cluster's features, and change them.",
         "klamm features describe",
         "klamm features upgrade kraft.version=1 --bootstrap-controller localhost:9093",
         "klamm features upgrade metadata.version=4.3 --dry-run",
         "klamm features downgrade group.version=0",
         "klamm features disable group.version",
-    ),
+    )
 )
 
 Levels = Annotated[
-    list[str], typer.Argument(metavar="NAME=LEVEL...", help="Levels; metadata.version's also as a release's name.")
+    list[str], Argument(metavar="NAME=LEVEL...", help="Levels; metadata.version's also as a release's name.")
 ]
-Unsafe = Annotated[bool, typer.Option("--unsafe", help="Also where metadata would be lost.")]
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Features.")]
+Unsafe = Annotated[bool, Option("--unsafe", help="Also where metadata would be lost.")]
+Names = Annotated[list[str], Argument(metavar="NAME...", help="Features.")]
 
 
-@app.command()
+@group.command("describe")
 def describe(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -58,7 +58,7 @@ def describe(
     print_table(("FEATURE", "LOWEST", "HIGHEST", "FINALIZED"), rows)
 
 
-@app.command()
+@group.command("upgrade")
 def upgrade(
     levels: Levels,
     *,
@@ -80,7 +80,7 @@ def upgrade(
         _update(client, "upgrade", wanted, UpgradeType.UPGRADE, dry_run=dry_run, as_json=as_json)
 
 
-@app.command()
+@group.command("downgrade")
 def downgrade(
     levels: Levels,
     *,
@@ -102,7 +102,7 @@ def downgrade(
         _update(client, "downgrade", wanted, _DOWNGRADE[unsafe], dry_run=dry_run, as_json=as_json)
 
 
-@app.command()
+@group.command("disable")
 def disable(
     names: Names,
     *,
@@ -140,7 +140,7 @@ def _parsed(levels: list[str]) -> dict[str, int]:
     for text in levels:
         name, equals, level = (part.strip() for part in text.partition("="))
         if not equals or not name:
-            raise typer.BadParameter(f"'{text}' is not NAME=LEVEL")
+            raise BadParameter(f"'{text}' is not NAME=LEVEL")
         wanted[name] = _level(name, level)
     return wanted
 
@@ -149,11 +149,11 @@ def _level(name: str, text: str) -> int:
     if text.isdecimal() and int(text) < 2**15:
         return int(text)
     if name != METADATA_VERSION:
-        raise typer.BadParameter(f"'{text}' is not a level of {name}")
+        raise BadParameter(f"'{text}' is not a level of {name}")
     try:
         return level_of_release(text)
     except NodeConfigError:
-        raise typer.BadParameter(f"'{text}' is not a level of {name}, nor a release like 4.3 or 4.3-IV0") from None
+        raise BadParameter(f"'{text}' is not a level of {name}, nor a release like 4.3 or 4.3-IV0") from None
 
 
 def _shown(name: str, level: int) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from klamm.admin import groups as group_admin
 from klamm.admin.client import Client
 from klamm.admin.connection import ClientError
-from klamm.admin.groups import Group, TopicPartition
+from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import topics
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.command_group import Group
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -25,20 +25,19 @@ from klamm.cli.output import (
 )
 from klamm.cli.positions import parse_position
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help=examples(
+group = Group(
+    examples(
         "List, describe and delete consumer groups, and move their offsets.",
         "klamm groups list",
         "klamm groups describe billing",
         "klamm groups reset-offsets billing --topic orders --to beginning --execute",
-    ),
+    )
 )
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
+GroupName = Annotated[str, Argument(metavar="GROUP", help="The group.")]
 
 
-@app.command("list")
+@group.command("list")
 def list_groups(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, as_json: AsJson = False
 ) -> None:
@@ -58,7 +57,7 @@ def list_groups(
         say("no groups yet")
 
 
-@app.command()
+@group.command("describe")
 def describe(
     group: GroupName,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -85,10 +84,10 @@ def describe(
         print_table(("TOPIC", "#PARTITION", "#COMMITTED", "#LOG END", "#LAG"), positions)
 
 
-@app.command()
+@group.command("delete")
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups without members.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    groups: Annotated[list[str], Argument(metavar="GROUP...", help="Groups without members.")],
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -106,17 +105,17 @@ def delete(
     tell_deleted(groups, as_json=as_json)
 
 
-@app.command("reset-offsets")
+@group.command("reset-offsets")
 def reset_offsets(
     group: GroupName,
     *,
     to: Annotated[
-        str, typer.Option("--to", metavar="POSITION", help="beginning, end, an offset, +N or -N, or an ISO 8601 time.")
+        str, Option("--to", metavar="POSITION", help="beginning, end, an offset, +N or -N, or an ISO 8601 time.")
     ],
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="Where. May be repeated.")
+        list[str] | None, Option("--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="Where. May be repeated.")
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", "-x", help="Commit; without it the plan is shown.")] = False,
+    execute: Annotated[bool, Option("--execute", "-x", help="Commit; without it the plan is shown.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -162,7 +161,7 @@ def _partitions(client: Client, wanted: list[str]) -> list[TopicPartition]:
     return found
 
 
-def _as_json(group: Group) -> dict[str, Any]:
+def _as_json(group: group_admin.Group) -> dict[str, Any]:
     return {
         "name": group.name,
         "state": group.state,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from klamm.cli.membership.effects import (
     Sync,
 )
 from klamm.cli.membership.member import Member, Phase
-from klamm.cli.output import errors, say
+from klamm.cli.output import is_terminal, say
 from klamm.cli.reader import Reader
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.group_messages import (
@@ -155,7 +156,7 @@ class GroupSession:
         self._reader.assign(partitions, committed)
         self._committed = {one: committed[one] for one in partitions if one in committed}
         self._commit_due_ms = _now_ms() + COMMIT_EVERY_MS
-        if errors.is_terminal:
+        if is_terminal(sys.stderr):
             names = ", ".join(f"{topic}-{index}" for topic, index in partitions)
             say(f"group {self._group}: reading {names or 'nothing, it has as many members as partitions'}")
 

@@ -27,8 +27,8 @@ def run(arguments: list[str]) -> int:
         finally:
             process.settle()
     try:
-        from klamm.cli.app import run_app
+        from klamm.cli.run import run_command
 
-        return run_app(arguments)
+        return run_command(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
 from klamm.admin.connection import ClientError
 from klamm.admin.metadata_mirror import Mirror
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.command_group import Group
 from klamm.cli.metadata_tail import Followed, Tail
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import AsJson, examples, print_json, print_table, say
 from klamm.metadata.diff import changes_between
 from klamm.metadata.entries import type_names
@@ -35,54 +35,53 @@ from klamm.metadata.story import parse_partition, tell_story
 from klamm.metadata.words import leader_text, voters_text
 from klamm.node.sources import DEFAULT_DATA
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help=examples(
+group = Group(
+    examples(
         "Look into a cluster's metadata: what was written, what held at any moment, what changed, and why.\n\n"
         "Reads a node's files, klamm's or Apache Kafka's, while it runs or not, and changes nothing.",
         "klamm metadata tail --follow",
         "klamm metadata at 2026-01-31T12:00 --data server.properties",
         "klamm metadata diff 1h end",
         "klamm metadata why orders-0",
-    ),
+    )
 )
 
 NOTHING_HAPPENS: Final = "NoOp"
 POLL_S: Final = 0.1
 Where = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--data",
         "-d",
         envvar="KLAMM_DATA",
         metavar="PATH",
         help="A node's log directory, its server.properties, or a snapshot (.checkpoint).",
-        rich_help_panel="Where and how",
+        panel="Where and how",
     ),
 ]
 Controller = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--bootstrap-controller",
         "-C",
         metavar="HOST:PORT,...",
         help="Controllers: the leader's log is fetched, from its latest snapshot on, and --data is not read.",
-        rich_help_panel="Where and how",
+        panel="Where and how",
     ),
 ]
 MOMENT_HELP: Final = "An offset, end, end-10, 15m (ago), or a time such as 2026-01-31T12:00."
 
 
-@app.command()
+@group.command("tail")
 def tail(
     *,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="So many records from the end.")] = 20,
-    start: Annotated[str | None, typer.Option("--from", metavar="MOMENT", help=MOMENT_HELP)] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
+    count: Annotated[int, Option("--count", "-n", min=0, help="So many records from the end.")] = 20,
+    start: Annotated[str | None, Option("--from", metavar="MOMENT", help=MOMENT_HELP)] = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
     types: Annotated[
-        list[str] | None, typer.Option("--type", "-t", metavar="TYPE", help="Topic, PartitionChange, LeaderChange ...")
+        list[str] | None, Option("--type", "-t", metavar="TYPE", help="Topic, PartitionChange, LeaderChange ...")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", "-a", help="With records that change nothing (NoOp).")] = False,
+    every: Annotated[bool, Option("--all", "-a", help="With records that change nothing (NoOp).")] = False,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
     command_config: CommandConfig = None,
@@ -117,10 +116,10 @@ def tail(
             _follow(Followed(chosen), update, as_json=as_json)
 
 
-@app.command()
+@group.command("at")
 def at(
-    moment: Annotated[str, typer.Argument(metavar="OFFSET-or-TIME", help=MOMENT_HELP)] = "end",
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic. May be repeated.")] = None,
+    moment: Annotated[str, Argument(metavar="OFFSET-or-TIME", help=MOMENT_HELP)] = "end",
+    topic: Annotated[list[str] | None, Option("--topic", help="Only this topic. May be repeated.")] = None,
     *,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
@@ -144,10 +143,10 @@ def at(
             _print_state(state, topic)
 
 
-@app.command()
+@group.command("diff")
 def diff(
-    older: Annotated[str, typer.Argument(metavar="A", help=MOMENT_HELP)],
-    newer: Annotated[str, typer.Argument(metavar="B", help="The same.")] = "end",
+    older: Annotated[str, Argument(metavar="A", help=MOMENT_HELP)],
+    newer: Annotated[str, Argument(metavar="B", help="The same.")] = "end",
     *,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,
@@ -175,10 +174,10 @@ def diff(
         say("nothing is different")
 
 
-@app.command()
+@group.command("why")
 def why(
-    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
-    until: Annotated[str, typer.Option(metavar="MOMENT", help=MOMENT_HELP)] = "end",
+    partition: Annotated[str, Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
+    until: Annotated[str, Option(metavar="MOMENT", help=MOMENT_HELP)] = "end",
     *,
     data: Where = DEFAULT_DATA,
     bootstrap_controller: Controller = None,

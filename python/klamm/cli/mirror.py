@@ -38,8 +38,9 @@ from klamm.cli.mirror_options import (
     TargetConfig,
     TargetFile,
 )
-from klamm.cli.output import AsJson, errors, print_json, print_table, say
+from klamm.cli.output import AsJson, print_json, print_table, say
 from klamm.cli.pipeline_options import pairs
+from klamm.cli.terminal import errors
 
 if TYPE_CHECKING:
     from klamm.pipelines.mirror import MirrorOptions, MirrorProgress

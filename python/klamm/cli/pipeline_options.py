@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-import typer
-
 from klamm.admin.connection import ClientError
-from klamm.cli.output import errors
+from klamm.cli.options import Option
+from klamm.cli.output import is_terminal
 
 Master = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="URL",
         envvar="KLAMM_SPARK_MASTER",
         help="Spark's master; this machine's cores without.",
-        rich_help_panel="Where and how",
+        panel="Where and how",
     ),
 ]
 ClientKeys = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--client",
         metavar="KEY=VALUE",
         help="A key of Kafka's clients. May be repeated.",
-        rich_help_panel="Where and how",
+        panel="Where and how",
     ),
 ]
 
@@ -57,7 +57,7 @@ def pairs(option: str, given: list[str] | None) -> dict[str, str]:
 @contextlib.contextmanager
 def shown(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr, for a terminal only."""
-    if not errors.is_terminal:
+    if not is_terminal(sys.stderr):
         yield lambda done, total: None
         return
     from rich.progress import (
@@ -68,6 +68,8 @@ def shown(what: str) -> Iterator[Callable[[int, int], None]]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+
+    from klamm.cli.terminal import errors
 
     columns = (
         TextColumn("{task.description}"),

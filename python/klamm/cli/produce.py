@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
-import typer
-
 from klamm import records
 from klamm.admin.client import LEADER_MOVED, Client, check, retried
 from klamm.admin.connection import ClientError
 from klamm.admin.topics import Topic, topics
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.exits import BadParameter
 from klamm.cli.interrupts import GivenUp, held
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
 from klamm.cli.record_input import RecordInput, Row
 from klamm.protocol.errors import ErrorCode
@@ -29,24 +29,24 @@ _TIMEOUT_MS: Final = 30_000
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, Argument(help="The topic.")],
     values: Annotated[
-        list[str] | None, typer.Argument(metavar="[VALUE...]", help="Records; without any, lines of stdin.")
+        list[str] | None, Argument(metavar="[VALUE...]", help="Records; without any, lines of stdin.")
     ] = None,
     *,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
+    key: Annotated[str | None, Option("--key", "-k", help="The key of every record.")] = None,
     separator: Annotated[
-        str | None, typer.Option("--key-separator", "-s", help="What parts key and value in each line.")
+        str | None, Option("--key-separator", "-s", help="What parts key and value in each line.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
+        list[str] | None, Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read lines from a file.")] = None,
+    file: Annotated[Path | None, Option("--file", "-f", help="Read lines from a file.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help='Lines are JSON: {"value": ..., "key": ..., "headers": {...}}.')
+        bool, Option("--json", help='Lines are JSON: {"value": ..., "key": ..., "headers": {...}}.')
     ] = False,
-    compression: Annotated[str, typer.Option("--compression", "-z", help=f"{', '.join(records.CODECS)}.")] = "none",
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="One partition for all.")] = None,
+    compression: Annotated[str, Option("--compression", "-z", help=f"{', '.join(records.CODECS)}.")] = "none",
+    partition: Annotated[int | None, Option("--partition", min=0, help="One partition for all.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
 ) -> None:
@@ -61,7 +61,7 @@ def produce(
       klamm produce events --json --compression zstd < events.jsonl
     """
     if compression not in records.CODECS:
-        raise typer.BadParameter(f"{compression} is not one of {', '.join(records.CODECS)}")
+        raise BadParameter(f"{compression} is not one of {', '.join(records.CODECS)}")
     given = RecordInput(key=key, separator=separator, headers=header or [], as_json=as_json)
     with Client(bootstrap, config=client_keys(command_config)) as client, progress(f"writing to {topic}") as counted:
         producer = Producer(client, topic, compression, partition)

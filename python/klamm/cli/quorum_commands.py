@@ -6,20 +6,19 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from klamm.admin.connection import ClientError
 from klamm.admin.quorum import Member, Quorum, observer_directory, voter_of
-from klamm.cli import quorum_doctor, quorum_recover
 from klamm.cli.command_config import CommandConfig
+from klamm.cli.command_group import Group
+from klamm.cli.exits import BadParameter
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import AsJson, confirm, examples, print_json, print_table
 from klamm.cli.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
 from klamm.node.meta_properties import FILE_NAME, parse, parse_uuid, uuid_text
 from klamm.protocol.voter_messages import VoterListener
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help=examples(
+group = Group(
+    examples(
         "Look at the metadata quorum, and change who votes in it.",
         "klamm quorum status --bootstrap-server localhost:9092",
         "klamm quorum status --replication --bootstrap-controller localhost:9093",
@@ -28,20 +27,17 @@ app = typer.Typer(
         "klamm quorum doctor --bootstrap-controller localhost:9093",
         "klamm quorum recover server.properties",
     ),
+    {"doctor": "klamm.cli.quorum_doctor:doctor", "recover": "klamm.cli.quorum_recover:recover"},
 )
-app.command("doctor")(quorum_doctor.doctor)
-app.command("recover")(quorum_recover.recover)
 
 DirectoryId = Annotated[
-    str | None, typer.Option("--directory-id", "-D", metavar="ID", help="The directory.id of its meta.properties.")
+    str | None, Option("--directory-id", "-D", metavar="ID", help="The directory.id of its meta.properties.")
 ]
 
 
-@app.command()
+@group.command("status")
 def status(
-    replication: Annotated[
-        bool, typer.Option("--replication", "-r", help="How far each voter and observer is.")
-    ] = False,
+    replication: Annotated[bool, Option("--replication", "-r", help="How far each voter and observer is.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     bootstrap_controller: BootstrapController = None,
@@ -67,18 +63,18 @@ def status(
             print(f"{name + ':':<24}{value}")
 
 
-@app.command()
+@group.command("add")
 def add(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONTROLLER.PROPERTIES]", help="The new controller's configuration, on its machine."),
+        Argument(metavar="[CONTROLLER.PROPERTIES]", help="The new controller's configuration, on its machine."),
     ] = None,
     *,
-    controller_id: Annotated[int | None, typer.Option("--controller-id", "-i", min=0, help="Its node id.")] = None,
+    controller_id: Annotated[int | None, Option("--controller-id", "-i", min=0, help="Its node id.")] = None,
     directory_id: DirectoryId = None,
     listener: Annotated[
         list[str] | None,
-        typer.Option("--listener", "-l", metavar="NAME://HOST:PORT", help="Where it listens. May be repeated."),
+        Option("--listener", "-l", metavar="NAME://HOST:PORT", help="Where it listens. May be repeated."),
     ] = None,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
@@ -97,13 +93,13 @@ def add(
       klamm quorum add --controller-id 3 --listener CONTROLLER://10.0.0.3:9093 -C localhost:9093
     """
     if (config is None) == (controller_id is None):
-        raise typer.BadParameter("give the controller's configuration, or --controller-id and --listener")
+        raise BadParameter("give the controller's configuration, or --controller-id and --listener")
     listeners = tuple(map(_listener, listener or []))
     directory = None if directory_id is None else _directory(directory_id)
     if config is not None:
         controller_id, directory, listeners = _from_config(config, directory, listeners)
     if controller_id is None or not listeners:
-        raise typer.BadParameter("--listener is missing: where the others reach the controller")
+        raise BadParameter("--listener is missing: where the others reach the controller")
     with connect(bootstrap_server, bootstrap_controller, command_config) as client:
         directory = directory or observer_directory(client.describe(), controller_id)
         if not dry_run:
@@ -112,12 +108,12 @@ def add(
     _tell("add", "added", controller_id, directory, dry_run=dry_run, as_json=as_json, listeners=urls)
 
 
-@app.command()
+@group.command("remove")
 def remove(
-    controller_id: Annotated[int, typer.Argument(metavar="ID", min=0, help="The node id of the voter.")],
+    controller_id: Annotated[int, Argument(metavar="ID", min=0, help="The node id of the voter.")],
     *,
     directory_id: DirectoryId = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: DryRun = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
@@ -150,14 +146,14 @@ def _directory(text: str) -> bytes:
     try:
         return parse_uuid(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise BadParameter(str(error)) from None
 
 
 def _listener(text: str) -> VoterListener:
     name, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
     if not name or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise typer.BadParameter(f"'{text}' is not NAME://HOST:PORT")
+        raise BadParameter(f"'{text}' is not NAME://HOST:PORT")
     return VoterListener(name, host.strip("[]"), int(port))
 
 

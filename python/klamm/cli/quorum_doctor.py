@@ -5,31 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.text import Text
-
 from klamm.admin.connection import ClientError, parse_bootstrap
 from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.doctor.collection import collect
 from klamm.cli.doctor.diagnosis import diagnose
 from klamm.cli.doctor.facts import Facts
 from klamm.cli.doctor.findings import Finding, Severity
-from klamm.cli.output import AsJson, console, print_json
+from klamm.cli.exits import Exit
+from klamm.cli.options import Argument, Option
+from klamm.cli.output import AsJson, print_json
 
 
 def doctor(
     nodes: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[NODE...]", help="Log directory or server.properties of nodes on this machine."),
+        Argument(metavar="[NODE...]", help="Log directory or server.properties of nodes on this machine."),
     ] = None,
     *,
     bootstrap_controller: Annotated[
         str | None,
-        typer.Option("--bootstrap-controller", "-C", metavar="HOST:PORT,...", help="Controllers to ask."),
+        Option("--bootstrap-controller", "-C", metavar="HOST:PORT,...", help="Controllers to ask."),
     ] = None,
-    probe_disk: Annotated[
-        bool, typer.Option("--probe-disk", help="Time a small durable write into each directory.")
-    ] = False,
+    probe_disk: Annotated[bool, Option("--probe-disk", help="Time a small durable write into each directory.")] = False,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +51,7 @@ def doctor(
     else:
         _print(facts, findings)
     if findings:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _fields(finding: Finding) -> dict[str, Any]:
@@ -62,6 +59,10 @@ def _fields(finding: Finding) -> dict[str, Any]:
 
 
 def _print(facts: Facts, findings: list[Finding]) -> None:
+    from rich.text import Text
+
+    from klamm.cli.terminal import console
+
     for finding in findings:
         style = "bold red" if finding.severity is Severity.ERROR else "bold yellow"
         head = Text.assemble((f"{finding.severity.value}: ", style), finding.text)

@@ -5,36 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from klamm.admin.quorum import QuorumClient
 from klamm.cli.command_config import client_keys
+from klamm.cli.options import Option
 from klamm.cli.output import DEFAULT_BOOTSTRAP, print_json, say
 
 _PANEL = "Where and how"
 BootstrapServer = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--bootstrap-server",
         "--bootstrap",
         "-b",
         envvar="KLAMM_BOOTSTRAP",
         metavar="HOST:PORT,...",
         help=f"Any broker of the cluster, {DEFAULT_BOOTSTRAP}.",
-        rich_help_panel=_PANEL,
+        panel=_PANEL,
     ),
 ]
 BootstrapController = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--bootstrap-controller",
         "-C",
         metavar="HOST:PORT,...",
         help="Any controller of the cluster, asked instead of a broker.",
-        rich_help_panel=_PANEL,
+        panel=_PANEL,
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be asked.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only say what would be asked.")]
 
 
 def connect(server: str | None, controller: str | None, command_config: Path | None) -> QuorumClient:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import AsJson, print_json, print_table
 from klamm.cli.recovery.carry_out import backups, carry_out, locked
 from klamm.cli.recovery.places import Interrupted, close_stage, find_interrupted, put_in_place
@@ -21,13 +20,13 @@ from klamm.metadata.words import ids_text
 def recover(
     nodes: Annotated[
         list[Path],
-        typer.Argument(metavar="NODE...", help="Log directory or server.properties of every node that is left."),
+        Argument(metavar="NODE...", help="Log directory or server.properties of every node that is left."),
     ],
     *,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it. Without, only say what would be done.")] = False,
+    apply: Annotated[bool, Option("--apply", help="Do it. Without, only say what would be done.")] = False,
     backup: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where what is replaced is kept; beside each log directory without it."),
+        Option(metavar="DIR", help="Where what is replaced is kept; beside each log directory without it."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

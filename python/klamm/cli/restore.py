@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, print_json, print_table
 from klamm.cli.pipeline_options import ClientKeys, Master, archives, pairs, shown
 
@@ -16,29 +15,25 @@ if TYPE_CHECKING:
 
 
 def restore(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The archive.")],
-    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics; all without.")] = None,
+    folder: Annotated[Path, Argument(metavar="DIR", help="The archive.")],
+    topics: Annotated[list[str] | None, Argument(metavar="[TOPIC]...", help="Topics; all without.")] = None,
     *,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it. Without, only say what would be done.")] = False,
+    apply: Annotated[bool, Option("--apply", help="Do it. Without, only say what would be done.")] = False,
     rename: Annotated[
-        list[str] | None, typer.Option(metavar="OLD=NEW", help="Another name for a topic. May be repeated.")
+        list[str] | None, Option(metavar="OLD=NEW", help="Another name for a topic. May be repeated.")
     ] = None,
-    into_existing: Annotated[
-        bool, typer.Option("--into-existing", help="Add to topics that have records already.")
-    ] = False,
+    into_existing: Annotated[bool, Option("--into-existing", help="Add to topics that have records already.")] = False,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config of topics that are made. May be repeated."),
+        Option("--config", "-c", metavar="KEY=VALUE", help="A config of topics that are made. May be repeated."),
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", "-r", min=1, help="Else the broker's default.replication.factor.")
+        int | None, Option("--replicas", "-r", min=1, help="Else the broker's default.replication.factor.")
     ] = None,
-    groups: Annotated[
-        bool, typer.Option("--groups", help="Commit the archive's offsets of groups, translated.")
-    ] = False,
-    compare: Annotated[bool, typer.Option("--compare", help="Read all back, and compare with the archive.")] = False,
+    groups: Annotated[bool, Option("--groups", help="Commit the archive's offsets of groups, translated.")] = False,
+    compare: Annotated[bool, Option("--compare", help="Read all back, and compare with the archive.")] = False,
     state: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the table of old and new offsets goes; else the archive.")
+        Path | None, Option(metavar="DIR", help="Where the table of old and new offsets goes; else the archive.")
     ] = None,
     client: ClientKeys = None,
     master: Master = None,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from klamm._engine import StorageError
 from klamm.admin.connection import ClientError
+from klamm.cli.command_group import Group
+from klamm.cli.exits import BadParameter, Exit
+from klamm.cli.options import Option
 from klamm.cli.output import AsJson, examples, print_json
 from klamm.node import meta_properties, release_features, sources, storage
 from klamm.node.config import NodeConfig, NodeConfigError
@@ -17,48 +18,45 @@ from klamm.node.rules import checked
 from klamm.node.scram_credentials import ScramError
 from klamm.protocol.features import METADATA_VERSION
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help=examples(
+group = Group(
+    examples(
         "Format the data directories of a node, and look at them.",
         "klamm storage format -c server.properties -t $(klamm storage random-uuid)",
         "klamm storage info -c server.properties",
         "klamm storage version-mapping -r 4.1",
-    ),
+    )
 )
 
-ConfigFile = Annotated[
-    Path, typer.Option("--config", "-c", metavar="SERVER.PROPERTIES", help="The node's configuration.")
-]
+ConfigFile = Annotated[Path, Option("--config", "-c", metavar="SERVER.PROPERTIES", help="The node's configuration.")]
 
 
-@app.command("format")
+@group.command("format")
 def format_directories(
     *,
     config: ConfigFile,
-    cluster_id: Annotated[str, typer.Option("--cluster-id", "-t", help="The cluster's id, the same on every node.")],
+    cluster_id: Annotated[str, Option("--cluster-id", "-t", help="The cluster's id, the same on every node.")],
     release_version: Annotated[
-        str | None, typer.Option("--release-version", "-r", help="The release of Apache Kafka whose metadata to write.")
+        str | None, Option("--release-version", "-r", help="The release of Apache Kafka whose metadata to write.")
     ] = None,
     feature: Annotated[
         list[str] | None,
-        typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature's level. May be repeated."),
+        Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature's level. May be repeated."),
     ] = None,
     ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", "-g", help="Skip directories that are formatted.")
+        bool, Option("--ignore-formatted", "-g", help="Skip directories that are formatted.")
     ] = False,
     add_scram: Annotated[
-        list[str] | None, typer.Option("--add-scram", "-S", metavar="CREDENTIAL", help="A user. May be repeated.")
+        list[str] | None, Option("--add-scram", "-S", metavar="CREDENTIAL", help="A user. May be repeated.")
     ] = None,
     standalone: Annotated[
-        bool, typer.Option("--standalone", "-s", help="This controller is the first voter of a dynamic quorum.")
+        bool, Option("--standalone", "-s", help="This controller is the first voter of a dynamic quorum.")
     ] = False,
     no_initial_controllers: Annotated[
-        bool, typer.Option("--no-initial-controllers", "-N", help="Join a dynamic quorum later.")
+        bool, Option("--no-initial-controllers", "-N", help="Join a dynamic quorum later.")
     ] = False,
     initial_controllers: Annotated[
         str | None,
-        typer.Option("--initial-controllers", "-I", metavar="ID@HOST:PORT:DIRECTORY,...", help="The first voters."),
+        Option("--initial-controllers", "-I", metavar="ID@HOST:PORT:DIRECTORY,...", help="The first voters."),
     ] = None,
 ) -> None:
     """Format the directories of a node. `klamm start` without a file does it by itself.
@@ -71,7 +69,7 @@ def format_directories(
       klamm storage format -c server.properties -t $ID -S 'SCRAM-SHA-256=[name=alice,password=secret]'
     """
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
-        raise typer.BadParameter("give one of --standalone, --no-initial-controllers, --initial-controllers")
+        raise BadParameter("give one of --standalone, --no-initial-controllers, --initial-controllers")
     try:
         request = storage.FormatRequest(
             cluster_id=cluster_id,
@@ -88,7 +86,7 @@ def format_directories(
         raise ClientError(str(error)) from None
 
 
-@app.command()
+@group.command("info")
 def info(config: ConfigFile, as_json: AsJson = False) -> None:
     """Show what the directories of a node hold, and what is wrong with them. Exits with 1 when something is.
 
@@ -113,13 +111,13 @@ def info(config: ConfigFile, as_json: AsJson = False) -> None:
     else:
         _print_info(found, problems)
     if problems:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
-@app.command("version-mapping")
+@group.command("version-mapping")
 def version_mapping(
     release_version: Annotated[
-        str | None, typer.Option("--release-version", "-r", help="A release, or a level's name; the newest without.")
+        str | None, Option("--release-version", "-r", help="A release, or a level's name; the newest without.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -145,10 +143,10 @@ def version_mapping(
         print(f"{name}={level}" + (f" ({shown})" if name == METADATA_VERSION else ""))
 
 
-@app.command("feature-dependencies")
+@group.command("feature-dependencies")
 def feature_dependencies(
     feature: Annotated[
-        list[str], typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature's level. May be repeated.")
+        list[str], Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature's level. May be repeated.")
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -176,7 +174,7 @@ def feature_dependencies(
             print(f"    {_leveled(other, least)}")
 
 
-@app.command("random-uuid")
+@group.command("random-uuid")
 def random_uuid() -> None:
     """Print a new id, for a cluster or a directory.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from klamm.admin import configs as config_admin
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
 from klamm.admin.connection import ClientError
 from klamm.admin.topics import Topic
 from klamm.cli.command_config import CommandConfig, client_keys
+from klamm.cli.command_group import Group
+from klamm.cli.options import Argument, Option
 from klamm.cli.output import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -24,23 +24,22 @@ from klamm.cli.output import (
     tell_deleted,
 )
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help=examples(
+group = Group(
+    examples(
         "List, create, describe, alter and delete topics.",
         "klamm topics create orders --partitions 12 --config retention.ms=3600000",
         "klamm topics list",
         "klamm topics describe orders --json",
         "klamm topics delete orders --yes",
-    ),
+    )
 )
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Topics.")]
+Names = Annotated[list[str], Argument(metavar="NAME...", help="Topics.")]
 
 
-@app.command("list")
+@group.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="With internal topics.")] = False,
+    internal: Annotated[bool, Option("--internal", help="With internal topics.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -63,21 +62,21 @@ def list_topics(
         say("no topics yet: klamm topics create NAME makes one")
 
 
-@app.command()
+@group.command("create")
 def create(
     names: Names,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Else the broker's num.partitions.")
+        int | None, Option("--partitions", "-p", min=1, help="Else the broker's num.partitions.")
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", "-r", min=1, help="Else the broker's default.replication.factor.")
+        int | None, Option("--replicas", "-r", min=1, help="Else the broker's default.replication.factor.")
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config. May be repeated.")
+        list[str] | None, Option("--config", "-c", metavar="KEY=VALUE", help="A topic config. May be repeated.")
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Leave topics that exist alone.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check, and create nothing.")] = False,
+    if_not_exists: Annotated[bool, Option("--if-not-exists", help="Leave topics that exist alone.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Let the broker check, and create nothing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -107,7 +106,7 @@ def create(
         say(f"{'could be created' if dry_run else 'created'}: {name}")
 
 
-@app.command()
+@group.command("describe")
 def describe(
     names: Names,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -134,10 +133,10 @@ def describe(
         print_table(("#PARTITION", "LEADER", "REPLICAS", "IN SYNC"), rows, title=f"{topic.name}  {settings}".rstrip())
 
 
-@app.command()
+@group.command("alter")
 def alter(
-    name: Annotated[str, typer.Argument(help="The topic.")],
-    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="The new number, never a smaller one.")],
+    name: Annotated[str, Argument(help="The topic.")],
+    partitions: Annotated[int, Option("--partitions", "-p", min=1, help="The new number, never a smaller one.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -156,10 +155,10 @@ def alter(
         say(f"{name} has {partitions} partitions")
 
 
-@app.command()
+@group.command("delete")
 def delete(
     names: Names,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,

@@ -1,0 +1,37 @@
+"""What is shown with rich: on a terminal, and where it knows better how wide a text is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PIPED_WIDTH: Final = 10_000
+"""Columns where no terminal has any: what reads on expects a row to be a line."""
+
+console: Final = Console(highlight=False)
+errors: Final = Console(stderr=True, highlight=False)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None) -> None:
+    """A table; columns whose name begins with `#` stand to the right."""
+    if not console.is_terminal:
+        console.width = PIPED_WIDTH
+    # Text, not str: what a broker sent is shown and not taken for markup or for the names of emojis.
+    heading = None if title is None else Text(title, style="table.title")
+    table = Table(title=heading, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = column.startswith("#")
+        heading = Text(column.removeprefix("#"))
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def show_error(text: str) -> None:
+    """A line on stderr that begins with `error`."""
+    errors.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)

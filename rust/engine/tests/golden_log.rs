@@ -116,7 +116,7 @@ fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 fn open_unclean(found: &Found) -> Log {
-    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false };
+    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false, ..OpenAt::default() };
     let context = LogContext::new(64);
     let config = Arc::new(LogConfig::default());
     Log::open(&found.path, &found.topic, found.partition, config, &context, at, 0).expect("open").0

@@ -58,7 +58,7 @@ fn mended(log: &[u8]) -> Vec<u8> {
 }
 
 fn open(path: &Path, clean: bool, recovery_point: i64) -> Result<Log, LogError> {
-    let at = OpenAt { recovery_point, log_start_offset: 0, clean, has_gaps: false };
+    let at = OpenAt { recovery_point, log_start_offset: 0, clean, has_gaps: false, ..OpenAt::default() };
     let config = Arc::new(LogConfig { index_interval_bytes: 64, ..LogConfig::default() });
     Log::open(path, "t", 0, config, &LogContext::new(8), at, 0).map(|(log, _)| log)
 }

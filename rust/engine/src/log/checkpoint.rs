@@ -160,19 +160,39 @@ pub fn write_partition_metadata(cache: &Arc<FileCache>, dir: &Path, topic_id: Uu
     cache.replace(&dir.join(PARTITION_METADATA), format_partition_metadata(topic_id).as_bytes(), false)
 }
 
-/// Whether the last shutdown was clean, and the broker epoch it then had (-1 when the file does not tell).
-pub fn read_clean_shutdown(dir: &Path) -> Result<Option<i64>, LogError> {
-    let Some(text) = read_if_there(&dir.join(CLEAN_SHUTDOWN))? else { return Ok(None) };
-    let epoch = serde_json::from_str::<serde_json::Value>(&text)
-        .ok()
-        .filter(|json| json.get("version").and_then(serde_json::Value::as_i64) == Some(0))
-        .and_then(|json| json.get("brokerEpoch")?.as_i64());
-    Ok(Some(epoch.unwrap_or(-1)))
+/// What marks a shutdown as clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanShutdown {
+    /// The broker epoch of the shutdown, -1 when the file does not tell.
+    pub broker_epoch: i64,
+    /// The checksum of the clean-stop record that belongs to it; Apache Kafka writes none and ignores it.
+    pub clean_stop: Option<u32>,
 }
 
-/// Marks the shutdown as clean.
-pub fn write_clean_shutdown(cache: &Arc<FileCache>, dir: &Path, broker_epoch: i64) -> Result<(), LogError> {
-    let text = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}");
+/// The mark of a clean shutdown; `None` when the last one was not clean.
+pub fn read_clean_shutdown(dir: &Path) -> Result<Option<CleanShutdown>, LogError> {
+    let path = dir.join(CLEAN_SHUTDOWN);
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        result => result.map_err(LogError::io("cannot read", &path))?,
+    };
+    let json = serde_json::from_slice::<serde_json::Value>(&bytes).ok();
+    let json = json.filter(|json| json.get("version").and_then(serde_json::Value::as_i64) == Some(0));
+    let clean_stop = |json: &serde_json::Value| u32::from_str_radix(json.get("klammCleanStop")?.as_str()?, 16).ok();
+    Ok(Some(CleanShutdown {
+        broker_epoch: json.as_ref().and_then(|json| json.get("brokerEpoch")?.as_i64()).unwrap_or(-1),
+        clean_stop: json.as_ref().and_then(clean_stop),
+    }))
+}
+
+/// Marks the shutdown as clean; `clean_stop` is the checksum of the record that belongs to it.
+pub fn write_clean_shutdown(
+    cache: &Arc<FileCache>,
+    dir: &Path,
+    broker_epoch: i64,
+    clean_stop: u32,
+) -> Result<(), LogError> {
+    let text = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch},\"klammCleanStop\":\"{clean_stop:08x}\"}}");
     cache.replace(&dir.join(CLEAN_SHUTDOWN), text.as_bytes(), true)
 }
 
@@ -221,12 +241,19 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let cache = FileCache::new(16);
         assert_eq!(read_clean_shutdown(dir.path()).expect("read"), None);
-        write_clean_shutdown(&cache, dir.path(), 42).expect("write");
+        write_clean_shutdown(&cache, dir.path(), 42, 0xabc).expect("write");
         let text = fs::read_to_string(dir.path().join(CLEAN_SHUTDOWN)).expect("read");
-        assert_eq!(text, "{\"version\":0,\"brokerEpoch\":42}");
-        assert_eq!(read_clean_shutdown(dir.path()).expect("read"), Some(42));
-        fs::write(dir.path().join(CLEAN_SHUTDOWN), "").expect("write");
-        assert_eq!(read_clean_shutdown(dir.path()).expect("read"), Some(-1));
+        assert_eq!(text, "{\"version\":0,\"brokerEpoch\":42,\"klammCleanStop\":\"00000abc\"}");
+        for (text, broker_epoch, clean_stop) in [
+            (&text.into_bytes()[..], 42, Some(0xabc)),
+            (b"{\"version\":0,\"brokerEpoch\":7}", 7, None),
+            (b"", -1, None),
+            (b"\xff", -1, None),
+        ] {
+            fs::write(dir.path().join(CLEAN_SHUTDOWN), text).expect("write");
+            let found = read_clean_shutdown(dir.path()).expect("read");
+            assert_eq!(found, Some(CleanShutdown { broker_epoch, clean_stop }));
+        }
     }
 
     proptest! {

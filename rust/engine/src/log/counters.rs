@@ -125,7 +125,7 @@ mod tests {
         assert_eq!([counters.deleted_segments.get(), counters.deleted_bytes.get()], [1, 2 * size]);
         drop(log);
 
-        let at = |clean| OpenAt { recovery_point: 6, log_start_offset: 6, clean, has_gaps: false };
+        let at = |clean| OpenAt { recovery_point: 6, log_start_offset: 6, clean, has_gaps: false, ..OpenAt::default() };
         Log::open(&path, "t", 0, config.clone(), &context, at(true), 0).expect("open");
         assert_eq!(counters.recoveries.get(), 0);
         let active = path.join("00000000000000000006.log");

@@ -141,6 +141,7 @@ impl Actor {
             log_start_offset: self.now.log_start,
             clean: false,
             has_gaps: false,
+            ..OpenAt::default()
         };
         let (mut log, recovery) = Log::open(&self.path, "t", 0, config, &self.context, at, 0).expect("open");
         assert_eq!(recovery.warnings, Vec::<String>::new());
@@ -205,6 +206,7 @@ fn check(scene: &Scene, changes: &[Change], cut: usize, disk: &Disk, dice: &mut 
         log_start_offset: 0,
         clean: false,
         has_gaps: false,
+        ..OpenAt::default()
     };
     let context = context(None);
     let (mut log, _) = Log::open(&path, "t", 0, Arc::new(scene.settings.clone()), &context, at, 0).expect("open");
@@ -252,7 +254,7 @@ fn go_on(mut log: Log, path: &Path, settings: &LogConfig) {
     let all = read_all(&mut log, start);
     let producers: Vec<_> = sorted_producers(&log);
     log.close().expect("close");
-    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: true, has_gaps: false };
+    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: true, has_gaps: false, ..OpenAt::default() };
     let (mut log, recovery) = Log::open(path, "t", 0, Arc::new(settings.clone()), &context(None), at, 0).expect("open");
     assert_eq!(recovery.warnings, Vec::<String>::new());
     assert_eq!(read_all(&mut log, start), all);
@@ -367,7 +369,13 @@ fn a_power_cut_while_cleaning_takes_no_newest_record() {
             let target = tempdir().expect("temporary directory");
             disk.lose_power(dir.path(), target.path(), recorder.changes().get(cut), dice);
             let Some((_, newest, recovery_point)) = promises.iter().rfind(|promise| promise.0 <= cut) else { return };
-            let at = OpenAt { recovery_point: *recovery_point, log_start_offset: 0, clean: false, has_gaps: false };
+            let at = OpenAt {
+                recovery_point: *recovery_point,
+                log_start_offset: 0,
+                clean: false,
+                has_gaps: false,
+                ..OpenAt::default()
+            };
             let (path, config) = (target.path().join("t-0"), Arc::new(settings.clone()));
             let (mut log, _) = Log::open(&path, "t", 0, config, &context(None), at, 0).expect("open");
             let all = read_all(&mut log, 0);

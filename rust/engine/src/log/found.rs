@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::boot;
 use super::checkpoint::{
     CLEAN_SHUTDOWN, CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, read_clean_shutdown,
     read_offsets,
 };
+use super::clean_stop::{CLEAN_STOP, CleanStop, ClosedLog};
 use super::error::LogError;
 use super::files::FileCache;
 use super::names::{DirStage, parse_partition_dir};
@@ -34,6 +36,10 @@ pub(super) struct Inventory {
     /// Directories to remove.
     pub(super) deleted: Vec<PathBuf>,
     pub(super) clean: bool,
+    /// The machine did not start anew since a node of klamm last used the directory: nothing that was written is torn.
+    pub(super) kept_power: bool,
+    /// How the logs were closed that were not opened since; known after a clean stop of klamm.
+    pub(super) closed: BTreeMap<(String, i32), Arc<ClosedLog>>,
     /// The broker epoch of the clean shutdown, -1 when there was none or it is not known.
     pub(super) broker_epoch: i64,
     pub(super) recovery_points: Offsets,
@@ -50,11 +56,14 @@ impl Inventory {
     /// Reads a log directory, and takes away the mark of the clean shutdown.
     pub(super) fn take(cache: &Arc<FileCache>, path: &Path, dir: usize) -> Result<Self, LogError> {
         let mut inventory = Self { broker_epoch: -1, ..Self::default() };
-        if let Some(epoch) = read_clean_shutdown(path)? {
-            (inventory.clean, inventory.broker_epoch) = (true, epoch);
+        if let Some(mark) = read_clean_shutdown(path)? {
+            (inventory.clean, inventory.broker_epoch) = (true, mark.broker_epoch);
+            inventory.take_clean_stop(path, mark.clean_stop)?;
             cache.remove(&path.join(CLEAN_SHUTDOWN))?;
+            CleanStop::remove(cache, path)?;
             cache.sync_dir(path)?;
         }
+        inventory.kept_power = boot::note(path)?;
         inventory.recovery_points = inventory.offsets(path, RECOVERY_POINT)?;
         inventory.log_starts = inventory.offsets(path, LOG_START_OFFSET)?;
         inventory.high_watermarks = inventory.offsets(path, HIGH_WATERMARK)?;
@@ -68,6 +77,23 @@ impl Inventory {
             }
         }
         Ok(inventory)
+    }
+
+    /// Reads the clean-stop record that belongs to the mark of the clean shutdown, if one does.
+    fn take_clean_stop(&mut self, path: &Path, expected: Option<u32>) -> Result<(), LogError> {
+        let Some(expected) = expected else { return Ok(()) };
+        let why = match CleanStop::read(path) {
+            Ok(Some((record, checksum))) if checksum == expected => {
+                self.closed = record.logs.into_iter().map(|(key, log)| (key, Arc::new(log))).collect();
+                return Ok(());
+            }
+            Ok(Some(_)) => format!("{} is not of the last clean stop", path.join(CLEAN_STOP).display()),
+            Ok(None) => format!("{} is missing", path.join(CLEAN_STOP).display()),
+            Err(error @ LogError::Corrupt { .. }) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        self.warnings.push(format!("{why}; the logs are compared with the checkpoints only"));
+        Ok(())
     }
 
     /// A checkpoint that is damaged counts as empty: more is checked then, nothing is lost.
@@ -108,6 +134,10 @@ impl Inventory {
             log_start_offset: self.log_starts.get(&key).copied().unwrap_or(0),
             clean: self.clean,
             has_gaps: self.cleaned_unknown || self.cleaned.contains_key(&key),
+            keeps_damage: true,
+            proven_end: self.high_watermarks.get(&key).copied().unwrap_or(0),
+            kept_power: self.kept_power,
+            closed: self.closed.get(&key).cloned(),
         }
     }
 }

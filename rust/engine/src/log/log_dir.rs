@@ -1,12 +1,13 @@
 //! One log directory at work: the logs in it, their checkpoints, its flusher, and its end when it fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use super::checkpoint::{CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, format_offsets};
+use super::clean_stop::{CleanStop, ClosedLog};
 use super::dirs::LockedDir;
 use super::error::LogError;
 use super::files::FileCache;
@@ -18,6 +19,13 @@ use crate::Uuid;
 
 /// From so many files of marks on, one call for the whole file system is cheaper than theirs.
 const TOGETHER_FILES_MIN: usize = 8 * TOGETHER_MIN;
+
+/// The checkpoints that tell how far a log reaches.
+const CHECKPOINTS: [&str; 3] = [RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK];
+
+fn bit_of(checkpoint: &str) -> u8 {
+    CHECKPOINTS.iter().position(|&name| name == checkpoint).map_or(0, |at| 1 << at)
+}
 
 /// A partition of any topic.
 pub type Key = (String, i32);
@@ -36,6 +44,8 @@ pub struct LogDir {
 struct State {
     inventory: Inventory,
     owners: BTreeMap<Key, Arc<dyn LogOwner>>,
+    /// Logs that went, and in which of the checkpoints they may still be, one bit each.
+    gone: HashMap<Key, u8>,
 }
 
 /// What the checkpoint files hold, so that an idle node writes nothing.
@@ -50,7 +60,7 @@ struct Written {
 impl LogDir {
     pub(super) fn new(locked: LockedDir, inventory: Inventory) -> Self {
         let id = locked.meta().and_then(|meta| meta.directory_id);
-        let state = Mutex::new(State { inventory, owners: BTreeMap::new() });
+        let state = Mutex::new(State { inventory, owners: BTreeMap::new(), gone: HashMap::new() });
         let (cause, flusher) = (OnceLock::new(), OnceLock::new());
         Self { locked, id, cause, flusher, state, writing: Mutex::default() }
     }
@@ -125,6 +135,7 @@ impl LogDir {
         inventory.recovery_points.remove(&key);
         inventory.log_starts.remove(&key);
         inventory.high_watermarks.remove(&key);
+        inventory.closed.remove(&key);
         state.owners.insert(key, owner);
     }
 
@@ -136,7 +147,21 @@ impl LogDir {
         inventory.recovery_points.remove(key);
         inventory.log_starts.remove(key);
         inventory.high_watermarks.remove(key);
+        inventory.closed.remove(key);
+        state.gone.insert(key.clone(), CHECKPOINTS.iter().fold(0, |bits, name| bits | bit_of(name)));
         state.owners.remove(key)
+    }
+
+    /// A log of this name begins here: what the checkpoints still say of an earlier one must not be taken for its own.
+    pub(super) fn forget_earlier(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
+        let was_known = {
+            let mut state = self.state.lock();
+            let inventory = &mut state.inventory;
+            let offsets = [&mut inventory.recovery_points, &mut inventory.log_starts, &mut inventory.high_watermarks];
+            let named = offsets.into_iter().filter_map(|offsets| offsets.remove(key)).count();
+            named > 0 || state.gone.contains_key(key)
+        };
+        if was_known { self.checkpoint_all(cache) } else { Ok(()) }
     }
 
     /// How many logs are open.
@@ -189,6 +214,19 @@ impl LogDir {
     pub(super) fn checkpoint_rolled(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         self.mark_those(Log::is_remade)?;
         self.write_recovery_points(cache, Log::rolled_recovery_point)
+    }
+
+    /// How the logs are closed: those that are open, and those that nobody opened since the last clean stop.
+    pub(super) fn clean_stop(&self) -> CleanStop {
+        let closed = |inventory: &Inventory| {
+            let unopened = inventory.closed.iter().filter(|(key, _)| inventory.live.contains_key(key));
+            unopened.map(|(key, log)| (key.clone(), (**log).clone())).collect()
+        };
+        let mut logs: BTreeMap<Key, ClosedLog> = self.with_inventory(|inventory| closed(inventory));
+        logs.extend(
+            self.owners().into_iter().filter_map(|(key, owner)| Some((key, with_log(&*owner, |log| log.closed())?))),
+        );
+        CleanStop { logs }
     }
 
     /// Writes how far each log is durable.
@@ -299,12 +337,22 @@ impl LogDir {
     ) -> Result<(), LogError> {
         self.check_online()?;
         let mut written = self.writing.lock();
+        let gone: Vec<Key> = self.state.lock().gone.keys().cloned().collect();
         // Not before it is this one's turn: what was true then must not replace what is true by now.
         let text = format_offsets(&offsets());
         let before = slot(&mut written);
         if before.as_ref() != Some(&text) {
             cache.replace(&self.path().join(name), text.as_bytes(), true)?;
             *before = Some(text);
+        }
+        if !gone.is_empty() {
+            let mut state = self.state.lock();
+            for key in gone {
+                if let Some(bits) = state.gone.get_mut(&key) {
+                    *bits &= !bit_of(name);
+                }
+            }
+            state.gone.retain(|_, bits| *bits != 0);
         }
         Ok(())
     }

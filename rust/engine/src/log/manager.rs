@@ -3,7 +3,7 @@
 //! The manager's threads are the only place of the log with a clock. Locks: a directory's lock and a partition's lock are
 //! never held together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,6 +76,8 @@ pub struct LogManager {
     /// Which directory each open log is in.
     places: Mutex<HashMap<Key, usize>>,
     broker_epoch: i64,
+    /// Damage that was reported: file and position.
+    reported: Mutex<HashSet<(PathBuf, u64)>>,
     tasks: Mutex<Option<Tasks>>,
     cleaner: Mutex<Option<Cleaner>>,
 }
@@ -114,6 +116,7 @@ impl LogManager {
             config: ArcSwap::from_pointee(config),
             places: Mutex::default(),
             broker_epoch: agreed.unwrap_or(-1),
+            reported: Mutex::default(),
             tasks: Mutex::default(),
             cleaner: Mutex::default(),
         });
@@ -224,10 +227,21 @@ impl LogManager {
         // Without a flush before the acknowledgement a power cut may take what was cleaned: what comes next is not clean.
         let key = (found.topic.clone(), found.partition);
         self.judge(found.dir, dir.lower_cleaner_checkpoint(&self.context.cache, &key, log.log_end_offset()))?;
+        let found_damage = recovery.damage.iter().map(|(file, damage)| (file.clone(), damage.position));
+        self.reported.lock().extend(found_damage);
         for warning in recovery.warnings.drain(..) {
             (self.on_event)(Event::Warning(warning));
         }
         Ok((log, recovery))
+    }
+
+    /// Reports damage that a reader met, each place once.
+    pub fn report_damage(&self, error: &LogError) {
+        if let LogError::Corrupt { path, position, .. } = error
+            && self.reported.lock().insert((path.clone(), *position))
+        {
+            (self.on_event)(Event::Warning(error.to_string()));
+        }
     }
 
     /// Opens many logs at once, each directory's on threads of its own. `done` is called from those threads.
@@ -271,6 +285,8 @@ impl LogManager {
         config: Arc<LogConfig>,
     ) -> Result<Log, LogError> {
         self.dirs[dir].check_online()?;
+        let key = (topic.to_owned(), partition);
+        self.judge(dir, self.dirs[dir].forget_earlier(&self.context.cache, &key))?;
         let path = self.dirs[dir].partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
         Ok(Log::plan(&path, topic, partition, topic_id, config, &self.context))
     }
@@ -429,7 +445,8 @@ impl LogManager {
         dir.checkpoint_all(&self.context.cache)?;
         // After a crash, a log that nobody opened since is still to be recovered.
         if dir.with_inventory(|inventory| inventory.clean || inventory.live.is_empty()) {
-            write_clean_shutdown(&self.context.cache, dir.path(), broker_epoch)?;
+            let clean_stop = dir.clean_stop().write(&self.context.cache, dir.path())?;
+            write_clean_shutdown(&self.context.cache, dir.path(), broker_epoch, clean_stop)?;
         }
         Ok(())
     }

@@ -110,7 +110,10 @@ fn a_clean_shutdown_leaves_kafkas_checkpoints_and_needs_no_check() {
     assert_eq!(read("recovery-point-offset-checkpoint"), "0\n2\na 0 4\nb 0 4\n");
     assert_eq!(read("log-start-offset-checkpoint"), "0\n1\nb 0 1\n");
     assert_eq!(read("replication-offset-checkpoint"), "0\n2\na 0 4\nb 0 4\n");
-    assert_eq!(read(".kafka_cleanshutdown"), "{\"version\":0,\"brokerEpoch\":42}");
+    assert_eq!(
+        read(".kafka_cleanshutdown"),
+        format!("{{\"version\":0,\"brokerEpoch\":42,\"klammCleanStop\":\"{}\"}}", &read("klamm-clean-stop")[19..27])
+    );
     assert_eq!(read("a-0/partition.metadata"), "version: 0\ntopic_id: BwcHBwcHBwcHBwcHBwcHBw");
     assert_eq!(read("a-0/leader-epoch-checkpoint"), "0\n1\n0 0\n");
     assert!(path.join("a-0/00000000000000000004.snapshot").exists());

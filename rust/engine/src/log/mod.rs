@@ -4,10 +4,13 @@
 //! [`files`]; time comes in as an argument.
 
 mod append;
+mod boot;
 pub mod checkpoint;
+pub mod clean_stop;
 pub mod compaction;
 mod config;
 mod counters;
+pub mod damage;
 mod dirs;
 pub mod epochs;
 mod error;
@@ -41,6 +44,8 @@ mod truncate;
 pub(crate) mod crash;
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod manager_tests;
 #[cfg(test)]

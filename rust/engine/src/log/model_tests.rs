@@ -136,7 +136,7 @@ impl Pair {
         }
         let recovery_point = log.recovery_point();
         drop(log);
-        let at = OpenAt { recovery_point, log_start_offset: self.start, clean, has_gaps: false };
+        let at = OpenAt { recovery_point, log_start_offset: self.start, clean, has_gaps: false, ..OpenAt::default() };
         let (config, context) = (self.settings.clone().into(), LogContext::new(16));
         let (log, recovery) = Log::open(&self.path, "t", 0, config, &context, at, 0).expect("open");
         assert_eq!(recovery.warnings, Vec::<String>::new());

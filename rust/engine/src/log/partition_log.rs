@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checkpoint::{PARTITION_METADATA, write_partition_metadata};
+use super::clean_stop::ClosedLog;
 use super::config::LogConfig;
 use super::counters::LogCounters;
 use super::epochs::{EpochCache, EpochFile};
@@ -376,6 +377,9 @@ impl Log {
             segment.change_stage(&self.context.cache, Stage::Deleted)?;
             self.context.trash.push_files(due_ms, segment.files().map(Arc::clone).to_vec());
         }
+        if let Some(last) = self.segments.last_mut() {
+            last.set_limit(None);
+        }
         self.dir_dirty = true;
         Ok(())
     }
@@ -420,6 +424,16 @@ impl Log {
         for segment in &self.segments {
             segment.files().into_iter().for_each(|file| file.close());
         }
+    }
+
+    /// How the log is closed, for the clean-stop record; `None` when nothing of it is on disk.
+    pub(super) fn closed(&self) -> Option<ClosedLog> {
+        (!self.is_planned()).then(|| ClosedLog {
+            log_start_offset: self.log_start_offset,
+            log_end_offset: self.log_end_offset,
+            last_epoch: self.latest_epoch().unwrap_or(-1),
+            segments: self.segments.iter().map(|segment| (segment.base_offset(), segment.size())).collect(),
+        })
     }
 
     /// Closes cleanly: the next start needs no recovery.

@@ -53,7 +53,11 @@ impl Log {
         let mut at = self.floor_segment(offset);
         while let Some(segment) = self.segments.get_mut(at) {
             // Compaction leaves segments that end before the next one begins.
-            let Some(place) = segment.locate(&cache, offset)? else {
+            let place = segment.locate(&cache, offset)?;
+            if let Some(damage) = segment.damage_of(offset) {
+                return Err(damage.error(&segment.log_file().path()));
+            }
+            let Some(place) = place else {
                 at += 1;
                 continue;
             };
@@ -61,6 +65,7 @@ impl Log {
                 Some(next) if next.base_offset() < upto => self.segments[at].size(),
                 _ => self.limit_in(at, upto)?,
             };
+            let limit = limit.min(self.segments[at].intact_end(place.position));
             let available = usize::try_from(limit.saturating_sub(place.position)).unwrap_or(usize::MAX);
             let allowed = if at_least_one { max_bytes.max(place.size) } else { max_bytes };
             let len = available.min(allowed);

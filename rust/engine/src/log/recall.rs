@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use super::error::LogError;
 use super::partition_log::Log;
 use super::producers::{Batch, Entry};
-use super::scan::Headers;
 
 /// How many offsets are looked through: batches that are under way together lie near each other.
 const RECALL_OFFSETS: i64 = 10_000;
@@ -40,7 +39,7 @@ impl Log {
         let segment = &mut self.segments[at];
         let Some(place) = segment.locate(&cache, from)? else { return Ok(()) };
         let file = segment.open(&cache)?;
-        let mut headers = Headers::new(&file, place.position, segment.size(), segment.base_offset());
+        let mut headers = segment.headers(&file, place.position);
         while let Some(batch) = headers.next()? {
             let header = batch.header();
             if header.base_offset() >= upto {

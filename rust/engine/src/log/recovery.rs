@@ -1,28 +1,31 @@
 //! Opening a log that is on disk: unfinished swaps completed, unflushed segments checked, producers brought back.
 //!
-//! Only segments from the recovery point on are read whole. The first byte that is no valid batch ends the log: what lies
-//! behind it was never acknowledged as durable. Zeroes at the end of a segment are a tail that was prepared and not used.
+//! Only segments from the recovery point on are read whole. What is no valid batch there is either the end of the log, torn by
+//! a kill or a power cut while nothing of it was acknowledged; or damage to what was whole once (see `keeps`). Damage stays
+//! where it is, is reported, and is passed over. Zeroes at the end of a segment are a tail that was prepared and not used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use klamm_records::header::Header;
 
-use super::checkpoint::LEADER_EPOCH;
+use super::checkpoint::{LEADER_EPOCH, LOG_START_OFFSET};
+use super::clean_stop::ClosedLog;
 use super::config::LogConfig;
+use super::damage::{Bounds, Damage, Piece, Pieces, offsets};
 use super::epochs::{EpochCache, EpochFile};
 use super::error::LogError;
 use super::files::{FileCache, PartitionDir};
 use super::names::{FileName, Kind, Stage};
 use super::partition_log::{Log, LogContext, Remade};
 use super::producers::Producers;
-use super::scan::{Batches, Headers, is_zero};
+use super::scan::Headers;
 use super::segment::Segment;
 
 /// What the checkpoints of the log directory tell about a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenAt {
     /// Everything below was flushed.
     pub recovery_point: i64,
@@ -31,6 +34,14 @@ pub struct OpenAt {
     pub clean: bool,
     /// The log was compacted, or may have been, whatever its policy is by now: offsets may be missing.
     pub has_gaps: bool,
+    /// Damage does not end the log where intact batches follow it, or acknowledged ones were.
+    pub keeps_damage: bool,
+    /// The log once held everything below: the checkpointed high watermark.
+    pub proven_end: i64,
+    /// Nothing that was written is torn: the machine did not start anew.
+    pub kept_power: bool,
+    /// How the log was closed, after a clean stop of klamm.
+    pub closed: Option<Arc<ClosedLog>>,
 }
 
 /// What opening a log found and did.
@@ -45,6 +56,10 @@ pub struct Recovery {
     pub zeroes_cut: u64,
     /// Segments behind a truncation, which were dropped.
     pub segments_dropped: usize,
+    /// Damage that was found and kept, by segment file.
+    pub damage: Vec<(PathBuf, Damage)>,
+    /// Offsets of records that are gone for good, beside those of `damage`: `[from, to)`.
+    pub lost: Vec<(i64, i64)>,
     /// What a person should know.
     pub warnings: Vec<String>,
 }
@@ -72,8 +87,9 @@ impl Log {
     ) -> Result<(Log, Recovery), LogError> {
         let mut recovery = Recovery::default();
         let dir = PartitionDir::new(path);
-        finish_swaps(&context.cache, path)?;
+        let dropped = finish_swaps(&context.cache, path)?;
         let listing = list(path)?;
+        note_missing(path, &listing, &dropped, &mut recovery);
         let snapshots = snapshots_of(&listing);
         let segments = load_segments(&context.cache, &dir, &config, listing)?;
         let epochs = read_epochs(path, &mut recovery);
@@ -105,8 +121,9 @@ impl Log {
             is_new: false,
             dir_dirty: false,
         };
+        let is_clean = at.clean;
         log.recover(at, rebuild_epochs, now_ms, &mut recovery)?;
-        if !at.clean {
+        if !is_clean {
             context.counters.recoveries.add(1);
             context.counters.recovered_bytes.add(recovery.bytes_checked);
             context.counters.truncated_bytes.add(recovery.bytes_truncated);
@@ -125,18 +142,26 @@ impl Log {
             self.log_start_offset = at.log_start_offset.max(first.base_offset());
         }
         let cache = self.context.cache.clone();
-        if rebuild_epochs {
+        let closed_epoch = at.closed.as_ref().map(|closed| closed.last_epoch);
+        if rebuild_epochs || closed_epoch.is_some_and(|epoch| epoch != self.epochs.latest().unwrap_or(-1)) {
             self.rebuild_epochs()?;
         }
-        let clean_end = if at.clean { self.clean_end(recovery)? } else { None };
+        let (at, is_as_closed) = self.compare(at, recovery);
+        let clean_end = if at.clean && is_as_closed { self.clean_end(&at, recovery)? } else { None };
         let end = match (clean_end, self.segments.is_empty()) {
             (Some(end), _) => end,
             (None, true) => self.log_start_offset,
-            (None, false) => self.check_unflushed(at, now_ms, recovery)?,
+            (None, false) => self.check_unflushed(&at, now_ms, recovery)?,
         };
         self.log_end_offset = end;
-        if self.segments.is_empty() || end < self.log_start_offset {
-            self.start_again(at.log_start_offset, now_ms)?;
+        let next_offset = self.next_offset_after_loss(&at, recovery);
+        if self.segments.is_empty() || next_offset < self.log_start_offset {
+            self.start_again(at.log_start_offset.max(next_offset), now_ms)?;
+        } else if next_offset > end || self.ends_with_damage() {
+            // Bytes that tell nothing of their offsets held one at least.
+            let next_offset = next_offset.max(self.active_base_offset() + 1);
+            self.roll(next_offset, now_ms)?;
+            self.log_end_offset = next_offset;
         }
         self.epochs.truncate_from_end(self.log_end_offset);
         self.epochs.truncate_from_start(at.log_start_offset);
@@ -152,10 +177,94 @@ impl Log {
         self.producers.remove_stray_snapshots(&cache, &self.dir, &base_offsets)
     }
 
+    /// Compares the segments with how the log was closed: what is to be checked, and whether all is as it was.
+    fn compare(&mut self, at: OpenAt, recovery: &mut Recovery) -> (OpenAt, bool) {
+        let mut at = at;
+        // Before a clean stop everything was synced.
+        at.kept_power |= at.clean;
+        at.proven_end = at.proven_end.max(at.recovery_point);
+        let Some(closed) = at.closed.clone() else { return (at, true) };
+        at.proven_end = closed.log_end_offset;
+        let first_offset = self.segments.first().map_or(closed.log_end_offset, Segment::base_offset);
+        if at.log_start_offset.max(first_offset) != closed.log_start_offset.max(first_offset) {
+            recovery.warnings.push(format!(
+                "{}-{} begins at offset {}, not at {} as {LOG_START_OFFSET} says",
+                self.topic, self.partition, closed.log_start_offset, at.log_start_offset
+            ));
+        }
+        at.log_start_offset = closed.log_start_offset;
+        self.log_start_offset = closed.log_start_offset.max(first_offset);
+        if first_offset > closed.log_start_offset {
+            recovery.lost.push((closed.log_start_offset, first_offset));
+        }
+        let mut differs = Vec::new();
+        for &(base_offset, bytes) in &closed.segments {
+            let found = self.segments.iter().find(|segment| segment.base_offset() == base_offset);
+            let why = match found.map(Segment::size) {
+                Some(size) if size == bytes => continue,
+                Some(size) => format!("has {size} bytes instead of {bytes}"),
+                None => format!("of {bytes} bytes is missing"),
+            };
+            differs.push((base_offset, why));
+        }
+        let is_known = |base: i64| closed.segments.iter().any(|&(known, _)| known == base);
+        for segment in self.segments.iter().filter(|segment| !is_known(segment.base_offset())) {
+            differs.push((segment.base_offset(), "was not there".to_owned()));
+        }
+        for (base_offset, why) in &differs {
+            let file = self.dir.join(FileName::live(*base_offset, Kind::Log).to_string());
+            recovery.warnings.push(format!(
+                "{} {why} when the node stopped cleanly; {}-{} is recovered as after a crash",
+                file.display(),
+                self.topic,
+                self.partition
+            ));
+        }
+        let first = differs.iter().map(|&(base_offset, _)| base_offset).min();
+        at.recovery_point = at.recovery_point.min(first.unwrap_or(i64::MAX));
+        (at, first.is_none())
+    }
+
+    /// Where offsets go on: they are not given again to other records where those that had them are lost.
+    fn next_offset_after_loss(&self, at: &OpenAt, recovery: &mut Recovery) -> i64 {
+        let end = self.log_end_offset;
+        if !at.keeps_damage || end >= at.proven_end {
+            return end;
+        }
+        let base_offset = self.segments.last().map_or(at.log_start_offset, Segment::base_offset);
+        let size = self.segments.last().map_or(0, Segment::size);
+        let file = self.dir.join(FileName::live(base_offset, Kind::Log).to_string());
+        recovery.lost.push((end, at.proven_end));
+        recovery.warnings.push(format!(
+            "{}-{} has lost {}: {} ends at byte {size}, and the log once ended at offset {}; it goes on there",
+            self.topic,
+            self.partition,
+            offsets(end, at.proven_end),
+            file.display(),
+            at.proven_end,
+        ));
+        at.proven_end
+    }
+
+    /// Whether the active segment ends with bytes that no batch may follow.
+    fn ends_with_damage(&self) -> bool {
+        let active = self.segments.last();
+        active.is_some_and(|segment| segment.damage().last().is_some_and(|damage| damage.end >= segment.size()))
+    }
+
     /// The log's end after a clean shutdown; `None` when the last segment's end is not a batch's end after all.
-    fn clean_end(&mut self, recovery: &mut Recovery) -> Result<Option<i64>, LogError> {
+    fn clean_end(&mut self, at: &OpenAt, recovery: &mut Recovery) -> Result<Option<i64>, LogError> {
         let Some(active) = self.segments.last_mut() else { return Ok(None) };
+        let closed_end = at.closed.as_ref().map(|closed| closed.log_end_offset);
         match active.next_offset(&self.context.cache) {
+            Ok(end) if at.keeps_damage && (end < at.proven_end || closed_end.is_some_and(|closed| closed != end)) => {
+                recovery.warnings.push(format!(
+                    "{} ends at offset {end}, and at {} when the node stopped cleanly; it is checked whole",
+                    active.log_file().path().display(),
+                    closed_end.unwrap_or(at.proven_end),
+                ));
+                Ok(None)
+            }
             Err(LogError::Corrupt { path, position, reason }) => {
                 let path = path.display();
                 recovery.warnings.push(format!(
@@ -168,7 +277,7 @@ impl Log {
     }
 
     /// Reads the segments from the recovery point on; gives the end of the log.
-    fn check_unflushed(&mut self, open_at: OpenAt, now_ms: i64, recovery: &mut Recovery) -> Result<i64, LogError> {
+    fn check_unflushed(&mut self, open_at: &OpenAt, now_ms: i64, recovery: &mut Recovery) -> Result<i64, LogError> {
         let (recovery_point, has_gaps) = (open_at.recovery_point, open_at.has_gaps || self.config.compact);
         let first = self.floor_segment(recovery_point);
         let resumed = self.resume_segment(first, recovery_point)?;
@@ -183,15 +292,27 @@ impl Log {
                 self.take_snapshot()?;
             }
             let checked = match resumed.filter(|_| at == first) {
-                Some(position) => self.check_segment(at, position, recovery_point, recovery)?,
-                None => self.check_whole_segment(at, recovery)?,
+                Some(position) => self.check_segment(at, position, recovery_point, open_at, recovery)?,
+                None => self.check_whole_segment(at, open_at, recovery)?,
             };
             end = checked.next_offset.max(base_offset);
             at += 1;
             let Some(next_base) = self.segments.get(at).map(Segment::base_offset) else { break };
             // A segment whose last bytes were lost may end with a whole batch all the same. Only compaction leaves gaps.
             let is_gap = next_base != end && !has_gaps;
-            if is_gap || checked.cut && !(checked.only_zeroes && next_base == end) {
+            if is_gap && !checked.cut && open_at.keeps_damage && (open_at.kept_power || end < open_at.proven_end) {
+                let file = self.segments[at - 1].log_file().path();
+                recovery.lost.push((end, next_base));
+                recovery.warnings.push(format!(
+                    "{}-{} has lost {}: they lay after byte {} of {}, or in a file that is gone",
+                    self.topic,
+                    self.partition,
+                    offsets(end, next_base),
+                    self.segments[at - 1].size(),
+                    file.display(),
+                ));
+                end = next_base;
+            } else if is_gap || checked.cut && next_base != end {
                 recovery.warnings.push(format!(
                     "{}-{} ends at offset {end}: {} segments from offset {next_base} on are dropped",
                     self.topic,
@@ -226,13 +347,18 @@ impl Log {
     }
 
     /// Makes a segment's indexes again while it is checked from its first byte on.
-    fn check_whole_segment(&mut self, at: usize, recovery: &mut Recovery) -> Result<Checked, LogError> {
+    fn check_whole_segment(
+        &mut self,
+        at: usize,
+        open_at: &OpenAt,
+        recovery: &mut Recovery,
+    ) -> Result<Checked, LogError> {
         let cache = self.context.cache.clone();
         let segment = &mut self.segments[at];
         segment.reset_indexes(&cache)?;
         segment.txns().reset(&cache)?;
         let base_offset = segment.base_offset();
-        self.check_segment(at, 0, base_offset, recovery)
+        self.check_segment(at, 0, base_offset, open_at, recovery)
     }
 
     /// Reads one segment from a batch's position and offset on, and cuts it where it is no batch any more.
@@ -241,28 +367,30 @@ impl Log {
         at: usize,
         from: u64,
         from_offset: i64,
+        open_at: &OpenAt,
         recovery: &mut Recovery,
     ) -> Result<Checked, LogError> {
         let cache = self.context.cache.clone();
         let is_active = at + 1 == self.segments.len();
+        let bounds = self.bounds(at, from_offset, open_at);
         let segment = &mut self.segments[at];
-        let (base_offset, size) = (segment.base_offset(), segment.size());
+        let size = segment.size();
         segment.dirty |= size > from;
         let file = segment.open(&cache)?;
-        let mut batches = Batches::new(&file, from, size);
-        let mut next_offset = from_offset;
+        let mut pieces = Pieces::new(&file, from, size, bounds);
         let why = loop {
-            let (position, batch) = match batches.next_valid() {
-                Ok(Some(found)) => found,
-                Ok(None) => break None,
-                Err(LogError::Corrupt { position, reason, .. }) => break Some((position, reason)),
-                Err(error) => return Err(error),
+            let (position, batch) = match pieces.next_piece()? {
+                Some(Piece::Batch(position, batch)) => (position, batch),
+                Some(Piece::Damage(damage)) if keeps(&damage, open_at, &bounds, size) => {
+                    recovery.warnings.push(format!("{}", damage.error(file.path())));
+                    recovery.damage.push((file.path().to_owned(), damage.clone()));
+                    segment.note_damage(vec![damage]);
+                    continue;
+                }
+                Some(Piece::Damage(damage)) => break Some(damage),
+                None => break None,
             };
             let header = Header::at_start_of(batch).expect("a whole batch");
-            if !in_order(&header, next_offset, base_offset) {
-                break Some((position, format!("offset {} after {}", header.base_offset(), next_offset - 1)));
-            }
-            next_offset = header.next_offset();
             segment.note_batch(&cache, &header, position, batch.len())?;
             if header.leader_epoch() >= 0 && self.epochs.latest().is_none_or(|latest| header.leader_epoch() > latest) {
                 self.epochs.assign(header.leader_epoch(), header.base_offset());
@@ -273,23 +401,39 @@ impl Log {
         };
         recovery.segments_checked += 1;
         recovery.bytes_checked += size - from;
-        let Some((valid, reason)) = why else {
+        let Some(damage) = why else {
+            let next_offset = pieces.next_offset();
             segment.write_indexes(&cache, !is_active)?;
-            return Ok(Checked { next_offset, cut: false, only_zeroes: false });
+            return Ok(Checked { next_offset, cut: false });
         };
-        let only_zeroes = is_zero(&file, valid, size)?;
-        if only_zeroes {
+        let (valid, next_offset) = (damage.position, damage.first_offset);
+        if damage.is_zero_tail {
             recovery.zeroes_cut += size - valid;
         } else {
             recovery.bytes_truncated += size - valid;
             recovery.warnings.push(format!(
-                "{} is cut from {size} to {valid} bytes, offset {next_offset}: {reason}",
-                file.path().display()
+                "{} is cut from {size} to {valid} bytes, offset {next_offset}: {}",
+                file.path().display(),
+                damage.reason,
             ));
         }
         segment.cut_to(&cache, valid)?;
         segment.write_indexes(&cache, !is_active)?;
-        Ok(Checked { next_offset, cut: true, only_zeroes })
+        // What was erased held offsets; what was torn is the end.
+        let is_end = bounds.next_base.is_none() || !may_keep(&damage, open_at);
+        Ok(Checked { next_offset, cut: is_end })
+    }
+
+    /// What the neighbours of a segment tell of its offsets.
+    fn bounds(&self, at: usize, next_offset: i64, open_at: &OpenAt) -> Bounds {
+        let next_base = self.segments.get(at + 1).map(Segment::base_offset);
+        let end = open_at.closed.as_ref().map(|closed| closed.log_end_offset);
+        let limit = self.segments[at].base_offset().saturating_add(1 << 31);
+        let limit = next_base.or(end.filter(|&end| end > next_offset)).map_or(limit, |end| end.min(limit));
+        let epoch_limit = open_at.closed.as_ref().map_or(i32::MAX, |closed| closed.last_epoch);
+        let cached_epoch = self.epochs.epoch_for(next_offset);
+        let has_gaps = open_at.has_gaps || self.config.compact;
+        Bounds { next_offset, limit, next_base, has_gaps, epoch: -1, cached_epoch, epoch_limit }
     }
 
     /// Nothing that is there may be read: the log begins again at its start offset.
@@ -332,7 +476,7 @@ impl Log {
         let segment = &mut self.segments[at];
         let Some(place) = segment.locate(&cache, from)? else { return Ok(()) };
         let file = segment.open(&cache)?;
-        let mut headers = Headers::new(&file, place.position, segment.size(), segment.base_offset());
+        let mut headers = segment.headers(&file, place.position);
         let (mut body, mut next_offset) = (Vec::new(), from);
         // What lies at or behind `upto` may be no batch at all.
         while next_offset < upto
@@ -355,11 +499,12 @@ impl Log {
 
     /// Finds the epochs again, from every batch's header.
     fn rebuild_epochs(&mut self) -> Result<(), LogError> {
+        self.epochs.clear();
         for segment in &self.segments {
             let file = segment.open(&self.context.cache)?;
-            let mut headers = Headers::new(&file, 0, segment.size(), segment.base_offset());
             // Damage is for the check of the segments to judge.
-            while let Ok(Some(batch)) = headers.next() {
+            let mut headers = segment.headers(&file, 0);
+            while let Some(batch) = headers.next()? {
                 let header = batch.header();
                 if header.leader_epoch() >= 0
                     && self.epochs.latest().is_none_or(|latest| header.leader_epoch() > latest)
@@ -374,16 +519,25 @@ impl Log {
 
 struct Checked {
     next_offset: i64,
+    /// The log ended here when the process did.
     cut: bool,
-    only_zeroes: bool,
 }
 
-/// Whether a batch may follow in a segment: after what was before, and within reach of its indexes.
-fn in_order(header: &Header<'_>, next_offset: i64, base_offset: i64) -> bool {
-    let delta = i64::from(header.last_offset_delta());
-    header.base_offset() >= next_offset
-        && delta >= 0
-        && header.base_offset().checked_add(delta).is_some_and(|last| last - base_offset <= i64::from(i32::MAX))
+/// Whether what is no batch was one: then it stays, and what follows it too.
+fn keeps(damage: &Damage, open_at: &OpenAt, bounds: &Bounds, size: u64) -> bool {
+    let is_tail = damage.end >= size;
+    // Nothing is missing, or nothing can be learned of it.
+    let holds_nothing = is_tail && (bounds.next_base == Some(damage.first_offset) || damage.is_zero_tail);
+    // A write that a kill cut short.
+    let is_unfinished =
+        is_tail && bounds.next_base.is_none() && damage.may_be_torn && damage.first_offset >= open_at.proven_end;
+    !holds_nothing && !is_unfinished && may_keep(damage, open_at)
+}
+
+/// Whether damage may be anything else than what a power cut leaves of bytes that were not synced.
+fn may_keep(damage: &Damage, open_at: &OpenAt) -> bool {
+    let is_proven = damage.first_offset < open_at.proven_end || open_at.kept_power;
+    open_at.keeps_damage && (is_proven || !damage.may_be_torn)
 }
 
 fn read_epochs(path: &Path, recovery: &mut Recovery) -> Option<EpochCache> {
@@ -410,7 +564,9 @@ fn file_names(path: &Path) -> Result<Vec<FileName>, LogError> {
 }
 
 /// Removes what was being made or dropped when the process ended, and completes swaps that were whole (facts 3.1).
-fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<(), LogError> {
+///
+/// Gives the segments whose logs were about to be removed.
+fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<BTreeSet<i64>, LogError> {
     let names = file_names(path)?;
     let at = |stage| names.iter().copied().filter(move |name| name.stage == stage);
     let first_cleaned = at(Stage::Cleaned).map(|name| name.base_offset).min().unwrap_or(i64::MAX);
@@ -431,13 +587,32 @@ fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<(), LogError> {
     for name in &swaps {
         cache.rename(&path.join(name.to_string()), &path.join(name.at(Stage::Live).to_string()))?;
     }
-    if swaps.is_empty() { Ok(()) } else { cache.sync_dir(path) }
+    if !swaps.is_empty() {
+        cache.sync_dir(path)?;
+    }
+    let dropped = names.iter().filter(|name| name.kind == Kind::Log && name.stage != Stage::Live);
+    Ok(dropped.map(|name| name.base_offset).collect())
+}
+
+/// Reports logs that are gone while their indexes are there: whatever removes a segment begins with its log and moves it
+/// first.
+fn note_missing(path: &Path, listing: &Listing, dropped: &BTreeSet<i64>, recovery: &mut Recovery) {
+    for (&base_offset, found) in listing {
+        let has_index = found.kinds.contains(&Kind::OffsetIndex) || found.kinds.contains(&Kind::TimeIndex);
+        if found.log_bytes.is_none() && has_index && !dropped.contains(&base_offset) {
+            let file = path.join(FileName::live(base_offset, Kind::Log).to_string());
+            recovery.warnings.push(format!(
+                "{} is missing, and its indexes are there: the records from offset {base_offset} on that it held are lost",
+                file.display()
+            ));
+        }
+    }
 }
 
 /// The offset after the last batch of a log file that stands alone.
 fn next_offset_of(cache: &Arc<FileCache>, path: &Path, name: FileName) -> Result<i64, LogError> {
     let file = super::files::LogFile::new(&PartitionDir::new(path), name).open(cache)?;
-    let mut headers = Headers::new(&file, 0, file.size()?, name.base_offset);
+    let mut headers = Headers::new(&file, 0, file.size()?, name.base_offset).skipping(i64::MAX);
     let mut next_offset = name.base_offset;
     while let Some(batch) = headers.next()? {
         next_offset = batch.header().next_offset();
@@ -492,5 +667,7 @@ fn load_segments(
         }
         segments.push(Segment::existing(dir, base_offset, log_bytes, &found.kinds, config, found.modified_ms));
     }
+    let next_bases: Vec<i64> = segments.iter().skip(1).map(Segment::base_offset).collect();
+    segments.iter_mut().zip(next_bases).for_each(|(segment, next_base)| segment.set_limit(Some(next_base)));
     Ok(segments)
 }

@@ -2,6 +2,7 @@
 
 use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
 
+use super::damage::{Bounds, Damage, Search};
 use super::error::LogError;
 use super::files::OpenFile;
 
@@ -34,7 +35,7 @@ fn damage(file: &OpenFile, position: u64, reason: impl Into<String>) -> LogError
 }
 
 /// The size of the batch that `header` begins, which must lie within `left` bytes.
-fn checked_size(file: &OpenFile, header: &Header<'_>, position: u64, left: u64) -> Result<usize, LogError> {
+pub(super) fn checked_size(file: &OpenFile, header: &Header<'_>, position: u64, left: u64) -> Result<usize, LogError> {
     match header.magic() {
         2 => {}
         magic @ (0 | 1) if is_old_message(file, header, position, left)? => {
@@ -84,13 +85,28 @@ pub struct Headers<'a> {
     chunk_len: usize,
     /// Bytes to read when the next header is not in the chunk.
     want: usize,
+    /// What is damaged is passed over, with the offset that no batch may reach, and noted.
+    limit: Option<i64>,
+    found: Vec<Damage>,
 }
 
 impl<'a> Headers<'a> {
     /// `position` must be where a batch begins, `end` where one ends; no batch may hold an offset below `base_offset`.
     pub fn new(file: &'a OpenFile, position: u64, end: u64, base_offset: i64) -> Self {
         let after = base_offset - 1;
-        Self { file, position, end, after, chunk: [0; HEADER_CHUNK], chunk_at: 0, chunk_len: 0, want: HEADER_LEN }
+        let chunk = [0; HEADER_CHUNK];
+        let (want, limit, found) = (HEADER_LEN, None, Vec::new());
+        Self { file, position, end, after, chunk, chunk_at: 0, chunk_len: 0, want, limit, found }
+    }
+
+    /// Passes over what is damaged. No batch may hold the offset `limit` or a later one.
+    pub fn skipping(self, limit: i64) -> Self {
+        Self { limit: Some(limit), ..self }
+    }
+
+    /// What was passed over.
+    pub fn take_damage(&mut self) -> Vec<Damage> {
+        std::mem::take(&mut self.found)
     }
 
     /// From the batch behind `before` on.
@@ -100,8 +116,41 @@ impl<'a> Headers<'a> {
         headers
     }
 
-    /// The next batch, `None` at the end. What is no batch is an error.
+    /// The next batch, `None` at the end. What is no batch is an error, unless it is passed over.
     pub fn next(&mut self) -> Result<Option<BatchAt>, LogError> {
+        loop {
+            let before = (self.position, self.after);
+            let found = self.read_next();
+            let Some(limit) = self.limit else { return found };
+            let reason = match found {
+                Err(LogError::Corrupt { reason, .. }) => reason,
+                Ok(Some(batch)) => match self.misplaced(&batch, before.1 + 1, limit)? {
+                    None => return Ok(Some(batch)),
+                    Some(reason) => reason,
+                },
+                result => return result,
+            };
+            let damage = self.search(before.1 + 1, limit).damage_at(before.0, reason)?;
+            (self.position, self.after) = (damage.end, damage.next_offset - 1);
+            self.want = HEADER_LEN;
+            self.found.push(damage);
+        }
+    }
+
+    fn search(&self, next_offset: i64, limit: i64) -> Search<'a> {
+        let bounds = Bounds { next_offset, limit, has_gaps: true, ..Bounds::default() };
+        Search { file: self.file, end: self.end, bounds }
+    }
+
+    fn misplaced(&self, batch: &BatchAt, expected: i64, limit: i64) -> Result<Option<String>, LogError> {
+        let header = batch.header();
+        if header.base_offset() == expected && header.next_offset() <= limit {
+            return Ok(None);
+        }
+        self.search(expected, limit).misplaced(&header, batch.position + batch.size as u64)
+    }
+
+    fn read_next(&mut self) -> Result<Option<BatchAt>, LogError> {
         if self.position >= self.end {
             return Ok(None);
         }
@@ -147,6 +196,13 @@ impl<'a> Headers<'a> {
     }
 }
 
+/// A batch in the chunk.
+#[derive(Clone, Copy)]
+pub(super) struct InChunk {
+    from: usize,
+    pub(super) size: usize,
+}
+
 /// Reads batch after batch of `[position, end)`, whole.
 pub struct Batches<'a> {
     file: &'a OpenFile,
@@ -170,6 +226,14 @@ impl<'a> Batches<'a> {
 
     /// The next batch and its position, its size within the file and its checksum right; `None` at the end.
     pub fn next_valid(&mut self) -> Result<Option<(u64, &[u8])>, LogError> {
+        let position = self.position;
+        let Some(found) = self.check()? else { return Ok(None) };
+        self.position = position + found.size as u64;
+        Ok(Some((position, self.bytes(found))))
+    }
+
+    /// The same, but stays where it is.
+    pub(super) fn check(&mut self) -> Result<Option<InChunk>, LogError> {
         let Some((position, from, size)) = self.locate()? else { return Ok(None) };
         let bytes = &self.chunk[from..from + size];
         let header = Header::at_start_of(bytes).expect("a whole header");
@@ -178,8 +242,21 @@ impl<'a> Batches<'a> {
             let reason = format!("checksum {stored:#010x}, its bytes give {computed:#010x}");
             return Err(damage(self.file, position, reason));
         }
-        self.position = position + size as u64;
-        Ok(Some((position, bytes)))
+        Ok(Some(InChunk { from, size }))
+    }
+
+    /// The bytes of what was found last.
+    pub(super) fn bytes(&self, found: InChunk) -> &[u8] {
+        &self.chunk[found.from..found.from + found.size]
+    }
+
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Goes on at `position`, which lies behind this one.
+    pub(super) fn seek(&mut self, position: u64) {
+        self.position = position;
     }
 
     /// Brings the next batch into the chunk: its position, its place in the chunk, its size.

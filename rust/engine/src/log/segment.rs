@@ -2,7 +2,8 @@
 //!
 //! Invariants: (1) `[0, size)` of the log file is whole batches by rising offset, all at or above the base offset and
 //! within 2^31 of it; (2) every entry of the offset index is the last offset and the first byte of a batch; (3) no batch
-//! below a time index entry's offset has a larger timestamp. Beyond `size` only the active segment's file may hold bytes:
+//! below a time index entry's offset has a larger timestamp. Damage on the disk breaks (1): what is known of it is in `damage`,
+//! and is passed over. Beyond `size` only the active segment's file may hold bytes:
 //! zeroes that were prepared.
 
 use std::collections::VecDeque;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use klamm_records::header::Header;
 
 use super::config::LogConfig;
+use super::damage::Damage;
 use super::error::LogError;
 use super::files::{FileCache, LogFile, OpenFile, PartitionDir};
 use super::index::{NO_TIMESTAMP, OffsetIndex, TimeIndex, TimestampOffset, TxnIndex};
@@ -82,6 +84,10 @@ pub struct Segment {
     /// An index file is not there although the log holds batches.
     indexes_lost: bool,
     index_interval_bytes: u32,
+    /// No batch holds this offset or a later one: the next segment's base offset, when that was there at the start.
+    limit: i64,
+    /// What is known to be damaged, by rising position.
+    damage: Vec<Damage>,
 }
 
 impl Segment {
@@ -188,7 +194,45 @@ impl Segment {
             dirty: false,
             indexes_lost: false,
             index_interval_bytes: config.index_interval_bytes,
+            limit: unlimited(base_offset),
+            damage: Vec::new(),
         }
+    }
+
+    /// The next segment begins at `limit`; `None` while there is no next one.
+    pub(super) fn set_limit(&mut self, limit: Option<i64>) {
+        self.limit = limit.unwrap_or(unlimited(self.base_offset));
+    }
+
+    /// What is known to be damaged.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Remembers what was found to be damaged.
+    pub(super) fn note_damage(&mut self, found: Vec<Damage>) {
+        for damage in found {
+            let at = self.damage.partition_point(|known| known.position < damage.position);
+            let is_known = |known: &Damage| known.position < damage.end && damage.position < known.end;
+            if !self.damage[at.saturating_sub(1)..].iter().take(2).any(is_known) {
+                self.damage.insert(at, damage);
+            }
+        }
+    }
+
+    /// What is damaged where `offset` was.
+    pub(super) fn damage_of(&self, offset: i64) -> Option<&Damage> {
+        self.damage.iter().find(|damage| (damage.first_offset..damage.next_offset).contains(&offset))
+    }
+
+    /// Where bytes that may be served from `position` on end.
+    pub(super) fn intact_end(&self, position: u64) -> u64 {
+        self.damage.iter().map(|damage| damage.position).find(|&at| at >= position).unwrap_or(self.size)
+    }
+
+    /// The headers from `position` on, what is damaged passed over.
+    pub(super) fn headers<'a>(&self, file: &'a OpenFile, position: u64) -> Headers<'a> {
+        Headers::new(file, position, self.size, self.base_offset).skipping(self.limit)
     }
 
     pub fn base_offset(&self) -> i64 {
@@ -270,7 +314,9 @@ impl Segment {
             return Ok(-1);
         }
         let file = self.log.open(cache)?;
-        let first = Headers::new(&file, 0, self.size, self.base_offset).next()?;
+        let mut headers = self.headers(&file, 0);
+        let first = headers.next()?;
+        self.note_damage(headers.take_damage());
         let timestamp = first.map_or(-1, |batch| batch.header().max_timestamp());
         self.first_timestamp = Some(timestamp);
         Ok(timestamp)
@@ -360,10 +406,11 @@ impl Segment {
         let file = self.log.open(cache)?;
         let mut headers = match &before {
             Some(batch) if batch.header().last_offset() >= offset => return Ok(Some(Place::of(batch))),
-            Some(batch) => Headers::behind(&file, batch, self.size),
-            None => Headers::new(&file, 0, self.size, self.base_offset),
+            Some(batch) => Headers::behind(&file, batch, self.size).skipping(self.limit),
+            None => self.headers(&file, 0),
         };
         let found = headers.find(|header| header.last_offset() >= offset)?;
+        self.note_damage(headers.take_damage());
         Ok(found.as_ref().map(Place::of))
     }
 
@@ -446,10 +493,11 @@ impl Segment {
     fn try_rebuild(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
         self.reset_indexes(cache)?;
         let file = self.log.open(cache)?;
-        let mut headers = Headers::new(&file, 0, self.size, self.base_offset);
+        let mut headers = self.headers(&file, 0);
         while let Some(batch) = headers.next()? {
             self.note_batch(cache, &batch.header(), batch.position, batch.size)?;
         }
+        self.note_damage(headers.take_damage());
         self.write_indexes(cache, true)
     }
 
@@ -572,6 +620,7 @@ impl Segment {
     /// Drops every batch that holds `offset` or a later one; returns the offset after what is left.
     pub fn truncate_to(&mut self, cache: &Arc<FileCache>, offset: i64, now_ms: i64) -> Result<(), LogError> {
         self.load(cache)?;
+        self.set_limit(None);
         let Some(place) = self.locate(cache, offset)? else { return Ok(()) };
         self.offsets.truncate_to(cache, place.base_offset)?;
         self.times.truncate_to(cache, place.base_offset)?;
@@ -593,6 +642,7 @@ impl Segment {
         }
         self.preallocated = false;
         self.size = size;
+        self.damage.retain(|damage| damage.position < size);
         self.dirty = true;
         self.log.open(cache)?.set_len(size)
     }
@@ -602,7 +652,7 @@ impl Segment {
         let mut largest = self.times.last();
         let from = self.position_before(cache, largest.offset)?;
         let file = self.log.open(cache)?;
-        let mut headers = Headers::new(&file, from, self.size, self.base_offset);
+        let mut headers = self.headers(&file, from);
         while let Some(batch) = headers.next()? {
             let header = batch.header();
             if header.max_timestamp() > largest.timestamp {
@@ -638,7 +688,7 @@ impl Segment {
     fn has_batch_of(&mut self, cache: &Arc<FileCache>, entry: TimestampOffset) -> Result<bool, LogError> {
         let Some(place) = self.locate(cache, entry.offset)? else { return Ok(false) };
         let file = self.log.open(cache)?;
-        let batch = Headers::new(&file, place.position, self.size, self.base_offset).next()?;
+        let batch = self.headers(&file, place.position).next()?;
         Ok(batch.is_some_and(|batch| {
             let header = batch.header();
             // Before 4.0 Apache Kafka noted the record's offset, not its batch's last one.
@@ -658,4 +708,9 @@ impl Segment {
         }
         Ok(())
     }
+}
+
+/// Beyond every offset that an index of a segment can hold.
+fn unlimited(base_offset: i64) -> i64 {
+    base_offset.saturating_add(1 << 31)
 }

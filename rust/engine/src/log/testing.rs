@@ -85,7 +85,7 @@ pub fn create(dir: &Path, config: LogConfig) -> Log {
 }
 
 pub fn open(dir: &Path, config: LogConfig, clean: bool, recovery_point: i64) -> (Log, Recovery) {
-    let at = OpenAt { recovery_point, log_start_offset: 0, clean, has_gaps: false };
+    let at = OpenAt { recovery_point, log_start_offset: 0, clean, has_gaps: false, ..OpenAt::default() };
     Log::open(dir, "t", 0, Arc::new(config), &LogContext::new(64), at, 0).expect("open")
 }
 

@@ -158,7 +158,7 @@ fn old_message_formats_are_refused_by_name() {
     // CRC-32 of magic 1 and 63 zeroes.
     message[12..16].copy_from_slice(&0xfab84ea3u32.to_be_bytes());
     fs::write(path.join("00000000000000000000.log"), message).expect("write");
-    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false };
+    let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false, ..OpenAt::default() };
     let error = Log::open(&path, "t", 0, config().into(), &LogContext::new(64), at, 0).err().expect("refused");
     assert!(matches!(error, LogError::OldFormat { magic: 1, .. }), "{error}");
     assert!(error.to_string().contains("00000000000000000000.log"), "{error}");

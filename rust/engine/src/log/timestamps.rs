@@ -6,7 +6,7 @@ use super::error::LogError;
 use super::files::OpenFile;
 use super::index::{NO_TIMESTAMP, TimestampOffset};
 use super::partition_log::Log;
-use super::scan::{BatchAt, Headers};
+use super::scan::BatchAt;
 
 impl Log {
     /// The first record from the log start on whose timestamp is at least `timestamp`: its timestamp and offset.
@@ -23,11 +23,13 @@ impl Log {
             let segment = &mut self.segments[at];
             let from = segment.position_for_timestamp(&cache, timestamp, start)?;
             let file = segment.open(&cache)?;
-            let mut headers = Headers::new(&file, from, segment.size(), segment.base_offset());
+            let mut headers = segment.headers(&file, from);
             while let Some(batch) = headers.find(|header| header.max_timestamp() >= timestamp)? {
                 let wanted = |record: &Record<'_>| record.timestamp >= timestamp && record.offset >= start;
-                if let Some(found) = find_record(&file, &batch, wanted)? {
-                    return Ok(Some(found));
+                match find_record(&file, &batch, wanted) {
+                    // A fetch that meets it reports it.
+                    Err(LogError::Corrupt { .. }) | Ok(None) => {}
+                    found => return found,
                 }
             }
         }
@@ -50,7 +52,7 @@ impl Log {
         let segment = &mut self.segments[at];
         let from = segment.position_before(&cache, largest.offset)?;
         let file = segment.open(&cache)?;
-        let mut headers = Headers::new(&file, from, segment.size(), segment.base_offset());
+        let mut headers = segment.headers(&file, from);
         match headers.find(|header| header.max_timestamp() == largest.timestamp)? {
             Some(batch) => find_record(&file, &batch, |record| record.timestamp == largest.timestamp),
             None => Ok(None),

@@ -73,7 +73,7 @@ impl QuorumLog {
             max_message_bytes: BATCH_BYTES_MAX as u32,
             ..LogConfig::default()
         });
-        let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false };
+        let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false, ..OpenAt::default() };
         let (mut log, recovery) = Log::open(dir, TOPIC, 0, config, context, at, now_ms)?;
         let start = log.log_start_offset();
         snapshots.remove_before(start)?;

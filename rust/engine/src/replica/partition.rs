@@ -391,8 +391,9 @@ impl Partition {
         told(ErrorCode(error.error_code()), error.to_string(), record_errors, log_start_offset)
     }
 
-    /// Tells the directory of an error that it must not survive.
+    /// Tells the directory of an error that it must not survive, and reports damage.
     pub fn report(&self, error: &LogError) {
+        self.place.logs.report_damage(error);
         if error.stops_directory() {
             self.place.logs.fail_dir(self.place.dir, &error.to_string());
         }

@@ -166,7 +166,7 @@ fn rows(all: &[u8]) -> Vec<(i64, Vec<u8>, Option<Vec<u8>>)> {
 }
 
 fn open(scene: &Scene, root: &Path, recovery_point: i64, context: &LogContext) -> Log {
-    let at = OpenAt { recovery_point, log_start_offset: 0, clean: false, has_gaps: true };
+    let at = OpenAt { recovery_point, log_start_offset: 0, clean: false, has_gaps: true, ..OpenAt::default() };
     let (log, recovery) = Log::open(&root.join("t-0"), "t", 0, Arc::new(settings()), context, at, 0).expect("open");
     assert_eq!((recovery.segments_dropped, recovery.bytes_truncated), (0, 0), "{:?}", recovery.warnings);
     assert_eq!(log.log_end_offset(), *scene.bounds.last().expect("an end"));

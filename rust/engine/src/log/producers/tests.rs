@@ -139,9 +139,9 @@ fn producers_survive_a_log_start_that_passed_their_records() {
             log.close().expect("close");
         }
         drop(log);
-        let at = OpenAt { recovery_point, log_start_offset: 5, clean, has_gaps: false };
+        let at = OpenAt { recovery_point, log_start_offset: 5, clean, has_gaps: false, ..OpenAt::default() };
         let context = LogContext::new(64);
-        let (mut log, _) = Log::open(&path, "t", 0, Arc::new(config()), &context, at, 0).expect("open");
+        let (mut log, _) = Log::open(&path, "t", 0, Arc::new(config()), &context, at.clone(), 0).expect("open");
         assert_eq!(log.log_start_offset(), 5);
         assert!(send(&mut log, (8, 0, 0), 1, false).expect("recognized").duplicate, "{at:?}");
         assert_eq!(send(&mut log, (8, 0, 1), 1, false).map(|appended| appended.base_offset), Ok(11));

@@ -1,0 +1,305 @@
+//! Damage of every kind to every file of a log: nothing intact is lost around it, and something names the file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use klamm_records::Header;
+use parking_lot::Mutex;
+use tempfile::{TempDir, tempdir};
+
+use super::clean_stop::CLEAN_STOP;
+use super::crash::Dice;
+use super::manager_tests::{create_with, start_over};
+use super::testing::{BatchSpec, batch, config};
+use super::*;
+
+/// Records in a batch.
+const RECORDS: i64 = 5;
+
+fn settings() -> LogConfig {
+    LogConfig { segment_bytes: 4000, index_interval_bytes: 300, ..config() }
+}
+
+/// A directory with the log `a-0` and its sibling `b-0`, and the batches of `a-0`.
+struct Scene {
+    _dir: TempDir,
+    root: PathBuf,
+    batches: Vec<Vec<u8>>,
+    end: i64,
+}
+
+impl Scene {
+    /// `clean`: the node stopped cleanly, else it was killed.
+    fn new(clean: bool) -> Self {
+        let dir = tempdir().expect("temporary directory");
+        let root = fs::canonicalize(dir.path()).expect("there");
+        let mut batches = Vec::new();
+        {
+            let (manager, _events) = start_over(&[&root], ManagerConfig::default(), LogContext::new(64));
+            let mut owners = Vec::new();
+            for (topic, value_bytes) in [("a", 100), ("b", 90)] {
+                let (owner, _) = create_with(&manager, 0, topic, settings());
+                for at in 0..40 {
+                    let value_bytes = value_bytes + at % 7;
+                    let spec = BatchSpec {
+                        records: RECORDS as i32,
+                        value_bytes,
+                        timestamp: at as i64,
+                        ..BatchSpec::default()
+                    };
+                    let mut bytes = batch(&spec);
+                    let appended = with_log(&*owner, |log| log.append_as_leader(&mut bytes, 0, 0, Origin::Client));
+                    appended.expect("append");
+                    if topic == "a" {
+                        batches.push(bytes);
+                    }
+                }
+                with_log(&*owner, |log| log.flush().expect("flush"));
+                owners.push(owner);
+            }
+            if clean {
+                manager.shutdown(1);
+            } else {
+                // The high watermark's checkpoint is the only one that is due within seconds.
+                manager.dirs()[0].checkpoint_high_watermarks(&manager.context().cache).expect("checkpoint");
+            }
+        }
+        let end = 40 * RECORDS;
+        Self { _dir: dir, root, batches, end }
+    }
+
+    fn files(&self, extension: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.root.join("a-0")).expect("list").map(|entry| entry.expect("entry").path());
+        let mut files: Vec<_> =
+            entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
+        files.sort();
+        files
+    }
+
+    fn start(&self) -> Opened {
+        let (manager, events) = start_over(&[&self.root], ManagerConfig::default(), LogContext::new(64));
+        let found = manager.found().into_iter().find(|found| found.topic == "a");
+        let log = match found {
+            Some(found) => manager.open(&found, Arc::new(settings()), 0).expect("open").0,
+            None => manager.plan(0, "a", 0, crate::Uuid([7; 16]), Arc::new(settings())).expect("plan"),
+        };
+        Opened { manager, log: Mutex::new(log), events }
+    }
+}
+
+struct Opened {
+    manager: Arc<LogManager>,
+    log: Mutex<Log>,
+    events: Receiver<Event>,
+}
+
+impl Opened {
+    fn warnings(&self) -> Vec<String> {
+        let line = |event| match event {
+            Event::Warning(line) => line,
+            Event::DirFailed { cause, .. } => panic!("{cause}"),
+        };
+        self.events.try_iter().map(line).collect()
+    }
+
+    /// Reads every offset as a consumer would that goes past what cannot be read: what it got.
+    fn read(&self, end: i64) -> Vec<Vec<u8>> {
+        let mut log = self.log.lock();
+        let (mut found, mut offset) = (Vec::new(), log.log_start_offset());
+        while offset < end.min(log.log_end_offset()) {
+            let slice = match log.read(offset, usize::MAX >> 1, end, true) {
+                Ok(slice) => slice,
+                Err(error @ LogError::Corrupt { .. }) => {
+                    assert_eq!(error.code(), crate::ErrorCode::CORRUPT_MESSAGE);
+                    self.manager.report_damage(&error);
+                    offset += 1;
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            if slice.len == 0 {
+                break;
+            }
+            let bytes = slice.read().expect("read");
+            let mut at = 0;
+            while let Some(header) = Header::at_start_of(&bytes[at..]) {
+                let size = header.size().expect("a whole batch");
+                offset = header.next_offset();
+                found.push(bytes[at..at + size].to_vec());
+                at += size;
+            }
+        }
+        found
+    }
+}
+
+/// Which batches are not to be expected: those that the damage touched.
+fn check(scene: &Scene, damaged: &[usize], file: &str, what: &str) {
+    let opened = scene.start();
+    let warnings = opened.warnings();
+    let found = opened.read(scene.end);
+    for bytes in &found {
+        assert!(scene.batches.contains(bytes), "{what}: wrong bytes are served: {warnings:?}");
+    }
+    let mut is_lost = false;
+    for (at, bytes) in scene.batches.iter().enumerate() {
+        let is_there = found.contains(bytes);
+        is_lost |= !is_there;
+        assert!(is_there || damaged.contains(&at), "{what}: batch {at} of {damaged:?} is lost: {warnings:?}");
+    }
+    let warnings = [warnings, opened.warnings()].concat();
+    assert!(!is_lost || warnings.iter().any(|line| line.contains(file)), "{what}: {file} is not named: {warnings:?}");
+    let mut bytes = batch(&BatchSpec::default());
+    let appended = opened.log.lock().append_as_leader(&mut bytes, 1, 0, Origin::Client).expect("append");
+    assert!(appended.base_offset >= scene.end, "{what}: offset {} is used again: {warnings:?}", appended.base_offset);
+}
+
+/// Numbers of the batches in the segment file number `at`, with their positions.
+fn placed(scene: &Scene, at: usize) -> Vec<(usize, usize, usize)> {
+    let file = &scene.files("log")[at];
+    let (bytes, mut position, mut placed) = (fs::read(file).expect("read"), 0, Vec::new());
+    while let Some(header) = Header::at_start_of(&bytes[position..]) {
+        let size = header.size().expect("whole");
+        placed.push(((header.base_offset() / RECORDS) as usize, position, size));
+        position += size;
+    }
+    placed
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().expect("named").to_string_lossy().into_owned()
+}
+
+fn stops() -> [bool; 2] {
+    [true, false]
+}
+
+#[test]
+fn the_scene_has_several_segments_and_is_whole() {
+    for clean in stops() {
+        let scene = Scene::new(clean);
+        assert!(scene.files("log").len() >= 4);
+        let opened = scene.start();
+        assert_eq!(opened.warnings(), Vec::<String>::new());
+        assert_eq!(opened.read(scene.end), scene.batches);
+        assert_eq!(opened.log.lock().log_end_offset(), scene.end);
+    }
+}
+
+#[test]
+fn a_segment_that_is_emptied_cut_or_removed_takes_its_own_batches_only() {
+    for clean in stops() {
+        let count = Scene::new(clean).files("log").len();
+        for at in 0..count {
+            for damage in ["empty", "cut", "remove"] {
+                let scene = Scene::new(clean);
+                let (file, placed) = (scene.files("log")[at].clone(), placed(&scene, at));
+                let half = placed[placed.len() / 2].1 + 30;
+                let gone: Vec<usize> = match damage {
+                    "cut" => placed.iter().filter(|batch| batch.1 + batch.2 > half).map(|batch| batch.0).collect(),
+                    _ => placed.iter().map(|batch| batch.0).collect(),
+                };
+                match damage {
+                    "cut" => fs::OpenOptions::new().write(true).open(&file).and_then(|file| file.set_len(half as u64)),
+                    "empty" => fs::write(&file, ""),
+                    _ => fs::remove_file(&file),
+                }
+                .expect("damage");
+                // Of a first or an active segment that is gone after a kill only the folder's name is left.
+                let file = if clean { name(&file) } else { "a-0".to_owned() };
+                check(&scene, &gone, &file, &format!("{damage} segment {at} of {count}, clean {clean}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_bytes_take_their_batch_only() {
+    let dice = &mut Dice::new(7);
+    for clean in [false] {
+        for at in 0..40 {
+            let scene = Scene::new(clean);
+            let segment = dice.below(scene.files("log").len() as u64) as usize;
+            let (file, placed) = (scene.files("log")[segment].clone(), placed(&scene, segment));
+            let mut bytes = fs::read(&file).expect("read");
+            // Half of the time in a header.
+            let (number, position, size) = placed[dice.below(placed.len() as u64) as usize];
+            let reach = if dice.one_in(2) { 61 } else { size };
+            let hit = position + dice.below(reach as u64) as usize;
+            bytes[hit] ^= 1 << dice.below(8);
+            fs::write(&file, &bytes).expect("write");
+            let what =
+                format!("round {at}: byte {} of batch {number}, segment {segment}, clean {clean}", hit - position);
+            check(&scene, &[number], &name(&file), &what);
+        }
+    }
+}
+
+#[test]
+fn erased_bytes_take_the_batches_that_they_were_of() {
+    let dice = &mut Dice::new(11);
+    for clean in [false] {
+        for at in 0..12 {
+            let scene = Scene::new(clean);
+            let segment = dice.below(scene.files("log").len() as u64) as usize;
+            let (file, placed) = (scene.files("log")[segment].clone(), placed(&scene, segment));
+            let mut bytes = fs::read(&file).expect("read");
+            let from = dice.below(bytes.len() as u64) as usize;
+            let to = bytes.len().min(from + 1 + dice.below(1500) as usize);
+            bytes[from..to].fill(0);
+            fs::write(&file, &bytes).expect("write");
+            let hit = placed.iter().filter(|batch| batch.1 < to && batch.1 + batch.2 > from).map(|batch| batch.0);
+            let hit: Vec<usize> = hit.collect();
+            let what = format!("round {at}: bytes {from} to {to} of segment {segment}, clean {clean}");
+            check(&scene, &hit, &name(&file), &what);
+        }
+    }
+}
+
+#[test]
+fn every_other_file_may_be_damaged_without_a_loss() {
+    let dice = &mut Dice::new(13);
+    let folder = ["leader-epoch-checkpoint", "partition.metadata"];
+    let root = [
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+        ".kafka_cleanshutdown",
+        CLEAN_STOP,
+        "klamm-boot-id",
+    ];
+    let indexes = ["index", "timeindex", "snapshot"];
+    let kinds = folder.iter().chain(&root).chain(&indexes);
+    for clean in stops() {
+        for kind in kinds.clone() {
+            for damage in ["flip", "cut", "erase", "empty", "remove"] {
+                let scene = Scene::new(clean);
+                let files = match () {
+                    () if folder.contains(kind) => vec![scene.root.join("a-0").join(kind)],
+                    () if root.contains(kind) => vec![scene.root.join(kind)],
+                    () => scene.files(kind),
+                };
+                let files: Vec<_> = files.into_iter().filter(|file| file.exists()).collect();
+                let Some(file) = files.get(dice.below(files.len() as u64) as usize) else { continue };
+                let mut bytes = fs::read(file).expect("read");
+                match damage {
+                    "flip" if !bytes.is_empty() => {
+                        let at = dice.below(bytes.len() as u64) as usize;
+                        bytes[at] ^= 1 << dice.below(8);
+                    }
+                    "cut" => bytes.truncate(bytes.len() / 2),
+                    "erase" => bytes.fill(0),
+                    _ => bytes.clear(),
+                }
+                match damage {
+                    "remove" => fs::remove_file(file),
+                    _ => fs::write(file, &bytes),
+                }
+                .expect("damage");
+                check(&scene, &[], &name(file), &format!("{damage} {}, clean {clean}", name(file)));
+            }
+        }
+    }
+}

@@ -64,7 +64,7 @@ class HostileWorld(World):
         target = self.dice.choice([replica for replica in self.replicas.values() if replica.is_up] or [None])
         if target is None:
             return
-        self._step(target, target.tick)  # what is due anyway is not the request's doing
+        self.step(target, target.tick)  # what is due anyway is not the request's doing
         if not target.is_up:
             return
         name, make = self.dice.choice(KINDS)

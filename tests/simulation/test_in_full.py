@@ -52,7 +52,7 @@ def own_records_of_an_epoch_are_written_twice(patch):
 
 
 MUTATIONS = [leader_counts_itself_before_its_flush, own_records_of_an_epoch_are_written_twice]
-SEEDS = (1, 2, 3, 5)  # whose quorums soon break the rules
+SEEDS = (2, 3, 5, 7)  # whose quorums soon break the rules
 
 
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)

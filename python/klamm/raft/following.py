@@ -39,14 +39,26 @@ class Following:
             return epoch <= replica.epoch
         return epoch != replica.epoch or None in (leader_id, replica.leader_id) or leader_id == replica.leader_id
 
-    def learn(self, now_ms: int, epoch: int, leader_id: int | None, endpoints: tuple[Endpoint, ...]) -> None:
-        """Follow what a consistent message tells of epoch and leader (facts 2.4, 2 and 3)."""
+    def learn(
+        self,
+        now_ms: int,
+        epoch: int,
+        leader_id: int | None,
+        endpoints: tuple[Endpoint, ...],
+        *,
+        from_leader: bool = False,
+    ) -> None:
+        """Follow what a consistent message tells of epoch and leader (facts 2.4, 2 and 3).
+
+        `from_leader`: the leader itself says where it listens. What others say of it may be older than its last start.
+        """
         replica = self._replica
         is_reachable = leader_id is not None and replica.knows_way_to(leader_id, endpoints)
         if epoch > replica.epoch and not is_reachable:
             replica.become_unattached(now_ms, epoch, leader_id)
         elif leader_id is not None and is_reachable and leader_id != replica.id and epoch >= replica.epoch:
-            knows_more = len(endpoints) > len(replica.leader_endpoints)
+            has_moved = from_leader and bool(endpoints) and endpoints != replica.leader_endpoints
+            knows_more = has_moved or len(endpoints) > len(replica.leader_endpoints)
             if epoch > replica.epoch or replica.leader_id is None or knows_more:
                 replica.become_follower(now_ms, epoch, leader_id, endpoints)
 
@@ -55,7 +67,7 @@ class Following:
         replica = self._replica
         error = self._check_leader_request(request)
         if error is Error.NONE:
-            self.learn(now_ms, request.epoch, request.leader_id, request.leader_endpoints)
+            self.learn(now_ms, request.epoch, request.leader_id, request.leader_endpoints, from_leader=True)
             error = Error.NONE if is_meant_for(replica, request.voter) else Error.INVALID_VOTER_KEY
         response = BeginQuorumEpochResponse(error, replica.epoch, replica.leader_id, replica.leader_endpoints)
         replica.reply(request_id, response)

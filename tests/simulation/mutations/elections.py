@@ -120,6 +120,16 @@ def a_second_leader_of_an_epoch_is_believed(patch):
     patch.setattr(following.Following, "is_consistent", lambda self, epoch, leader_id: True)
 
 
+def a_leader_is_sought_where_others_say(patch):
+    """A leader itself says where it listens now; what others say may be older than its last start (KIP-853)."""
+    learn = following.Following.learn
+
+    def stubborn(self, now_ms, epoch, leader_id, endpoints, *, from_leader=False):
+        learn(self, now_ms, epoch, leader_id, endpoints)
+
+    patch.setattr(following.Following, "learn", stubborn)
+
+
 def a_removed_voter_may_not_campaign(patch):
     """A voter whose removal is in its log, and not known as committed, may be the only one electable (Ongaro 4.2.2)."""
     patch.setattr(replica.Replica, "may_campaign", property(lambda self: self.is_voter))

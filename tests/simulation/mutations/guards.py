@@ -72,6 +72,7 @@ DIFFERS: dict[Mutation, str] = {
     elections.a_pre_vote_takes_the_vote: "vote_granting",
     elections.a_removed_voter_may_not_campaign: "removed_before_commit",
     elections.a_second_leader_of_an_epoch_is_believed: "wrong_answers",
+    elections.a_leader_is_sought_where_others_say: "leader_says_where",
     durability.ask_for_votes_before_the_own_log_is_durable: "a_candidates_log_is_durable",
     replication.a_leader_without_a_majority_leads_on: "check_quorum",
     replication.any_fetch_keeps_a_leader: "check_quorum",
@@ -127,6 +128,7 @@ BY_DICE: dict[Mutation, Faults | None] = {
 
 # The same where the voters change.
 BY_DICE_DYNAMIC: dict[Mutation, Faults | None] = {
+    voters.two_changes_at_once: None,
     voters.a_change_is_acknowledged_when_appended: None,
     voters.voters_that_stand_elsewhere_complete_a_change: None,
     replication.leadership_is_announced_before_a_commit_of_the_own_epoch: None,

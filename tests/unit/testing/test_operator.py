@@ -18,6 +18,7 @@ def replica(node_id: int, voter_ids: list[int], end_offset: int, epoch: int, dir
         id=node_id,
         key=key(node_id, directory),
         core=None,
+        next_port=9093,
         lost=[SimpleNamespace(key=key(node_id))] if directory != b"A" else [],
         log=SimpleNamespace(end_offset=end_offset, last_epoch=epoch),
         known_voters=lambda: voters,

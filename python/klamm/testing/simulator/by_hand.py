@@ -58,7 +58,8 @@ def _vote(options: Mapping[str, str]) -> Request:
 
 def _begin_epoch(options: Mapping[str, str]) -> Request:
     leader_id, epoch = int(options["from"]), int(options["epoch"])
-    return BeginQuorumEpochRequest(options.get("cluster"), _receiver(options), leader_id, epoch)
+    endpoints = _endpoints(options) if "port" in options else ()
+    return BeginQuorumEpochRequest(options.get("cluster"), _receiver(options), leader_id, epoch, endpoints)
 
 
 def _end_epoch(options: Mapping[str, str]) -> Request:

@@ -367,7 +367,7 @@ class Commands:
 
     def _move(self, arguments: list[str]) -> None:
         """`move 3`: from its next start on it listens at the next port."""
-        self._replica(arguments).port += 1
+        self._replica(arguments).next_port += 1
 
     # What there is
 

@@ -27,6 +27,9 @@ class Faults:
     damaged_slice_chance: float = 0.0  # of the slices of a snapshot: the disk loses or changes some of their bytes
     wipe_every_us: int = 0  # a replica comes back with an empty disk, where its quorum survives that
     reconfigure_every_us: int = 0  # an operator changes the voters, or moves one (dynamic quorums)
+    stall_change_chance: float = 0.0  # of the changes of voters: the leader is cut off until it times out
+    refuse_chance: float = 0.0  # of the messages to a process that is gone, or at another port: its host says so
+    shutdown_every_us: int = 0  # a replica is stopped orderly, and starts again
     clock_rates: dict[int, float] = field(default_factory=dict)
     clock_jump_every_us: int = 0
     notice_crash_chance: float = 0.0  # that another replica sees the end of a process
@@ -82,4 +85,7 @@ def draw(dice: random.Random, node_ids: list[int]) -> Faults:
         wipe_every_us=int(maybe(dice.uniform(2e5, 2e6))),
         notice_crash_chance=maybe(dice.uniform(0.3, 1.0)),
         false_alarm_every_us=int(maybe(dice.uniform(1e5, 3e6))),
+        stall_change_chance=maybe(dice.uniform(0.1, 0.5)),
+        refuse_chance=maybe(dice.uniform(0.3, 1.0)),
+        shutdown_every_us=int(maybe(dice.uniform(1e6, 5e6))),
     )

@@ -27,6 +27,8 @@ class Operator:
 
     def change(self, leader: SimulatedReplica) -> Envelope | None:
         """A request to a leader that adds or removes a voter; None when there is nothing to ask for."""
+        if self._moved_keys():
+            return None  # first the voters find each other again
         voters, dice = leader.running.replica.voters, self._dice
         candidates: list[Callable[[], AddVoterRequest | RemoveVoterRequest]] = [
             lambda replica=replica: self._addition(replica)  # type: ignore[misc]
@@ -47,9 +49,29 @@ class Operator:
         """
         if self._is_joining(replica) or not all(self._names_directories(other) for other in self._replicas.values()):
             return False
-        lost = {*self._lost_keys(), replica.key}
+        lost = {*self._lost_keys(), *self._moved_keys(), replica.key}
         rest = [other for other in self._replicas.values() if other is not replica]
         return all(self._survives(voters, lost) for voters in self._known_sets()) and _would_elect_one(rest)
+
+    def may_move(self, replica: SimulatedReplica) -> bool:
+        """Whether every voter set in any log finds a majority where it says, also without this one.
+
+        A majority that listens elsewhere would have to be found by voters that know of no leader: they ask nobody else.
+        """
+        if replica.directory is None or not all(map(self._names_directories, self._replicas.values())):
+            return False
+        gone = {*self._lost_keys(), replica.key, *self._moved_keys()}
+        return all(self._survives(voters, gone) for voters in self._known_sets())
+
+    def _moved_keys(self) -> set[ReplicaKey]:
+        """The voters that some log looks for at another port than they have or will have."""
+        ports = {replica.key: replica.next_port for replica in self._replicas.values()}
+        return {
+            voter.key
+            for voters in self._known_sets()
+            for voter in voters.voters
+            if voter.endpoints and ports.get(voter.key, voter.endpoints[0].port) != voter.endpoints[0].port
+        }
 
     def is_lost(self) -> bool:
         """Whether too many disks are gone for some voter set, by requests that arrived late."""
@@ -57,8 +79,12 @@ class Operator:
         return not all(self._survives(voters, lost) for voters in self._known_sets())
 
     def is_stuck(self) -> bool:
-        """Whether, with a disk gone, nobody can be elected by what the logs are in the end, some by late messages."""
-        return bool(self._lost_keys()) and not _would_elect_one([*self._replicas.values()])
+        """Whether, with a disk gone or a voter moved, nobody can be elected by what the logs are in the end.
+
+        Some are what they are by late messages.
+        """
+        is_excuse = bool(self._lost_keys()) or bool(self._moved_keys())
+        return is_excuse and not _would_elect_one([*self._replicas.values()])
 
     def _addition(self, replica: SimulatedReplica) -> AddVoterRequest:
         return AddVoterRequest("cluster", replica.key, replica.endpoints, self._dice.random() < 0.8)
@@ -96,7 +122,16 @@ def _would_elect_one(replicas: Sequence[SimulatedReplica]) -> bool:
     ends = [(replica, OffsetAndEpoch(replica.log.end_offset, replica.log.last_epoch)) for replica in replicas]
     for candidate, log_end in ends:
         voters = candidate.known_voters().voters
-        grants = sum(voters.is_voter(other.key) for other, its_end in ends if log_end.is_up_to_date_with(its_end))
+        grants = sum(
+            voters.is_voter(other.key) and (other is candidate or _is_where_it_says(other, voters))
+            for other, its_end in ends
+            if log_end.is_up_to_date_with(its_end)
+        )
         if voters.is_voter(candidate.key) and grants >= majority_size(len(voters)):
             return True
     return False
+
+
+def _is_where_it_says(replica: SimulatedReplica, voters: VoterSet) -> bool:
+    endpoints = voters.endpoints(replica.id)
+    return not endpoints or endpoints[0].port == replica.next_port

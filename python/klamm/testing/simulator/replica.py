@@ -48,6 +48,7 @@ class Envelope(NamedTuple):
     life: int
     request: Request
     response: Response | None = None  # None: this is the request itself
+    port: int | None = None  # that the request goes to; None: wherever the receiver listens
 
     def answered(self, response: Response) -> "Envelope":
         """The answer to this request, on its way back."""
@@ -89,7 +90,9 @@ class SimulatedReplica:
         self.voters = voters
         self.is_voter = node_id in voters.ids
         self.directory = directory
-        self.port = PORT
+        self.port = self.next_port = PORT  # where it listens, and with its next start
+        self.is_host_up = True  # so that its host refuses connections while the process is gone
+        self.is_stopping = self.has_handed_over = False
         self.lost: list[LostDisk] = []
         self.config = config
         self.now_ms = now_ms
@@ -135,6 +138,10 @@ class SimulatedReplica:
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Where it says that it listens; a message finds it by the host's name alone."""
         return (Endpoint("CONTROLLER", f"node-{self.id}", self.port),) if self.directory is not None else ()
+
+    def is_reached_by(self, envelope: Envelope) -> bool:
+        """Whether it runs and has that port now; an answer comes by the connection of its request."""
+        return self.is_up and (envelope.response is not None or envelope.port in (None, self.port))
 
     @property
     def running(self) -> RaftNode:
@@ -188,6 +195,7 @@ class SimulatedReplica:
     def start(self, seed: int) -> None:
         """Begin a life over what the disk kept."""
         self.life += 1
+        self.port = self.next_port
         identity = Identity(self.key, "cluster", self.endpoints)
         self.core = RaftNode(identity, VotersInLog(self.voters), self.config, self.log, seed)
         self._load_latest_snapshot()
@@ -326,6 +334,7 @@ class SimulatedReplica:
             self.stored = self.writing.state
         self.core = self.writing = self.to_write = self.crash_after_effects = self.snapshotting = None
         self.checking, self.checks_to_end = [], 0
+        self.is_stopping = self.has_handed_over = False
         if keep_records is not None:
             self.log.lose_unflushed(keep_records)
         end_offset = self.log.end_offset
@@ -396,7 +405,9 @@ class SimulatedReplica:
                 self.log.drop_received_snapshot()
             case fx.BecameLeader(epoch):
                 self.announced = epoch, self.applied
-            case fx.VotersChanged() | fx.LeaderChanged() | fx.LostLeadership() | fx.ShutdownCompleted():
+            case fx.ShutdownCompleted():
+                self.has_handed_over = True
+            case fx.VotersChanged() | fx.LeaderChanged() | fx.LostLeadership():
                 pass
             case _:
                 assert_never(effect)
@@ -443,7 +454,9 @@ class SimulatedReplica:
                 self._held.append(effect)
             elif isinstance(effect, fx.SendRequest):
                 target = effect.to if effect.to >= 0 else int(effect.endpoints[0].host.removeprefix("node-"))
-                sent = Envelope(self.id, target, effect.correlation_id, self.life, effect.request)
+                # A bootstrap server's name leads to where it listens; what the voters say of themselves may be old.
+                port = effect.endpoints[0].port if effect.to >= 0 and effect.endpoints else None
+                sent = Envelope(self.id, target, effect.correlation_id, self.life, effect.request, port=port)
                 self.outbox.append(sent)
             else:
                 self._answer(effect)

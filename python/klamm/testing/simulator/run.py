@@ -17,6 +17,7 @@ from klamm.testing.simulator.world import World
 
 SAFETY_US = 15_000_000
 HASTE = 2.5  # of a run with a tenth of the time-outs: as many faults, in less time
+UPGRADE_US = 6_000_000  # without crashes: the upgrade needs every voter in one epoch
 LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
 TRACE_LINES_SHOWN = 60
 UPGRADED_SHARE = 0.25  # of the runs whose voters change
@@ -108,7 +109,7 @@ def play_dynamic(
 def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
     try:
         with _collector_off():
-            world.begin()
+            world.begin(int(UPGRADE_US / haste) if world.must_be_upgraded else 0)
             world.run(int(SAFETY_US / haste))
             world.heal()
             is_lost = world.operator.is_lost()
@@ -159,6 +160,7 @@ def _draw_config(dice: random.Random) -> RaftConfig:
         fetch_max_bytes=dice.choice([1, 200, 1 << 20]),
         fetch_max_wait_ms=dice.choice([20, 50, 500 // scale]),
         fetch_snapshot_max_bytes=dice.choice([20, 200, 1 << 20]),
+        crash_detection=dice.random() < 0.7,
     )
 
 
@@ -177,7 +179,7 @@ def _is_alive(world: World) -> bool:
 
 def _all_agree(world: World) -> bool:
     leaders = world.leaders()
-    if len(leaders) != 1:
+    if len(leaders) != 1 or (world.must_be_upgraded and not world.is_upgraded()):
         return False
     epoch, newest, voters = leaders[0].epoch, world.newest_acknowledged, leaders[0].running.replica.voters
     return all(

@@ -85,10 +85,10 @@ class Stage:
         self._invariants.check(self.replicas, replica)
 
     def deliver(self, envelope: Envelope) -> None:
-        """Let a message arrive; it is lost where its receiver is down."""
+        """Let a message arrive; it is lost where no process listens at that port."""
         self.messages.remove(envelope)
         target = self.replicas[envelope.target]
-        if target.is_up:
+        if target.is_reached_by(envelope):
             self.lines.append(f"> {words.of_envelope(envelope)}")
             self.act(target, lambda: target.receive(envelope))
 

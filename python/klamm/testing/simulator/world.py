@@ -5,13 +5,12 @@ Invariants are checked after every event. `Faults` say what goes wrong; `heal` e
 
 import random
 from collections.abc import Callable
-from functools import partial
 from heapq import heappop, heappush
 
 from klamm.raft.config import RaftConfig
 from klamm.raft.control_records import KRAFT_VERSION
 from klamm.raft.effects import PersistElection
-from klamm.raft.events import KraftUpgradeRequested, PeerGone, ResignRequested
+from klamm.raft.events import PeerGone, ResignRequested
 from klamm.raft.role_states import NEVER_MS
 from klamm.raft.roles import Role
 from klamm.raft.voters import VoterSet
@@ -20,11 +19,14 @@ from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.in_full import InFull
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.every import EveryInvariant
+from klamm.testing.simulator.network import Network
+from klamm.testing.simulator.operations import Operations
 from klamm.testing.simulator.operator import CLIENT, Operator
 from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica, format_first_voters
 from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
 
 PROPOSE_EVERY_US = 20_000
+UPGRADE_EVERY_US = 200_000
 
 
 class World:
@@ -61,11 +63,11 @@ class World:
         self._next_value = 0
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._next_entry = 0
-        self._cut: set[tuple[int, int]] = set()  # (from, to) that messages do not pass
         self._clock_offsets_ms: dict[int, int] = {}
         self._tick_at_us: dict[int, int] = {}
         self.replicas: dict[int, SimulatedReplica] = {}
         self.has_configured_voters = upgraded or not dynamic
+        self.must_be_upgraded = upgraded
         voters = VoterSet.of_ids(range(1, voter_count + 1)) if self.has_configured_voters else VoterSet(())
         for node_id in range(1, voter_count + observer_count + 1):
             self._clock_offsets_ms[node_id] = dice.randrange(1_000_000)
@@ -73,7 +75,9 @@ class World:
             replica = SimulatedReplica(node_id, voters, config, self._clock_of(node_id), directory=directory)
             replica.damage = self._damage
             self.replicas[node_id] = replica
+        self.network = Network(self)
         self.operator = Operator(dice, self.replicas)
+        self.operations = Operations(self)
         if not self.has_configured_voters:
             format_first_voters([self.replicas[node_id] for node_id in range(1, voter_count + 1)])
         self.invariants = EveryInvariant(self.history)
@@ -93,26 +97,40 @@ class World:
         self.now_us = max(self.now_us, until_us)
         return done()
 
-    def begin(self) -> None:
-        """Start all replicas, the clients, and what goes wrong."""
+    def begin(self, calm_us: int = 0) -> None:
+        """Start all replicas, the clients and the operator, and what goes wrong when the calm is over."""
         for replica in self.replicas.values():
-            self._at(self.dice.randrange(100_000), lambda replica=replica: self._start(replica))  # type: ignore[misc]
+            self.at(self.dice.randrange(100_000), lambda replica=replica: self._start(replica))  # type: ignore[misc]
         self._every(lambda: PROPOSE_EVERY_US, self._propose_somewhere)
+        if self.must_be_upgraded:
+            self._every(lambda: UPGRADE_EVERY_US, self.operations.upgrade)
+        if not calm_us:
+            self._begin_faults()
+            return
+        drawn, self.faults = self.faults, Faults(clock_rates=self.faults.clock_rates)
+        self.at(calm_us, lambda: self._end_calm(drawn))
+
+    def _end_calm(self, drawn: Faults) -> None:
+        self.faults = drawn
+        self._begin_faults()
+
+    def _begin_faults(self) -> None:
         faults = self.faults
+        self._every(lambda: faults.reconfigure_every_us, self.operations.reconfigure)
         self._every(lambda: faults.partition_every_us, self._change_partition)
         self._every(lambda: faults.crash_every_us, self._crash_someone)
         self._every(lambda: faults.resign_every_us, self._resign_someone)
         self._every(lambda: faults.clock_jump_every_us, self._jump_a_clock)
         self._every(lambda: faults.snapshot_every_us, self._snapshot_somewhere)
         self._every(lambda: faults.wipe_every_us, self._wipe_someone)
-        self._every(lambda: faults.reconfigure_every_us, self._reconfigure)
+        self._every(lambda: faults.shutdown_every_us, self.operations.shut_down_someone)
         self._every(lambda: faults.false_alarm_every_us, self._alarm_falsely)
 
     def heal(self) -> None:
         """End all faults, and start who is down. Answers are as large as they may be, so that all soon catch up."""
-        self._say("all faults end")
+        self.say("all faults end")
         self.faults.stop()
-        self._cut.clear()
+        self.network.cut.clear()
         for replica in self.replicas.values():
             replica.crash_after_effects = None
             replica.fetch_as_much_as_possible()
@@ -129,12 +147,13 @@ class World:
         return leader is not None and leader.running.replica.voters.is_voter(replica.key)
 
     def is_upgraded(self) -> bool:
-        """Whether a leader has the voters in its log (kraft.version 1)."""
-        return any(leader.running.replica.voters_in_log.kraft_version for leader in self.leaders())
+        """Whether the voters are in the log for good (kraft.version 1)."""
+        return KRAFT_VERSION in self.history.kinds
 
     # Time
 
-    def _at(self, delay_us: int, happen: Callable[[], None]) -> None:
+    def at(self, delay_us: int, happen: Callable[[], None]) -> None:
+        """Let something happen in so many microseconds."""
         self._next_entry += 1
         heappush(self._queue, (self.now_us + delay_us, self._next_entry, happen))
 
@@ -142,10 +161,10 @@ class World:
         def again() -> None:
             if period_us():
                 happen()
-                self._at(1 + self.dice.randrange(2 * period_us()), again)
+                self.at(1 + self.dice.randrange(2 * period_us()), again)
 
         if period_us():
-            self._at(1 + self.dice.randrange(2 * period_us()), again)
+            self.at(1 + self.dice.randrange(2 * period_us()), again)
 
     def _clock_of(self, node_id: int) -> Callable[[], int]:
         rate = self.faults.clock_rates.get(node_id, 1.0)
@@ -159,7 +178,8 @@ class World:
 
     # Steps of a replica
 
-    def _step(self, replica: SimulatedReplica, act: Callable[[], None]) -> None:
+    def step(self, replica: SimulatedReplica, act: Callable[[], None]) -> None:
+        """Let a replica that is up do something, which may be the last it does, and see what comes of it."""
         is_doomed = self.dice.random() < self.faults.crash_in_step_chance
         if is_doomed:
             replica.crash_after_effects = self.dice.randrange(6)
@@ -176,7 +196,7 @@ class World:
     def _after_step(self, replica: SimulatedReplica) -> None:
         if self.trace is not None:
             for effect in replica.effects:
-                self._say(f"{replica.id}: {words.of_effect(effect)}")
+                self.say(f"{replica.id}: {words.of_effect(effect)}")
         self._check(replica)
         self._acknowledge(replica)
         if replica.role is Role.LEADER and any(type(effect) is PersistElection for effect in replica.effects):
@@ -188,12 +208,16 @@ class World:
         if replica.to_write is not None and replica.writing is None:
             self._begin_write(replica)
         for _ in range(replica.checks_to_end):
-            self._at(self._disk_us(), self._while_alive(replica, replica.finish_check))
+            self.at(self._disk_us(), self.while_alive(replica, replica.finish_check))
         replica.checks_to_end = 0
         if replica.log.flushed_offset < replica.log.end_offset and replica.log.flushing_to is None:
             self._begin_flush(replica)
         if replica.core is not None:
             self._arm(replica, replica.core.deadline_ms)
+        if replica.has_handed_over:
+            replica.has_handed_over = False
+            life = replica.life
+            self.at(self._disk_us(), lambda: self._end(replica, life))
 
     def _check(self, replica: SimulatedReplica) -> None:
         self.invariants.check(self.replicas, replica)
@@ -212,16 +236,17 @@ class World:
         def tick() -> None:
             if self._tick_at_us.get(replica.id) == at_us and replica.is_up:
                 del self._tick_at_us[replica.id]
-                self._step(replica, replica.tick)
+                self.step(replica, replica.tick)
 
-        self._at(at_us - self.now_us, tick)
+        self.at(at_us - self.now_us, tick)
 
-    def _while_alive(self, replica: SimulatedReplica, act: Callable[[], None]) -> Callable[[], None]:
+    def while_alive(self, replica: SimulatedReplica, act: Callable[[], None]) -> Callable[[], None]:
+        """That step of a replica, unless its present life has ended by then."""
         life = replica.life
 
         def happen() -> None:
             if replica.is_up and replica.life == life:
-                self._step(replica, act)
+                self.step(replica, act)
 
         return happen
 
@@ -234,11 +259,11 @@ class World:
 
     def _begin_write(self, replica: SimulatedReplica) -> None:
         replica.begin_write()
-        self._at(self._disk_us(), self._while_alive(replica, replica.finish_write))
+        self.at(self._disk_us(), self.while_alive(replica, replica.finish_write))
 
     def _begin_flush(self, replica: SimulatedReplica) -> None:
         replica.begin_flush()
-        self._at(self._disk_us(), self._while_alive(replica, replica.finish_flush))
+        self.at(self._disk_us(), self.while_alive(replica, replica.finish_flush))
 
     def _snapshot_somewhere(self) -> None:
         """Whoever has applied something may write a snapshot, or be struck while it does."""
@@ -250,8 +275,8 @@ class World:
             return
         size = self.dice.randrange(self.faults.snapshot_bytes_max)
         replica.begin_snapshot(bytes([replica.id]) * size)
-        self._say(f"{replica.id} writes a snapshot of {replica.applied} records")
-        self._at(self._disk_us(), self._while_alive(replica, lambda: self._finish_snapshot(replica)))
+        self.say(f"{replica.id} writes a snapshot of {replica.applied} records")
+        self.at(self._disk_us(), self.while_alive(replica, lambda: self._finish_snapshot(replica)))
 
     def _finish_snapshot(self, replica: SimulatedReplica) -> None:
         replica.finish_snapshot()
@@ -259,68 +284,52 @@ class World:
         if self.dice.random() < self.faults.clean_share:
             begin_with = snapshots[-1].id if self.dice.random() < 0.5 else self.dice.choice(snapshots).id
             replica.clean(begin_with)
-            self._say(f"the log of {replica.id} begins with snapshot {words.of_end(begin_with)}")
+            self.say(f"the log of {replica.id} begins with snapshot {words.of_end(begin_with)}")
 
     def _damage(self, data: bytes) -> bytes:
         """What a disk keeps of a slice, now and then: some of it, or other bytes."""
         if self.dice.random() >= self.faults.damaged_slice_chance:
             return data
         at = self.dice.randrange(len(data))
-        self._say(f"a disk damages byte {at} of a slice")
+        self.say(f"a disk damages byte {at} of a slice")
         return data[:at] + bytes([data[at] ^ 1 + self.dice.randrange(255)]) + data[at + 1 :]
 
     # Network
 
     def _send(self, envelope: Envelope) -> None:
         if envelope.target == CLIENT:
-            self._say(f"told: {words.of_envelope(envelope)}" if self.trace is not None else "")
-            return
-        faults, dice = self.faults, self.dice
-        if (envelope.source, envelope.target) in self._cut or dice.random() < faults.drop_chance:
-            self._say(f"lost: {words.of_envelope(envelope)}" if self.trace is not None else "")
-            self._maybe_notice_loss(envelope)
-            return
-        copies = 2 if dice.random() < faults.duplicate_chance else 1
-        for _ in range(copies):
-            delay_us = dice.randrange(1_000_000 if dice.random() < faults.slow_message_chance else faults.delay_us_max)
-            self._at(50 + delay_us, partial(self._deliver, envelope))
-
-    def _maybe_notice_loss(self, envelope: Envelope) -> None:
-        """A sender may learn that its connection broke, or wait for its time-out."""
-        if self.dice.random() < 0.5:
-            self._at(50 + self.dice.randrange(self.faults.delay_us_max), lambda: self._fail_request(envelope))
-
-    def _deliver(self, envelope: Envelope) -> None:
-        target = self.replicas[envelope.target]
-        if not target.is_up:
-            self._maybe_notice_loss(envelope)
-            return
-        if self.trace is not None:
-            self._say(f"arrives: {words.of_envelope(envelope)}")
-        self._step(target, partial(target.receive, envelope))
-
-    def _fail_request(self, envelope: Envelope) -> None:
-        asker = self.replicas[envelope.source if envelope.response is None else envelope.target]
-        if asker.is_up:
-            self._step(asker, lambda: asker.fail_request(envelope))
+            self.say(f"told: {words.of_envelope(envelope)}" if self.trace is not None else "")
+            self.operations.on_answer(envelope)
+        else:
+            self.network.send(envelope)
 
     # Faults
 
     def _start(self, replica: SimulatedReplica) -> None:
         if not replica.is_up:
-            self._say(f"{replica.id} starts")
-            self._step(replica, lambda: replica.start(self.dice.getrandbits(32)))
+            self.say(f"{replica.id} starts")
+            self.step(replica, lambda: replica.start(self.dice.getrandbits(32)))
 
     def _crash(self, replica: SimulatedReplica) -> None:
         unflushed = replica.log.end_offset - replica.log.flushed_offset
         keep = self.dice.randint(0, unflushed) if self.dice.random() < self.faults.power_cut_share else None
-        self._say(f"{replica.id} crashes" + ("" if keep is None else f", {keep} of {unflushed} unflushed records stay"))
-        replica.crash(keep, write_survives=self.dice.random() < 0.5)
+        self.say(f"{replica.id} crashes" + ("" if keep is None else f", {keep} of {unflushed} unflushed records stay"))
+        self._go_away(replica, keep, write_survives=self.dice.random() < 0.5)
+
+    def _end(self, replica: SimulatedReplica, life: int) -> None:
+        """An orderly end, with all of it written."""
+        if replica.is_up and replica.life == life:
+            self.say(f"{replica.id} ends")
+            self._go_away(replica, None, write_survives=True)
+
+    def _go_away(self, replica: SimulatedReplica, keep: int | None, *, write_survives: bool) -> None:
+        replica.crash(keep, write_survives=write_survives)
+        replica.is_host_up = keep is None
         self._tick_at_us.pop(replica.id, None)
         self._check(replica)
         if keep is None:
             self._maybe_notice_crash(replica)
-        self._at(self.dice.randrange(self.faults.away_us_max), lambda: self._start(replica))
+        self.at(self.dice.randrange(self.faults.away_us_max), lambda: self._start(replica))
 
     def _wipe_someone(self) -> None:
         """A disk is lost and replaced by an empty one, where the quorum survives that."""
@@ -333,31 +342,16 @@ class World:
         if self._is_dynamic:
             replica.voters = VoterSet(())  # who begins with an empty disk believes its configuration
         comes_as = f", and comes back with directory {replica.directory}" if self._is_dynamic else ""
-        self._say(f"{replica.id} loses its disk{comes_as}")
+        self.say(f"{replica.id} loses its disk{comes_as}")
         self._check(replica)
         away_us = self.dice.randrange(self.faults.away_us_max) if self._is_dynamic else self._wiped_for_us
-        self._at(away_us, lambda: self._start(replica))
+        self.at(away_us, lambda: self._start(replica))
 
     def _may_be_wiped(self, replica: SimulatedReplica) -> bool:
         if self._is_dynamic:
             is_begun = not self.has_configured_voters or KRAFT_VERSION in self.history.kinds
             return is_begun and self.operator.may_lose_disk(replica)
         return may_be_wiped(self.replicas, replica, self.history)
-
-    def _reconfigure(self) -> None:
-        """Ask who believes to lead for a change of voters, or move a replica to another port."""
-        if self.dice.randrange(5) == 0:
-            self.dice.choice(list(self.replicas.values())).port += 1  # with its next start
-            return
-        for leader in self.leaders():
-            if not leader.running.replica.voters_in_log.kraft_version:
-                self._say(f"{leader.id} is asked for kraft.version 1")
-                self._step(leader, lambda leader=leader: leader.step(KraftUpgradeRequested()))  # type: ignore[misc]
-            else:
-                request = self.operator.change(leader)
-                if request is not None:
-                    self._say(f"asked for: {words.of_envelope(request)}")
-                    self._step(leader, lambda leader=leader, request=request: leader.receive(request))  # type: ignore[misc]
 
     def _maybe_notice_crash(self, gone: SimulatedReplica) -> None:
         """The host lives on, and refuses the others' connections."""
@@ -372,10 +366,10 @@ class World:
 
     def _tell_gone(self, replica: SimulatedReplica, gone_id: int, delay_us: int) -> None:
         def tell() -> None:
-            self._say(f"{replica.id} is refused by {gone_id}")
+            self.say(f"{replica.id} is refused by {gone_id}")
             replica.step(PeerGone(gone_id))
 
-        self._at(delay_us, self._while_alive(replica, tell))
+        self.at(delay_us, self.while_alive(replica, tell))
 
     def _crash_someone(self) -> None:
         replica = self.dice.choice(list(self.replicas.values()))
@@ -395,37 +389,37 @@ class World:
                 self._crash(leader)
             else:
                 others = [node_id for node_id in self.replicas if node_id != leader.id]
-                self._cut = {pair for node_id in others for pair in ((node_id, leader.id), (leader.id, node_id))}
-                self._say(f"no message passes from or to {leader.id}")
+                self.network.cut = {pair for node_id in others for pair in ((node_id, leader.id), (leader.id, node_id))}
+                self.say(f"no message passes from or to {leader.id}")
 
-        self._at(self.dice.randrange(self.dice.choice([3_000, 30_000, 300_000])), strike)
+        self.at(self.dice.randrange(self.dice.choice([3_000, 30_000, 300_000])), strike)
 
     def _resign_someone(self) -> None:
         for leader in self.leaders():
-            self._step(leader, lambda leader=leader: leader.step(ResignRequested(leader.epoch)))  # type: ignore[misc]
+            self.step(leader, lambda leader=leader: leader.step(ResignRequested(leader.epoch)))  # type: ignore[misc]
 
     def _change_partition(self) -> None:
         """Heal, split in two, cut one replica off, or cut single directions."""
         ids, dice = list(self.replicas), self.dice
         kind = dice.randrange(4)
         if kind == 0:
-            self._cut = set()
+            self.network.cut = set()
         elif kind == 1:
             side = {node_id for node_id in ids if dice.random() < 0.5}
-            self._cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
+            self.network.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
         elif kind == 2:
             alone = dice.choice(ids)
-            self._cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
+            self.network.cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
         else:
-            self._cut = {(a, b) for a in ids for b in ids if a != b and dice.random() < 0.3}
-        self._say("messages pass " + ("everywhere" if not self._cut else f"not {sorted(self._cut)}"))
+            self.network.cut = {(a, b) for a in ids for b in ids if a != b and dice.random() < 0.3}
+        self.say("messages pass " + ("everywhere" if not self.network.cut else f"not {sorted(self.network.cut)}"))
 
     def _jump_a_clock(self) -> None:
         replica = self.dice.choice(list(self.replicas.values()))
         self._clock_offsets_ms[replica.id] += self.dice.randrange(5_000)
-        self._say(f"the clock of {replica.id} jumps ahead")
+        self.say(f"the clock of {replica.id} jumps ahead")
         if replica.is_up:
-            self._step(replica, replica.tick)
+            self.step(replica, replica.tick)
 
     # Clients
 
@@ -444,8 +438,8 @@ class World:
             first = leader.propose(values) - count + 1
             self._proposed.setdefault((leader.id, leader.life), []).extend(enumerate(values, first))
 
-        self._say(f"{leader.id} is asked for {values[0].decode()}" + (" and two more" if count > 1 else ""))
-        self._step(leader, act)
+        self.say(f"{leader.id} is asked for {values[0].decode()}" + (" and two more" if count > 1 else ""))
+        self.step(leader, act)
 
     def _acknowledge(self, replica: SimulatedReplica) -> None:
         """What a leader sees committed while it leads is acknowledged; the fate of all else is unknown."""
@@ -460,6 +454,7 @@ class World:
             self.acknowledged[value] = offset
             self.newest_acknowledged = max(self.newest_acknowledged, offset)
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Write down what happens, where that is wanted."""
         if self.trace is not None and text:
             self.trace.append(f"{self.now_us / 1000:12.3f} ms  {text}")

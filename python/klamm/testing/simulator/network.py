@@ -1,0 +1,79 @@
+"""Messages on their way: lost, doubled, late, cut off, or refused where no process listens at that port."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from klamm.raft.events import PeerRefused
+from klamm.testing.simulator import words
+
+if TYPE_CHECKING:
+    from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+    from klamm.testing.simulator.world import World
+
+
+class Network:
+    """Takes what replicas send each other; the world's dice and faults decide what becomes of it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.cut: set[tuple[int, int]] = set()  # (from, to) that messages do not pass
+
+    def send(self, envelope: Envelope) -> None:
+        """Put a message on its way, or lose it."""
+        world = self._world
+        faults, dice = world.faults, world.dice
+        if (envelope.source, envelope.target) in self.cut or dice.random() < faults.drop_chance:
+            world.say(f"lost: {words.of_envelope(envelope)}" if world.trace is not None else "")
+            self._maybe_notice_loss(envelope)
+            return
+        copies = 2 if dice.random() < faults.duplicate_chance else 1
+        for _ in range(copies):
+            delay_us = dice.randrange(1_000_000 if dice.random() < faults.slow_message_chance else faults.delay_us_max)
+            world.at(50 + delay_us, partial(self._deliver, envelope))
+
+    def cut_off(self, node_id: int) -> set[tuple[int, int]]:
+        """Let nothing pass from or to that replica; returns what is cut."""
+        others = [other for other in self._world.replicas if other != node_id]
+        self.cut = {pair for other in others for pair in ((other, node_id), (node_id, other))}
+        return self.cut
+
+    def _deliver(self, envelope: Envelope) -> None:
+        world = self._world
+        target = world.replicas[envelope.target]
+        if not target.is_reached_by(envelope):
+            self._refuse(envelope, target)
+            return
+        if world.trace is not None:
+            world.say(f"arrives: {words.of_envelope(envelope)}")
+        world.step(target, partial(target.receive, envelope))
+
+    def _refuse(self, envelope: Envelope, target: SimulatedReplica) -> None:
+        """No process listens there: a host that is up refuses the connection at once."""
+        world = self._world
+        asker = world.replicas.get(envelope.source)
+        is_refused = target.is_host_up and world.dice.random() < world.faults.refuse_chance
+        if envelope.response is not None or asker is None or not is_refused:
+            self._maybe_notice_loss(envelope)
+            return
+
+        def be_refused() -> None:
+            world.say(f"{asker.id} is refused by {target.id}")
+            asker.step(PeerRefused(target.id))
+
+        delay_us = 50 + world.dice.randrange(world.faults.delay_us_max)
+        world.at(delay_us, world.while_alive(asker, be_refused))
+        world.at(delay_us, partial(self._fail_request, envelope))
+
+    def _maybe_notice_loss(self, envelope: Envelope) -> None:
+        """A sender may learn that its connection broke, or wait for its time-out."""
+        world = self._world
+        if world.dice.random() < 0.5:
+            world.at(50 + world.dice.randrange(world.faults.delay_us_max), partial(self._fail_request, envelope))
+
+    def _fail_request(self, envelope: Envelope) -> None:
+        world = self._world
+        asker = world.replicas[envelope.source if envelope.response is None else envelope.target]
+        if asker.is_up:
+            world.step(asker, lambda: asker.fail_request(envelope))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from klamm.admin import metadata_mirror
 from klamm.admin.channel import UnreachableError
 from klamm.admin.connection import Connection
 from klamm.admin.metadata_mirror import Mirror
+from klamm.cli import metadata_commands
 from klamm.cli.main import run
 from klamm.metadata import History
 from klamm.metadata.errors import HistoryError
@@ -47,6 +49,24 @@ def test_a_mirror_follows_whoever_leads() -> None:
             assert names(history) == ["first", "second"]
             active.start()
         assert not mirror.directory.exists()
+
+
+def test_the_commands_ask_the_node_on_localhost_where_there_is_no_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with klamm.Cluster() as cluster:
+        cluster.create_topic("orders")
+        monkeypatch.setattr(metadata_commands, "DEFAULT_BOOTSTRAP", cluster.bootstrap_servers)
+        for command in ("tail", "at end", "diff 0 end", "why orders-0"):
+            assert run(["metadata", *command.split()]) == 0, capsys.readouterr().err
+            assert "orders" in capsys.readouterr().out, command
+        (tmp_path / "klamm-data").mkdir()
+        assert run(["metadata", "tail"]) == 1, "the folder goes before the node"
+        assert "klamm-data" in capsys.readouterr().err
+    assert run(["metadata", "tail", "--bootstrap-server", "localhost:1"]) == 1
+    assert "cannot connect to localhost:1" in (said := capsys.readouterr().err)
+    assert "name a node's files with --data" in said
 
 
 def test_a_mirror_begins_with_the_latest_snapshot(capsys: pytest.CaptureFixture[str]) -> None:

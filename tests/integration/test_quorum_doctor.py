@@ -51,6 +51,16 @@ def test_three_controllers(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         first.start()  # so that the broker can leave in good order
 
 
+def test_without_a_name_the_controllers_of_the_broker_are_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with klamm.Cluster() as cluster:
+        monkeypatch.setenv("KLAMM_BOOTSTRAP", cluster.bootstrap_servers)
+        code, found = examine(capsys)
+        assert (code, found["findings"]) == (0, [])
+        assert found["summary"].startswith("leader 1 in epoch ")
+
+
 def test_a_broker_is_no_controller(capsys: pytest.CaptureFixture[str]) -> None:
     with klamm.Cluster() as cluster:
         code, found = examine(capsys, "--bootstrap-controller", cluster.bootstrap_servers)

@@ -220,6 +220,17 @@ def quorum_of(answer: DescribeQuorumResponse, cluster_id: str) -> Quorum:
     return Quorum(cluster_id, partition.leader_id, partition.leader_epoch, partition.high_watermark, members)
 
 
+def controllers_behind(bootstrap: str, config: Mapping[str, str] | None = None) -> list[tuple[str, int]]:
+    """Where the voters listen, the leader first, as a broker knows it. Raises ClientError."""
+    with QuorumClient(bootstrap, is_controller=False, config=config) as client:
+        quorum = client.describe()
+    leader_first = sorted(quorum.voters, key=lambda voter: voter.node_id != quorum.leader_id)
+    found = [(one.host, one.port) for voter in leader_first for one in voter.endpoints[:1]]
+    if not found:
+        raise ClientError(f"the broker at {bootstrap} does not say where the controllers listen")
+    return found
+
+
 def voter_of(quorum: Quorum, node_id: int, directory_id: bytes | None) -> Member:
     """The voter of that node id, and of that directory where one is given. Raises ClientError."""
     found = [voter for voter in quorum.voters if voter.node_id == node_id]

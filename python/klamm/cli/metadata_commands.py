@@ -12,11 +12,13 @@ from typing import Annotated, Any, Final
 
 from klamm.admin.connection import ClientError
 from klamm.admin.metadata_mirror import Mirror
+from klamm.admin.quorum import controllers_behind
 from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.command_group import Group
 from klamm.cli.metadata_tail import Followed, Tail
 from klamm.cli.options import Argument, Option
-from klamm.cli.output import AsJson, examples, print_json, print_table, say
+from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, examples, print_json, print_table, say
+from klamm.cli.quorum_options import BootstrapServer
 from klamm.metadata.diff import changes_between
 from klamm.metadata.entries import type_names
 from klamm.metadata.errors import HistoryError
@@ -38,7 +40,8 @@ from klamm.node.sources import DEFAULT_DATA
 group = Group(
     examples(
         "Look into a cluster's metadata: what was written, what held at any moment, what changed, and why.\n\n"
-        "Reads a node's files, klamm's or Apache Kafka's, while it runs or not, and changes nothing.",
+        "Reads a node's files, klamm's or Apache Kafka's, while it runs or not, and changes nothing. "
+        "Without --data and ./klamm-data it asks the node on localhost.",
         "klamm metadata tail --follow",
         "klamm metadata at 2026-01-31T12:00 --data server.properties",
         "klamm metadata diff 1h end",
@@ -56,6 +59,17 @@ Where = Annotated[
         envvar="KLAMM_DATA",
         metavar="PATH",
         help="A node's log directory, its server.properties, or a snapshot (.checkpoint).",
+        panel="Where and how",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    Option(
+        "--data",
+        "-d",
+        envvar="KLAMM_DATA",
+        metavar="PATH",
+        help="A node's log directory, its server.properties, or a snapshot (.checkpoint); ./klamm-data if it exists.",
         panel="Where and how",
     ),
 ]
@@ -82,7 +96,8 @@ def tail(
         list[str] | None, Option("--type", "-t", metavar="TYPE", help="Topic, PartitionChange, LeaderChange ...")
     ] = None,
     every: Annotated[bool, Option("--all", "-a", help="With records that change nothing (NoOp).")] = False,
-    data: Where = DEFAULT_DATA,
+    data: Data = None,
+    bootstrap_server: BootstrapServer = None,
     bootstrap_controller: Controller = None,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -97,7 +112,7 @@ def tail(
       klamm metadata tail --from 2026-01-31T12:00 --type PartitionChange
       klamm metadata tail --from 0 --json
     """
-    with _opened(data, bootstrap_controller, command_config) as (history, update):
+    with _opened(data, bootstrap_server, bootstrap_controller, command_config) as (history, update):
         wanted = _wanted_types(types, every=every)
         chosen = Tail(history, wanted)
         records = chosen.last(count) if start is None else chosen.since(start)
@@ -121,7 +136,8 @@ def at(
     moment: Annotated[str, Argument(metavar="OFFSET-or-TIME", help=MOMENT_HELP)] = "end",
     topic: Annotated[list[str] | None, Option("--topic", help="Only this topic. May be repeated.")] = None,
     *,
-    data: Where = DEFAULT_DATA,
+    data: Data = None,
+    bootstrap_server: BootstrapServer = None,
     bootstrap_controller: Controller = None,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -135,7 +151,7 @@ def at(
       klamm metadata at 2026-01-31T12:00 --json
       klamm metadata at end --data __cluster_metadata-0/00000000000000000179-0000000002.checkpoint
     """
-    with _opened(data, bootstrap_controller, command_config) as (history, _):
+    with _opened(data, bootstrap_server, bootstrap_controller, command_config) as (history, _):
         state = history.state_at(moment)
         if as_json:
             print_json(state_fields(state, topic))
@@ -148,7 +164,8 @@ def diff(
     older: Annotated[str, Argument(metavar="A", help=MOMENT_HELP)],
     newer: Annotated[str, Argument(metavar="B", help="The same.")] = "end",
     *,
-    data: Where = DEFAULT_DATA,
+    data: Data = None,
+    bootstrap_server: BootstrapServer = None,
     bootstrap_controller: Controller = None,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -161,7 +178,7 @@ def diff(
       klamm metadata diff 1000 1042 --json
       klamm metadata diff 2026-01-31T12:00 2026-01-31T13:00
     """
-    with _opened(data, bootstrap_controller, command_config) as (history, _):
+    with _opened(data, bootstrap_server, bootstrap_controller, command_config) as (history, _):
         states = [history.state_at(moment) for moment in (older, newer)]
         changes = changes_between(*states)
     if as_json:
@@ -179,7 +196,8 @@ def why(
     partition: Annotated[str, Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
     until: Annotated[str, Option(metavar="MOMENT", help=MOMENT_HELP)] = "end",
     *,
-    data: Where = DEFAULT_DATA,
+    data: Data = None,
+    bootstrap_server: BootstrapServer = None,
     bootstrap_controller: Controller = None,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -192,7 +210,7 @@ def why(
       klamm metadata why orders-0 --data server.properties
       klamm metadata why __consumer_offsets-7 --until 15m --json
     """
-    with _opened(data, bootstrap_controller, command_config) as (history, _):
+    with _opened(data, bootstrap_server, bootstrap_controller, command_config) as (history, _):
         story = tell_story(history, *parse_partition(partition), until)
     if as_json:
         chapters = [{**one._asdict(), "time": iso_text(one.timestamp_ms)} for one in story.chapters]
@@ -207,18 +225,33 @@ def why(
 
 @contextlib.contextmanager
 def _opened(
-    data: Path, bootstrap_controller: str | None, command_config: Path | None
+    data: Path | None, bootstrap_server: str | None, bootstrap_controller: str | None, command_config: Path | None
 ) -> Iterator[tuple[History, Callable[[], None]]]:
-    """The history, and what brings it up to date; what it cannot tell is a ClientError."""
+    """The history, and what brings it up to date; what it cannot tell is a ClientError.
+
+    Where nothing is named: ./klamm-data, which has all of a local node's history, else the node on localhost.
+    """
+    if data is None and bootstrap_server is None and DEFAULT_DATA.exists():
+        data = DEFAULT_DATA
     try:
-        if bootstrap_controller is None:
+        if data is not None and bootstrap_controller is None:
             yield History(data), lambda: None
-        else:
-            with Mirror(bootstrap_controller, client_keys(command_config)) as mirror:
-                mirror.update()
-                yield History(mirror.directory), mirror.update
+            return
+        keys = client_keys(command_config)
+        with Mirror(bootstrap_controller or _controllers(bootstrap_server, keys), keys) as mirror:
+            mirror.update()
+            yield History(mirror.directory), mirror.update
     except HistoryError as error:
         raise ClientError(str(error)) from None
+
+
+def _controllers(server: str | None, keys: dict[str, str]) -> str:
+    """Where the controllers of a broker's cluster listen. Raises ClientError."""
+    try:
+        found = controllers_behind(server or DEFAULT_BOOTSTRAP, keys)
+    except ClientError as error:
+        raise ClientError(f"{error}; name a node's files with --data, or --bootstrap-controller host:port") from None
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
 
 
 def _wanted_types(types: list[str] | None, *, every: bool) -> frozenset[str] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from klamm.admin.connection import ClientError, parse_bootstrap
+from klamm.admin.quorum import controllers_behind
 from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.doctor.collection import collect
 from klamm.cli.doctor.diagnosis import diagnose
@@ -13,7 +14,8 @@ from klamm.cli.doctor.facts import Facts
 from klamm.cli.doctor.findings import Finding, Severity
 from klamm.cli.exits import Exit
 from klamm.cli.options import Argument, Option
-from klamm.cli.output import AsJson, print_json
+from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, print_json
+from klamm.cli.quorum_options import BootstrapController, BootstrapServer
 
 
 def doctor(
@@ -22,10 +24,8 @@ def doctor(
         Argument(metavar="[NODE...]", help="Log directory or server.properties of nodes on this machine."),
     ] = None,
     *,
-    bootstrap_controller: Annotated[
-        str | None,
-        Option("--bootstrap-controller", "-C", metavar="HOST:PORT,...", help="Controllers to ask."),
-    ] = None,
+    bootstrap_server: BootstrapServer = None,
+    bootstrap_controller: BootstrapController = None,
     probe_disk: Annotated[bool, Option("--probe-disk", help="Time a small durable write into each directory.")] = False,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -33,18 +33,22 @@ def doctor(
     """Say why there is no leader, or what is about to go wrong, and what to do. Exits with 1 when something is.
 
     Asks the controllers that are named and those that they name, and looks into
-    the directories that are named. Changes nothing, whether nodes run or not.
+    the directories that are named; without either, asks the controllers of the
+    broker's cluster. Changes nothing, whether nodes run or not.
 
     \b
     [bold]Examples[/bold]
+      klamm quorum doctor
       klamm quorum doctor --bootstrap-controller localhost:9093
       klamm quorum doctor server.properties
       klamm quorum doctor /data/controller-1 /data/controller-2 --json
     """
-    if not nodes and bootstrap_controller is None:
-        raise ClientError("name a node's server.properties or log directory, or --bootstrap-controller host:port")
-    bootstrap = [] if bootstrap_controller is None else parse_bootstrap(bootstrap_controller)
-    facts = collect(bootstrap, nodes or [], probe_disk=probe_disk, config=client_keys(command_config))
+    config = client_keys(command_config)
+    if bootstrap_controller is not None:
+        bootstrap = parse_bootstrap(bootstrap_controller)
+    else:
+        bootstrap = [] if nodes else _controllers(bootstrap_server or DEFAULT_BOOTSTRAP, config)
+    facts = collect(bootstrap, nodes or [], probe_disk=probe_disk, config=config)
     findings = diagnose(facts)
     if as_json:
         print_json({"summary": _summary(facts), "findings": list(map(_fields, findings))})
@@ -52,6 +56,14 @@ def doctor(
         _print(facts, findings)
     if findings:
         raise Exit(1)
+
+
+def _controllers(server: str, config: dict[str, str]) -> list[tuple[str, int]]:
+    try:
+        return controllers_behind(server, config)
+    except ClientError as error:
+        way_out = "name a node's server.properties or log directory, or --bootstrap-controller host:port"
+        raise ClientError(f"{error}; {way_out}") from None
 
 
 def _fields(finding: Finding) -> dict[str, Any]:

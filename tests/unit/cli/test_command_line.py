@@ -145,6 +145,6 @@ def test_the_environment_counts_where_the_option_is_absent(monkeypatch: pytest.M
         assert ours is not None
         assert not isinstance(theirs, int)
         assert ours.values.items() <= theirs.values.items()
-    assert ours.values == {"moment": "end", "data": Path("/data")}
+    assert ours.values == {"moment": "end", "data": Path("/data"), "bootstrap_server": "elsewhere:9092"}
     monkeypatch.setenv("KLAMM_BOOTSTRAP", "")
     assert read(commands, ["topics", "list"]) == (command_of(("topics", "list")), {})

@@ -5,37 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import click
 import pytest
-import typer
 
-from klamm.cli.app import app
+from klamm.cli.command_group import Command, Group
+from klamm.cli.command_line import parameters_of
+from klamm.cli.commands import commands
 from klamm.cli.main import run
 
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)]")
 _BRACKETS = re.compile(r"\\?(\[[a-z][a-z.,]*])")
 
 
-def commands() -> Iterator[tuple[list[str], click.Command]]:
-    """Every command and group with the words that call it."""
-    root = typer.main.get_command(app)
-    waiting: list[tuple[list[str], click.Command]] = [([], root)]
-    while waiting:
-        words, command = waiting.pop()
-        yield words, command
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            found = [(name, command.get_command(context, name)) for name in command.list_commands(context)]
-            waiting += [([*words, name], one) for name, one in found if one is not None]
+def every_help(member: Command | Group, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Every command and group: the words that call it, and the texts of its help."""
+    if not isinstance(member, Group):
+        yield words, [member.__doc__ or "", *(one.declared.help or "" for one in parameters_of(member))]
+        return
+    yield words, [member.help]
+    for name in member:
+        found = member.find(name)
+        assert found is not None
+        yield from every_help(found, (*words, name))
 
 
-FOUND = {" ".join(words): (words, command) for words, command in commands()}
+FOUND = {" ".join(words): (words, texts) for words, texts in every_help(commands)}
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_brackets_are_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words, command = FOUND[name]
-    texts = [command.help or "", *(getattr(one, "help", None) or "" for one in command.params)]
+    words, texts = FOUND[name]
     wanted = {bracket for text in texts for bracket in _BRACKETS.findall(_MARKUP.sub("", text))}
     assert run([*words, "--help"]) == 0
     said = capsys.readouterr().out

@@ -272,7 +272,9 @@ def test_a_directory_is_looked_into(tmp_path: Path) -> None:
 
 
 def test_the_command_wants_something_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["quorum", "doctor"]) == 1
-    assert "name a node's server.properties" in capsys.readouterr().err
+    assert run(["quorum", "doctor", "--bootstrap-server", "localhost:1"]) == 1
+    said = capsys.readouterr().err
+    assert "cannot connect to localhost:1" in said
+    assert "name a node's server.properties" in said
     assert run(["quorum", "doctor", str(tmp_path / "absent")]) == 1
     assert "does not exist" in capsys.readouterr().err

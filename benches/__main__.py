@@ -19,7 +19,7 @@ from rich.console import Console
 from benches import machine, report, run
 from benches.rows import rows
 
-FULL_MINUTES = 40
+FULL_MINUTES = 35
 QUICK_MINUTES = 6
 
 
@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small cells, one round: to see that everything runs")
     parser.add_argument("--rounds", type=int, help="how often each cell runs (3; 1 with --quick)")
-    parser.add_argument("--minutes", type=float, help="what is not begun by then is left out (40; 6 with --quick)")
+    parser.add_argument("--minutes", type=float, help="what is not begun by then is left out (35; 6 with --quick)")
     parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--readme", action="store_true", help="replace the README's figures by those of this run")
     parser.add_argument("--from", dest="file", type=Path, help="measure nothing: show the results of this file")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from benches import rdkafka
 from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, topics
 from benches.goals import CEILING, KAFKA, KLAMM, Goal, at_least, at_most, larger_of, times
 from benches.servers import CEILING_DURABLE, KLAMM_DURABLE
@@ -27,6 +29,8 @@ class Row:
     rounds_max: int = 100
     cells_a_round: int = 1
     """Cells of a fifth of a second, which one hiccup of the machine changes by a tenth, are run more often."""
+    why_not: Callable[[], str | None] = lambda: None
+    """What is missing here to measure it; None when nothing is. It is left out with that reason."""
     is_alone: bool = False
     """Its cells start servers of their own; those that others share are ended before."""
 
@@ -37,7 +41,7 @@ class Row:
 
 def rows(*, quick: bool) -> list[Row]:
     """All of them, in the order in which they are measured."""
-    shared = _data(quick) + _control(quick)
+    shared = _data(quick) + _librdkafka(quick) + _control(quick)
     alone = _fresh_topics(quick) + _starts(quick) + _quorum(quick) + _recoveries(quick) + _alone(quick)
     return shared + [replace(row, is_alone=True) for row in alone]
 
@@ -58,6 +62,13 @@ def _data(quick: bool) -> list[Row]:
             PAGE_CACHE,
             (near_ceiling, cpu),
             cells_a_round=often,
+        ),
+        Row(
+            4,
+            f"burst of {9 * size // 5_000_000} MB, page cache",
+            data.produce(1024, 9 * size // 5),
+            (KLAMM, CEILING),
+            (near_ceiling,),
         ),
         Row(5, "produce 1 KiB, durable", data.produce(1024, size), DURABLE, (near_ceiling,), cells_a_round=often),
         Row(
@@ -107,9 +118,20 @@ def _data(quick: bool) -> list[Row]:
                     "0.85 of that with 4 producers",
                 ),
                 at_most("50 producers, CPU-s/GB", times(1, KAFKA), "K"),
+                at_least("4 producers, GB/s", times(0.85, CEILING), "0.85 C"),
             ),
             cells_a_round=often,
         ),
+    ]
+
+
+def _librdkafka(quick: bool) -> list[Row]:
+    cell = data.librdkafka(1024, 50_000_000 if quick else 500_000_000)
+    near_ceiling = at_least("produce GB/s", times(0.85, CEILING), "0.85 C")
+    fetch = at_least("fetch GB/s", times(0.85, CEILING), "0.85 C")
+    return [
+        Row(4, "librdkafka, 1 KiB, page cache", cell, PAGE_CACHE, (near_ceiling, fetch), why_not=rdkafka.why_not),
+        Row(5, "librdkafka, 1 KiB, durable", cell, DURABLE, (near_ceiling, fetch), why_not=rdkafka.why_not),
     ]
 
 
@@ -120,7 +142,7 @@ def _control(quick: bool) -> list[Row]:
             "offset commits of classic groups",
             topics.commits(2 if quick else 5),
             BESIDE_KAFKA,
-            (at_least("commits/s", 10_000),),
+            (at_least("commits/s", times(1, KAFKA), "K"), at_most("CPU us a commit", times(1, KAFKA), "K")),
         ),
         Row(
             30,

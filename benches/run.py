@@ -78,6 +78,11 @@ def measure(
         task = progress.add_task("", total=len(rows))
         for row in rows:
             progress.update(task, description=row.name)
+            reason = row.why_not()
+            if reason is not None:
+                console.print(f"{row.name} is left out: {reason}", highlight=False, markup=False, soft_wrap=True)
+                progress.advance(task)
+                continue
             kinds = [kind for kind in row.kinds if missing is None or kind != KAFKA]
             if row.is_alone:
                 bench.drop_all()

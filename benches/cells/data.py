@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from benches import client
+from benches import client, rdkafka
 from benches.cells import GB, Cell, CellError, Figures, load, settle
 from benches.servers import KAFKA, Bench, Server
 
@@ -117,6 +117,21 @@ def latency(seconds: int) -> Cell:
                 load(server, "latency", topic=name, rate=1000, seconds=1)
             found = load(server, "latency", topic=name, rate=1000, seconds=seconds)
             return {"p50 us": found["p50_us"], "p99 us": found["p99_us"], "p99.9 us": found["p999_us"]}
+
+    return cell
+
+
+def librdkafka(record: int, size: int) -> Cell:
+    """`size` bytes in with acks=all and out again, by the client that most users have; one partition."""
+
+    def cell(bench: Bench, kind: str) -> Figures:
+        count = size // record
+        with topic(bench, kind) as (server, name):
+            produced = rdkafka.produce(server, name, record, count)
+            os.sync()
+            fetched = rdkafka.fetch(server, name, record, count)
+            cells = (("produce", produced), ("fetch", fetched))
+            return {f"{what} {figure}": value for what, found in cells for figure, value in found.items()}
 
     return cell
 

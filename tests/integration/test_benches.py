@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from benches import raft_library
+from benches import raft_library, rdkafka
 from benches.cells import Cell, codec, data, departures, lives, metadata, quorum, topics
 from benches.rows import METADATA, METADATA_OF_TWO_MILLION, rows
 from benches.servers import CEILING, KLAMM, KLAMM_DURABLE, Bench
 
-from tests.support.foreign import require_package
+from tests.support.foreign import give_up, require_package
 from tests.support.workspace import programs
 
 MB = 1_000_000
@@ -77,6 +77,7 @@ CELLS: list[tuple[Cell, str, set[str]]] = [
         },
     ),
 ]
+FIGURES_OF_LIBRDKAFKA = {f"{what} {unit}" for what in ("produce", "fetch") for unit in ("GB/s", "CPU-s/GB")}
 FIGURES_OF_LIVES = {
     "resident MB",
     "open files",
@@ -96,6 +97,16 @@ def bench() -> Iterator[Bench]:
 def test_a_cell_gives_its_figures(bench: Bench, cell: Cell, kind: str, figures: set[str]) -> None:
     found = cell(bench, kind)
     assert set(found) == figures
+    assert all(math.isfinite(value) and value >= 0 for value in found.values()), found
+
+
+@pytest.mark.parametrize("kind", [KLAMM, CEILING])
+def test_librdkafka_measures_both(bench: Bench, kind: str) -> None:
+    reason = rdkafka.why_not()
+    if reason is not None:
+        give_up(reason)
+    found = data.librdkafka(1024, MB)(bench, kind)
+    assert set(found) == FIGURES_OF_LIBRDKAFKA
     assert all(math.isfinite(value) and value >= 0 for value in found.values()), found
 
 
@@ -124,6 +135,7 @@ def test_the_codec_is_held_against_aiokafka(bench: Bench) -> None:
 def test_every_goal_is_one_of_a_figure_that_a_cell_gives() -> None:
     # Sizes that a figure's name tells are those of the plan.
     given = set().union(*(figures for _, _, figures in CELLS)) | FIGURES_OF_LIVES
+    given |= FIGURES_OF_LIBRDKAFKA
     given |= {"p50 at 4,000 topics ms", "1,000 topics, topics/s", "5 topics of 1,000, partitions/s"}
     given |= {"of the disk's rate", "GB read a GB behind the recovery point", "KiB each", "wake-ups/s"}
     given |= {f"{what}, times aiokafka's rate" for what in ("encode", "decode to objects", "decode to columns")}

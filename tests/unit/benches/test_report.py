@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from benches import report
+from benches import rdkafka, report
+from benches.cells import CellError
 from benches.goals import CEILING, KAFKA, KLAMM, at_least, at_most, larger_of, times
 from benches.rows import Row, rows
 from benches.run import Clock, Measured, measure
@@ -141,3 +142,22 @@ def test_a_run_goes_on_after_a_failure_and_ends_with_its_time() -> None:
     [late] = measure(plan[1:], quick=True, rounds=2, kafka=False, clock=Clock(-1), console=quiet)
     assert late.samples == {KLAMM: []}
     assert "minutes are over" in late.failures[KLAMM]
+
+
+def test_a_row_that_cannot_be_measured_here_is_left_out_with_its_reason() -> None:
+    row = Row(4, "by another client", no_cell, (KLAMM,), why_not=lambda: "it is not there")
+    console = Console(record=True, width=200)
+    with Bench(quick=True) as bench:
+        assert bench.quick
+        measured = measure([row], quick=True, rounds=1, kafka=False, clock=Clock(1), console=console)
+    assert measured == []
+    assert "by another client is left out: it is not there" in console.export_text()
+
+
+def test_the_figures_of_rdkafka_performance() -> None:
+    produced = "% 2000 messages produced (2048000 bytes), 1999 delivered (offset 0, 1 failed) in 735ms: 270 msgs/s and"
+    consumed = "% 2000 messages (2048000 bytes) consumed in 106ms: 1886792 msgs/s (1932.08 MB/s)"
+    assert rdkafka.result(f"% noise\n{produced} 276.76 MB/s") == (1999, 735)
+    assert rdkafka.result(consumed) == (2000, 106)
+    with pytest.raises(CellError, match="printed no result: % Sending"):
+        rdkafka.result("% Sending 5 messages")

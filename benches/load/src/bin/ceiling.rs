@@ -1,7 +1,8 @@
 //! The ceiling: an endpoint that does the least that this wire format allows, as the limit to measure klamm against.
 //!
 //! It checks CRCs, appends with one write, optionally makes that durable, and sends files back. One thread a
-//! connection, one file a partition, any topic, no metadata, no indexes: `klamm-ceiling PORT DIR [durable]`.
+//! connection, one file a partition, any topic, no indexes; of versions and metadata it says what librdkafka asks before
+//! it begins: `klamm-ceiling PORT DIR [durable]`.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -12,8 +13,11 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use klamm_load::{FETCH, PRODUCE, get_uvarint, put_uvarint, read_frame, send_unpaced};
+use klamm_load::{FETCH, FETCH_VERSION, PRODUCE, PRODUCE_VERSION, get_uvarint, put_uvarint, read_frame, send_unpaced};
 use klamm_records::header::{self, Header};
+
+const METADATA: i16 = 3;
+const API_VERSIONS: i16 = 18;
 
 struct Log {
     file: File,
@@ -77,10 +81,62 @@ fn serve(mut stream: TcpStream, store: &Store) -> io::Result<()> {
         match api {
             PRODUCE => produce(&mut stream, store, body, at, correlation)?,
             FETCH => fetch(&mut stream, store, body, at, correlation)?,
+            METADATA => metadata(&mut stream, body, at - 1, correlation)?,
+            API_VERSIONS => api_versions(&mut stream, correlation)?,
             other => return Err(io::Error::other(format!("the ceiling does not speak API {other}"))),
         }
     }
     Ok(())
+}
+
+/// What a client of librdkafka asks for before it produces or fetches: the versions that are spoken here.
+fn api_versions(stream: &mut TcpStream, correlation: [u8; 4]) -> io::Result<()> {
+    // Lower versions than are spoken: librdkafka takes the highest, and a broker without them for one of 2016.
+    let served = [(PRODUCE, 3, PRODUCE_VERSION), (FETCH, 4, FETCH_VERSION), (METADATA, 0, 1), (API_VERSIONS, 3, 3)];
+    let mut answer = vec![0; 4];
+    answer.extend_from_slice(&correlation);
+    answer.extend_from_slice(&0i16.to_be_bytes());
+    put_uvarint(&mut answer, served.len() + 1);
+    for (api, lowest, highest) in served {
+        [api, lowest, highest].iter().for_each(|word| answer.extend_from_slice(&word.to_be_bytes()));
+        answer.push(0);
+    }
+    answer.extend_from_slice(&[0; 5]);
+    send_frame(stream, answer)
+}
+
+/// Metadata v1: every topic that is asked for has one partition, which is led here.
+fn metadata(stream: &mut TcpStream, body: &[u8], at: usize, correlation: [u8; 4]) -> io::Result<()> {
+    let address = stream.local_addr()?;
+    let mut answer = vec![0; 4];
+    answer.extend_from_slice(&correlation);
+    answer.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0]);
+    put_string(&mut answer, address.ip().to_string().as_bytes());
+    answer.extend_from_slice(&i32::from(address.port()).to_be_bytes());
+    answer.extend_from_slice(&[0xff, 0xff, 0, 0, 0, 0]);
+    let (mut at, count) = (at + 4, i32::from_be_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]).max(0));
+    answer.extend_from_slice(&count.to_be_bytes());
+    for _ in 0..count {
+        let length = usize::from(u16::from_be_bytes([body[at], body[at + 1]]));
+        answer.extend_from_slice(&[0, 0]);
+        put_string(&mut answer, &body[at + 2..at + 2 + length]);
+        // Not internal; one partition, number 0, led by broker 0, which is all of its replicas and of its ISR.
+        answer.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        (0..2).for_each(|_| answer.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0]));
+        at += 2 + length;
+    }
+    send_frame(stream, answer)
+}
+
+fn put_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend_from_slice(&(text.len() as u16).to_be_bytes());
+    out.extend_from_slice(text);
+}
+
+fn send_frame(stream: &mut TcpStream, mut frame: Vec<u8>) -> io::Result<()> {
+    let length = (frame.len() - 4) as i32;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    stream.write_all(&frame)
 }
 
 fn produce(stream: &mut TcpStream, store: &Store, body: &mut [u8], at: usize, correlation: [u8; 4]) -> io::Result<()> {

@@ -1184,8 +1184,52 @@ def partition_records(
 
 # ---- the engine of a node ----
 
+@final
+class CommitRequest:
+    """An OffsetCommit (API 8), its topics and partitions looked up in an image."""
+
+    def __new__(
+        cls,
+        group_id: str,
+        topics: Sequence[tuple[str, bytes, Sequence[tuple[int, int, int, str | None]]]],
+        *,
+        version: int = 9,
+        generation_id_or_member_epoch: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        retention_time_ms: int = -1,
+    ) -> Self:
+        """Topics that exist: name, id, and (partition, offset, leader epoch, metadata) of what to commit."""
+    @staticmethod
+    def read(version: int, body: bytes, image: Image) -> CommitRequest:
+        """A body without header. ValueError: it does not follow the schema."""
+    @property
+    def version(self) -> int: ...
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def generation_id_or_member_epoch(self) -> int: ...
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def group_instance_id(self) -> str | None: ...
+    @property
+    def retention_time_ms(self) -> int:
+        """-1: as the configuration says."""
+    @property
+    def offset_count(self) -> int:
+        """Offsets of partitions that exist."""
+    def offsets(self) -> list[tuple[str, bytes, int, int, int, str]]:
+        """Topic, its id, partition, offset, leader epoch and metadata of each of them, in order."""
+    def answer(self, codes: int | Sequence[int]) -> bytes:
+        """The answer's body without header: one error code for all of them, or one for each in order.
+
+        The partitions that do not exist have errors of their own. ValueError: not as many codes.
+        """
+
 EngineEvent = tuple[str, Any]  # in the stub only
 # ("request", (handle, connection id, API key, API version, client id, listener, peer, body, age in ms))
+# ("commit", (handle, peer, CommitRequest)) for an OffsetCommit; one that cannot be read is a "request"
 # ("acked", (token, error code))   ("auto_create", [topic, ...])   ("closed", connection id)
 # ("dir_failed", directory id)     ("log", ("info" | "warning" | "error", text))
 
@@ -1351,6 +1395,3 @@ def write_values_snapshot(
 
 def read_values_snapshot(path: str | PathLike[str]) -> list[bytes]:
     """The values of such a file, in order. Blocks. StorageError: absent or damaged."""
-
-def all_offsets_committed(version: int, body: bytes) -> bytes:
-    """The body of the answer to the OffsetCommit in `body` (no headers), every offset of which is committed."""

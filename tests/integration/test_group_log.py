@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from klamm._engine import CommitRequest
 from klamm.coordinator.driver import into
 from klamm.node.node import Node
 from klamm.node.rules import checked
@@ -13,10 +14,8 @@ from klamm.node.storage import format_blank
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import (
     ZERO_ID,
-    CommitPartition,
     FetchedGroup,
     FetchGroup,
-    OffsetCommitRequest,
 )
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
 
@@ -31,9 +30,7 @@ async def fetch(node: Node, group: str) -> int:
 
 def commit(node: Node, group: str, offset: int) -> asyncio.Future[int | list[int]]:
     committed: asyncio.Future[int | list[int]] = asyncio.get_running_loop().create_future()
-    node.groups.offset_commit(
-        9, OffsetCommitRequest(group), [("t", ZERO_ID, [CommitPartition(0, offset)])], into(committed)
-    )
+    node.groups.offset_commit(CommitRequest(group, [("t", ZERO_ID, [(0, offset, -1, None)])]), into(committed))
     return committed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from klamm.protocol.named_tuple import NamedTuple
 
@@ -67,3 +67,5 @@ class Direct(NamedTuple):
     """
 
     handle: Callable[[RequestContext, int, bytes, Answer], None]
+    take: Callable[[Any, Callable[[Any], None]], None] | None = None
+    """The same for a request that the engine has read: takes that and a callback for what its `answer` is made of."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from klamm.coordinator.classic_group import ClassicGroup
+from klamm._engine import CommitRequest
+from klamm.coordinator.classic_group import ClassicGroup, Member
 from klamm.coordinator.context import ShardContext, log
 from klamm.coordinator.effects import Ticket
 from klamm.coordinator.offsets import TopicOffsets
@@ -32,10 +32,8 @@ from klamm.protocol.group_messages import (
     FetchedTopic,
     FetchGroup,
     FetchTopic,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
-    TopicCommits,
 )
 
 GROUP_ID_NOT_FOUND_MIN_VERSION: Final = 9
@@ -43,10 +41,14 @@ INT64_MAX: Final = 2**63 - 1
 
 CommitAnswer = int | list[int]
 """An error code for all partitions, or one for each, in order."""
-_OK: Final = int(ErrorCode.NONE)
-_TOO_LARGE: Final = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-Commit = tuple[str, str, int, OffsetAndMetadata]
-"""Group, topic, partition, and the offset to commit there."""
+# An enumeration's members are looked up in a microsecond's tenth, and every commit needs some.
+NONE: Final = ErrorCode.NONE
+OK: Final = int(ErrorCode.NONE)
+TOO_LARGE: Final = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+RENEWING_STATES: Final = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
+Commit = tuple[str, int, OffsetAndMetadata]
+"""Topic, partition, and the offset to commit there."""
 Change = tuple[str, str, int, OffsetAndMetadata | None]
 """Group, topic, partition, and the offset that is now committed there, if any."""
 
@@ -57,49 +59,41 @@ class Commits:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
 
-    def on_commit(
-        self,
-        now_ms: int,
-        ticket: Ticket,
-        api_version: int,
-        request: OffsetCommitRequest,
-        topics: Sequence[TopicCommits],
-    ) -> None:
-        """Commit the offsets of `topics`: all that are well formed, in one batch."""
-        code = self._check_commit(now_ms, api_version, request)
-        answer: CommitAnswer = int(code)
-        if code is ErrorCode.NONE:
-            try:
-                answer = self._commit(now_ms, request, topics)
-            except RecordTooLarge:
-                answer = int(ErrorCode.UNKNOWN_SERVER_ERROR)
-        if answer == ErrorCode.UNKNOWN_SERVER_ERROR:
+    def on_commit(self, now_ms: int, ticket: Ticket, request: CommitRequest) -> None:
+        """Commit the offsets of partitions that exist: all that are well formed, in one batch."""
+        code = self._check_commit(now_ms, request)
+        answer = int(code) if code is not NONE else self._commit(now_ms, request)
+        if answer == UNKNOWN_SERVER_ERROR:
             self._context.reply(ticket, answer)
         else:
             self._context.pipeline.reply_when_committed(now_ms, ticket, answer, request, _failed_commit)
 
-    def _commit(self, now_ms: int, request: OffsetCommitRequest, topics: Sequence[TopicCommits]) -> CommitAnswer:
-        """Raises RecordTooLarge."""
-        changes, codes = self._changes(now_ms, request, topics)
-        records: list[LogRecord] = [(offset_key(*change[:3]), offset_value(change[3])) for change in changes]
+    def _commit(self, now_ms: int, request: CommitRequest) -> CommitAnswer:
+        try:
+            records, changes, codes = self._changes(now_ms, request)
+        except RecordTooLarge:
+            return UNKNOWN_SERVER_ERROR
         if changes and not self._apply_commits(request.group_id, records, changes):
-            return int(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return UNKNOWN_SERVER_ERROR
         self._context.counts.offset_commits += len(changes)
-        return codes or int(ErrorCode.NONE)
+        return codes if len(changes) < len(codes) else OK
 
-    def _check_commit(self, now_ms: int, api_version: int, request: OffsetCommitRequest) -> ErrorCode:
+    def _check_commit(self, now_ms: int, request: CommitRequest) -> ErrorCode:
         group = self._context.groups.get(request.group_id)
         if group is None:
-            return self._check_without_group(api_version, request)
+            return self._check_without_group(request)
+        generation_id = request.generation_id_or_member_epoch
+        if generation_id < 0 and group.is_empty:
+            return NONE
         try:
-            _check_classic_commit(group, request)
+            member = _check_member(group, generation_id, request)
         except KafkaError as error:
             return error.code
-        if group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            self._context.renew_session(now_ms, group, group.members[request.member_id])
-        return ErrorCode.NONE
+        if group.state in RENEWING_STATES:
+            self._context.renew_session(now_ms, group, member)
+        return NONE
 
-    def _check_without_group(self, api_version: int, request: OffsetCommitRequest) -> ErrorCode:
+    def _check_without_group(self, request: CommitRequest) -> ErrorCode:
         foreign = self._context.foreign.get(request.group_id)
         if foreign is not None:
             # Nobody can be a member of it here.
@@ -107,39 +101,31 @@ class Commits:
             return ErrorCode.NONE if anonymous else ErrorCode.UNKNOWN_MEMBER_ID
         if request.generation_id_or_member_epoch < 0:
             return ErrorCode.NONE  # an admin or a consumer that manages its partitions itself: a simple group
-        if api_version >= GROUP_ID_NOT_FOUND_MIN_VERSION:
+        if request.version >= GROUP_ID_NOT_FOUND_MIN_VERSION:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
 
-    def _changes(
-        self, now_ms: int, request: OffsetCommitRequest, topics: Sequence[TopicCommits]
-    ) -> tuple[list[Commit], list[int]]:
-        """What to commit; and, if that is not all, an error code for each partition."""
+    def _changes(self, now_ms: int, request: CommitRequest) -> tuple[list[LogRecord], list[Commit], list[int]]:
+        """What to commit, with its records; and an error code for each offset. Raises RecordTooLarge."""
+        context = self._context
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION_MS else min(now_ms + retention_ms, INT64_MAX)
-        group_id, metadata_max = request.group_id, self._context.config.offset_metadata_max_bytes
-        record_offset = self._context.next_record_offset
+        group_id, metadata_max = request.group_id, context.config.offset_metadata_max_bytes
+        record_offset = context.next_record_offset
+        records: list[LogRecord] = []
         changes: list[Commit] = []
         codes = []
-        for topic, topic_id, partitions in topics:
-            for partition in partitions:
-                metadata = partition.committed_metadata or ""
-                # A character is at most two units, so a short text needs no count.
-                if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
-                    codes.append(_TOO_LARGE)
-                    continue
-                codes.append(_OK)
-                commit = OffsetAndMetadata(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    metadata,
-                    now_ms,
-                    expire_ms,
-                    topic_id,
-                    record_offset + len(changes),
-                )
-                changes.append((group_id, topic, partition.partition_index, commit))
-        return changes, codes if len(changes) < len(codes) else []
+        for topic, topic_id, partition, offset, leader_epoch, metadata in request.offsets():
+            # A character is at most two units, so a short text needs no count.
+            if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
+                codes.append(TOO_LARGE)
+                continue
+            codes.append(OK)
+            at = record_offset + len(changes)
+            commit = OffsetAndMetadata(offset, leader_epoch, metadata, now_ms, expire_ms, topic_id, at)
+            changes.append((topic, partition, commit))
+            records.append((offset_key(group_id, topic, partition), offset_value(commit)))
+        return records, changes, codes
 
     def _apply_commits(self, group_id: str, records: list[LogRecord], changes: list[Commit]) -> bool:
         """`apply` for the offsets of one group."""
@@ -149,7 +135,7 @@ class Commits:
             return False
         if group_id not in context.groups:
             self.make_simple_group(group_id, write)
-        for _, topic, partition, commit in changes:
+        for topic, partition, commit in changes:
             context.offsets.put(group_id, topic, partition, commit, write)
         context.next_record_offset += len(changes)
         return True
@@ -266,18 +252,17 @@ def utf16_units(text: str) -> int:
     return len(text) + sum(1 for char in text if ord(char) > 0xFFFF)
 
 
-def _check_classic_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
-    """Raises what refuses the commit."""
-    if request.generation_id_or_member_epoch < 0 and group.is_empty:
-        return
-    is_anonymous = request.member_id == UNKNOWN_MEMBER_ID and request.group_instance_id is None
-    if request.generation_id_or_member_epoch < 0 and is_anonymous:
+def _check_member(group: ClassicGroup, generation_id: int, request: CommitRequest) -> Member:
+    """The member that commits. Raises what refuses the commit."""
+    member_id, instance_id = request.member_id, request.group_instance_id
+    if generation_id < 0 and member_id == UNKNOWN_MEMBER_ID and instance_id is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    group.check_member(request.member_id, request.group_instance_id)
-    if request.generation_id_or_member_epoch != group.generation_id:
+    member = group.check_member(member_id, instance_id)
+    if generation_id != group.generation_id:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    return member
 
 
 def _is_other_topic(stored_id: bytes, asked_id: bytes) -> bool:
@@ -305,7 +290,7 @@ def fetch_error(request: FetchGroup, error: ErrorCode) -> FetchedGroup:
     return FetchedGroup(request.group_id, topics, code)
 
 
-def _failed_commit(_: OffsetCommitRequest, error: ErrorCode) -> CommitAnswer:
+def _failed_commit(_: CommitRequest, error: ErrorCode) -> CommitAnswer:
     return int(coordinator_error(error))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from klamm._engine import CommitRequest
 from klamm.coordinator.commits import CommitAnswer, fetch_error
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.context import log
@@ -31,12 +32,10 @@ from klamm.protocol.group_messages import (
     LeaveGroupResponse,
     ListGroupsRequest,
     ListGroupsResponse,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     SyncGroupRequest,
     SyncGroupResponse,
-    TopicCommits,
 )
 
 T = TypeVar("T")
@@ -384,20 +383,14 @@ class GroupCoordinator:
         self._ask(residence, into(asked), LeaveGroupResponse, residence.shard.on_leave, request)
         return await asked
 
-    def offset_commit(
-        self,
-        api_version: int,
-        request: OffsetCommitRequest,
-        topics: Sequence[TopicCommits],
-        answer: Callable[[CommitAnswer], None],
-    ) -> None:
-        """OffsetCommit (8) of `topics`, which exist."""
+    def offset_commit(self, request: CommitRequest, answer: Callable[[CommitAnswer], None]) -> None:
+        """OffsetCommit (8) of the partitions that exist."""
         try:
             residence = self._residence_of(request.group_id)
         except KafkaError as error:
             answer(int(error.code))
             return
-        self._ask(residence, answer, int, residence.shard.on_offset_commit, api_version, request, topics)
+        self._ask(residence, answer, int, residence.shard.on_offset_commit, request)
 
     def offset_fetch(
         self, request: FetchGroup, answer: Callable[[FetchedGroup], None], *, require_stable: bool

@@ -8,9 +8,10 @@ reports each append's end with `on_append_done`, and calls `on_timer` at `deadli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from klamm._engine import CommitRequest
 from klamm.coordinator.classic_group import ClassicGroup
 from klamm.coordinator.commits import Commits
 from klamm.coordinator.config import GroupConfig
@@ -41,10 +42,8 @@ from klamm.protocol.group_messages import (
     LeaveGroupRequest,
     ListedGroup,
     ListGroupsRequest,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     SyncGroupRequest,
-    TopicCommits,
 )
 
 NO_PRODUCER_ID: Final = -1
@@ -192,16 +191,9 @@ class Shard:
         self._membership.on_leave(now_ms, ticket, request)
         return self._context.pipeline.take_replies()
 
-    def on_offset_commit(
-        self,
-        now_ms: int,
-        ticket: Ticket,
-        api_version: int,
-        request: OffsetCommitRequest,
-        topics: Sequence[TopicCommits],
-    ) -> list[Reply]:
-        """An error code for all partitions of `topics`, or one for each; `request` says who commits them."""
-        self._commits.on_commit(now_ms, ticket, api_version, request, topics)
+    def on_offset_commit(self, now_ms: int, ticket: Ticket, request: CommitRequest) -> list[Reply]:
+        """An error code for all offsets of the request, or one for each."""
+        self._commits.on_commit(now_ms, ticket, request)
         return self._context.pipeline.take_replies()
 
     def on_offset_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, *, require_stable: bool) -> list[Reply]:

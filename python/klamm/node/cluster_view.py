@@ -23,6 +23,11 @@ class ClusterView:
         self._infos: dict[str, TopicInfo] = {}
         self._image_of_infos: Image | None = None
 
+    @property
+    def image(self) -> Image:
+        """The committed image."""
+        return self._image()
+
     def exists(self, topic: str) -> bool:
         """Whether the topic is there."""
         return self._image().topic_id(topic) is not None

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
+from klamm._engine import CommitRequest
 from klamm.broker.request import Direct, Handler, RequestContext
 from klamm.node.apis import RAFT_APIS
 from klamm.protocol.errors import MalformedRequest
@@ -15,6 +17,8 @@ from klamm.protocol.errors import MalformedRequest
 log = logging.getLogger("klamm.node.dispatch")
 
 T = TypeVar("T")
+
+OFFSET_COMMIT: Final = 8
 
 
 class Answers(Protocol):
@@ -65,6 +69,27 @@ class Dispatcher:
             # The engine lets through only what the node said it serves: see `Engine.serve`.
             log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)
             self.answer(handle, None)
+
+    def commit(self, handle: int, peer: str, request: CommitRequest) -> None:
+        """Begin to answer an OffsetCommit that the engine has read. Does not block."""
+        self._asked.add(handle)
+        handler = self._handlers.find(OFFSET_COMMIT, on_controller=False)
+        assert isinstance(handler, Direct), "an OffsetCommit has a handler without a task"
+        assert handler.take is not None, "an OffsetCommit is read by the engine"
+        try:
+            handler.take(request, partial(self._committed, handle, peer, request))
+        except Exception as error:
+            self._not_committed(handle, peer, request, error)
+
+    def _committed(self, handle: int, peer: str, request: CommitRequest, codes: int | list[int]) -> None:
+        try:
+            self.answer(handle, request.answer(codes))
+        except Exception as error:
+            self._not_committed(handle, peer, request, error)
+
+    def _not_committed(self, handle: int, peer: str, request: CommitRequest, error: Exception) -> None:
+        log.error("OffsetCommit v%d of %s failed: closing", request.version, peer, exc_info=error)
+        self.answer(handle, None)
 
     def run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request in a task."""

@@ -218,7 +218,11 @@ class Handlers:
         from klamm.broker.handlers.offsets import OffsetHandlers
 
         handlers = OffsetHandlers(self._broker().groups.coordinator, self._view())
-        return {8: Direct(handlers.offset_commit), 9: Direct(handlers.offset_fetch), 47: handlers.offset_delete}
+        return {
+            8: Direct(handlers.offset_commit, handlers.commit),
+            9: Direct(handlers.offset_fetch),
+            47: handlers.offset_delete,
+        }
 
     def _record_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.records import RecordHandlers

@@ -230,13 +230,15 @@ class Node:
                 self._on_event(kind, event)
             except Exception:  # it ends this event, and no other of the same turn
                 log.exception("an event of the engine failed: %s", kind)
-                if kind == "request":
+                if kind in ("request", "commit"):
                     self._dispatcher.answer(event[0], None)
 
     def _on_event(self, kind: str, event: Any) -> None:
         match kind:
             case "request":
                 self._on_request(event)
+            case "commit":
+                self._dispatcher.commit(*event)
             case "acked":
                 self.broker.groups.on_acked(*event)
             case "auto_create":

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use klamm_engine::appender::OwnBatch;
 use klamm_engine::engine::Engine as NodeEngine;
+use klamm_engine::metadata::MetadataImage;
 use klamm_engine::net::{Event, ListenerLimits, LogLevel, Reply, Request, SupportedFeatures};
 use klamm_engine::settings::Settings;
-use klamm_engine::wire::Writer;
+use klamm_engine::wire::api::OFFSET_COMMIT;
 use klamm_engine::wire::api_versions::ApiRange;
-use klamm_engine::wire::offset_commit::write_all_committed;
 use klamm_engine::{ErrorCode, Uuid};
 use klamm_records::control::control_kind;
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::boot::{self, ListenerRow};
+use crate::commit_request::CommitRequest;
 use crate::config::ConfigError;
 use crate::id::Id;
 use crate::image::Image;
@@ -54,8 +55,20 @@ fn request_event<'py>(py: Python<'py>, request: Request) -> PyResult<Bound<'py, 
     (intern!(py, "request"), fields).into_pyobject(py)
 }
 
-fn event<'py>(py: Python<'py>, event: Event) -> PyResult<Bound<'py, PyTuple>> {
+/// An OffsetCommit is read here; one that cannot be read is a request like others, which is refused by its handler.
+fn commit_event<'py>(py: Python<'py>, request: Request, image: &MetadataImage) -> PyResult<Bound<'py, PyTuple>> {
+    match CommitRequest::read_from(py, request.api_version, &request.body, image) {
+        Ok(read) => {
+            let peer = request.peer.ip().to_string();
+            (intern!(py, "commit"), (request.handle, peer, read)).into_pyobject(py)
+        }
+        Err(_) => request_event(py, request),
+    }
+}
+
+fn event<'py>(py: Python<'py>, event: Event, image: &MetadataImage) -> PyResult<Bound<'py, PyTuple>> {
     match event {
+        Event::Request(request) if request.api_key == OFFSET_COMMIT => commit_event(py, *request, image),
         Event::Request(request) => request_event(py, *request),
         Event::AutoCreate { topics } => ("auto_create", topics).into_pyobject(py),
         Event::Closed { connection_id } => ("closed", connection_id).into_pyobject(py),
@@ -98,7 +111,8 @@ impl Engine {
 
     fn drain<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
         let events = self.engine.server().drain(most);
-        let rows: PyResult<Vec<_>> = events.into_iter().map(|it| event(py, it)).collect();
+        let image = self.engine.replicas().image();
+        let rows: PyResult<Vec<_>> = events.into_iter().map(|it| event(py, it, &image)).collect();
         PyList::new(py, rows?)
     }
 
@@ -308,16 +322,7 @@ impl Engine {
     }
 }
 
-/// See `_engine.pyi`.
-#[pyfunction]
-fn all_offsets_committed<'py>(py: Python<'py>, version: i16, body: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    let mut writer = Writer::new();
-    write_all_committed(&mut writer, version, body).map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok(PyBytes::new(py, writer.as_slice()))
-}
-
 /// Adds what this file defines to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Engine>()?;
-    module.add_function(wrap_pyfunction!(all_offsets_committed, module)?)
+    module.add_class::<Engine>()
 }

@@ -5,6 +5,7 @@ mod boot;
 mod bootstrap;
 mod checkpoint;
 mod client;
+mod commit_request;
 mod config;
 mod delta;
 mod elections;
@@ -39,6 +40,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("StorageError", module.py().get_type::<errors::StorageError>())?;
     module.add_class::<message_schema::MessageSchema>()?;
     image::register(module)?;
+    module.add_class::<commit_request::CommitRequest>()?;
     registrations::register(module)?;
     security::register(module)?;
     elections::register(module)?;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from klamm._engine import CommitRequest
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.counts import Counts
 from klamm.coordinator.effects import Reply
@@ -14,7 +15,6 @@ from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import (
     ZERO_ID,
     Caller,
-    CommitPartition,
     FetchGroup,
     FetchTopic,
     HeartbeatRequest,
@@ -23,7 +23,6 @@ from klamm.protocol.group_messages import (
     JoinProtocol,
     LeaveGroupRequest,
     LeavingMember,
-    OffsetCommitRequest,
     SyncAssignment,
     SyncGroupRequest,
 )
@@ -174,17 +173,18 @@ class Room:
         return self.answers[ticket]
 
     def commit_later(self, offsets: dict[tuple[str, int], int], *, version: int = 9, **fields: Any) -> int:
-        topics: dict[str, list[CommitPartition]] = {}
+        topics: dict[str, list[tuple[int, int, int, str | None]]] = {}
         metadata = fields.pop("metadata", "")
         topic_id = fields.pop("topic_id", ZERO_ID)
         for (topic, partition), offset in offsets.items():
-            topics.setdefault(topic, []).append(CommitPartition(partition, offset, 5, metadata))
+            topics.setdefault(topic, []).append((partition, offset, 5, metadata))
         listed = [(topic, topic_id, parts) for topic, parts in topics.items()]
         if "generation_id" in fields:
             fields["generation_id_or_member_epoch"] = fields.pop("generation_id")
-        request = replace(OffsetCommitRequest(GROUP), **fields)
+        group_id = fields.pop("group_id", GROUP)
         ticket = self.ticket()
-        self.take(self.shard.on_offset_commit(self.now_ms, ticket, version, request, listed))
+        request = CommitRequest(group_id, listed, version=version, **fields)
+        self.take(self.shard.on_offset_commit(self.now_ms, ticket, request))
         return ticket
 
     def commit_offset(self, offset: int = 42, *, partition: int = 0, topic: str = "topic", **fields: Any) -> ErrorCode:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from klamm._engine import CommitRequest
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.records import OffsetCommit, decode
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import (
     ZERO_ID,
-    CommitPartition,
     DeletePartition,
     DeleteTopic,
     FetchedGroup,
     FetchedPartition,
     JoinProtocol,
     ListGroupsRequest,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
 )
 
@@ -79,9 +78,9 @@ def test_the_good_partitions_of_a_commit_are_stored() -> None:
 
 def test_one_partition_with_too_much_metadata_is_refused_alone() -> None:
     room = Room(GroupConfig(offset_metadata_max_bytes=10))
-    request = OffsetCommitRequest(GROUP)
-    long, short = (CommitPartition(index, 3, 5, "x" * length) for index, length in ((0, 11), (1, 10)))
-    room.take(room.shard.on_offset_commit(0, "t", 9, request, [("a", ZERO_ID, [long, short]), ("b", ZERO_ID, [short])]))
+    long, short = ((index, 3, 5, "x" * length) for index, length in ((0, 11), (1, 10)))
+    request = CommitRequest(GROUP, [("a", ZERO_ID, [long, short]), ("b", ZERO_ID, [short])])
+    room.take(room.shard.on_offset_commit(0, "t", request))
     assert room.answers["t"] == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE, ErrorCode.NONE]
     assert room.fetch() == {("a", 1): 3, ("b", 1): 3}
 

@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from klamm._engine import CommitRequest
 from klamm.coordinator import driver
 from klamm.coordinator.commits import CommitAnswer
 from klamm.coordinator.config import GroupConfig
@@ -22,7 +23,6 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.group_messages import (
     ZERO_ID,
     Caller,
-    CommitPartition,
     FetchedGroup,
     FetchGroup,
     HeartbeatRequest,
@@ -30,19 +30,23 @@ from klamm.protocol.group_messages import (
     LeaveGroupRequest,
     LeavingMember,
     ListGroupsRequest,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     SyncAssignment,
     SyncGroupRequest,
-    TopicCommits,
 )
 
 from .harness import RANGE
 
 CALLER = Caller(3, "client", "/127.0.0.1")
 CONFIG = GroupConfig(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
-COMMIT = OffsetCommitRequest("g")
-OFFSETS = [("t", ZERO_ID, [CommitPartition(0, 7)])]
+
+
+def commit_of(group_id: str = "g", partitions: int = 1, **fields: Any) -> CommitRequest:
+    """Offset 7 for each partition of topic "t"."""
+    return CommitRequest(group_id, [("t", ZERO_ID, [(index, 7, -1, None) for index in range(partitions)])], **fields)
+
+
+COMMIT = commit_of()
 
 T = TypeVar("T")
 
@@ -101,10 +105,8 @@ def heartbeat(groups: GroupCoordinator, request: HeartbeatRequest) -> asyncio.Fu
     return asked(partial(groups.heartbeat, request))
 
 
-def commit(
-    groups: GroupCoordinator, request: OffsetCommitRequest = COMMIT, topics: Sequence[TopicCommits] = OFFSETS
-) -> asyncio.Future[CommitAnswer]:
-    return asked(partial(groups.offset_commit, 9, request, topics))
+def commit(groups: GroupCoordinator, request: CommitRequest = COMMIT) -> asyncio.Future[CommitAnswer]:
+    return asked(partial(groups.offset_commit, request))
 
 
 def fetch(
@@ -164,7 +166,7 @@ async def test_a_group_from_join_to_leave() -> None:
     sync = SyncGroupRequest("g", 1, joined.member_id, (SyncAssignment(joined.member_id, b"all"),))
     assert (await groups.sync_group(sync)).assignment == b"all"
     assert await heartbeat(groups, HeartbeatRequest("g", 1, joined.member_id)) is ErrorCode.NONE
-    request = replace(COMMIT, generation_id_or_member_epoch=1, member_id=joined.member_id)
+    request = commit_of(generation_id_or_member_epoch=1, member_id=joined.member_id)
     assert await commit(groups, request) == ErrorCode.NONE
     fetched = await fetch(groups, require_stable=True)
     assert fetched.topics[0].partitions[0].committed_offset == 7
@@ -183,7 +185,7 @@ async def test_what_comes_in_one_turn_of_the_loop_is_appended_together() -> None
     log.stopped = True
     groups = await coordinator(log)
     names = [f"g{at}" for at in range(20)]
-    answers = [commit(groups, replace(COMMIT, group_id=name)) for name in names]
+    answers = [commit(groups, commit_of(name)) for name in names]
     await appended(log)
     partitions = {groups.partition_for(name) for name in names}
     assert [len(batches) for batches in log.calls] == [len(partitions)]
@@ -263,7 +265,7 @@ async def test_the_empty_group_id_is_legal_only_for_offsets() -> None:
     assert await heartbeat(groups, HeartbeatRequest("", 1, "m")) is invalid
     assert (await groups.leave_group(LeaveGroupRequest(""))).error_code is invalid
     assert (await groups.offset_delete(OffsetDeleteRequest(""))).error_code is invalid
-    assert await commit(groups, replace(COMMIT, group_id="")) == ErrorCode.NONE
+    assert await commit(groups, commit_of("")) == ErrorCode.NONE
     assert (await fetch(groups, "")).error_code == ErrorCode.NONE
     assert groups.describe_groups(6, [""])[0].group_state == "Empty"
     assert (await groups.delete_groups([""]))[0].error_code is ErrorCode.NONE
@@ -369,7 +371,7 @@ async def test_many_records_are_loaded_in_turns() -> None:
     log = MemoryLog()
     groups = await coordinator(log)
     for _ in range(20):
-        await commit(groups, topics=[("t", ZERO_ID, [CommitPartition(index, 7) for index in range(100)])])
+        await commit(groups, commit_of(partitions=100))
     again = GroupCoordinator(CONFIG, log, 4)
     again.on_elected(groups.partition_for("g"), 1)
     turns = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,9 +17,7 @@ from klamm.coordinator.service import LoadState
 from klamm.coordinator.shard import Shard
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import (
-    ZERO_ID,
     Caller,
-    CommitPartition,
     DeletePartition,
     DeleteTopic,
     HeartbeatRequest,
@@ -32,7 +29,7 @@ from klamm.protocol.group_messages import (
     SyncGroupRequest,
 )
 
-from .test_driver import CALLER, COMMIT, MemoryLog, commit, coordinator, fetch, heartbeat, join_request
+from .test_driver import CALLER, COMMIT, MemoryLog, commit, commit_of, coordinator, fetch, heartbeat, join_request
 
 DELETION = OffsetDeleteRequest("g", (DeleteTopic("t", (DeletePartition(0),)),))
 INJECTED = "injected for the test"
@@ -72,7 +69,7 @@ def beside(groups: GroupCoordinator) -> str:
 
 
 def commit_beside(groups: GroupCoordinator) -> asyncio.Future[CommitAnswer]:
-    return commit(groups, replace(COMMIT, group_id=beside(groups)))
+    return commit(groups, commit_of(beside(groups)))
 
 
 # What reaches each event of a shard. A new event has to be added here.
@@ -132,7 +129,7 @@ async def assert_it_serves(groups: GroupCoordinator, *, are_deleted: bool = Fals
         offsets = [part.committed_offset for topic in fetched.topics for part in topic.partitions]
         assert offsets == ([] if are_deleted else [7])
         assert await commit_beside(groups) == ErrorCode.NONE
-        assert await commit(groups, replace(COMMIT, group_id=elsewhere(groups))) == ErrorCode.NONE
+        assert await commit(groups, commit_of(elsewhere(groups))) == ErrorCode.NONE
         [described] = groups.describe_groups(6, ["g"])
         assert described.error_code is ErrorCode.NONE
 
@@ -144,8 +141,8 @@ async def test_a_request_that_fails_a_shard(
     log = MemoryLog()
     groups, joined = await with_a_member(log)
     log.stopped = True
-    waiting = commit(groups, replace(COMMIT, group_id=beside(groups)))
-    going_on = commit(groups, replace(COMMIT, group_id=elsewhere(groups)))
+    waiting = commit(groups, commit_of(beside(groups)))
+    going_on = commit(groups, commit_of(elsewhere(groups)))
     await asyncio.sleep(0)
     raised = fail_once(monkeypatch, Shard, name)
     async with asyncio.timeout(30):
@@ -241,7 +238,7 @@ async def test_an_answer_that_cannot_be_given_is_no_fault_of_the_shard(caplog: p
     def broken(code: object) -> None:
         raise InjectedError(INJECTED)
 
-    groups.offset_commit(9, COMMIT, [("t", ZERO_ID, [CommitPartition(0, 7)])], broken)
+    groups.offset_commit(COMMIT, broken)
     assert await commit_beside(groups) == ErrorCode.NONE
     assert groups.registry.active(groups.partition_for("g")).shard is shard
     [error] = errors(caplog)

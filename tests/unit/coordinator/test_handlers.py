@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from klamm._engine import CommitRequest
 from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHandlers
 from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
 from klamm.broker.request import Direct, Handler, RequestContext
@@ -28,6 +29,7 @@ from klamm.protocol.group_messages import (
 from klamm.protocol.kio_classes import request_class
 
 from .harness import subscription
+from .images import image_of
 from .test_driver import CONFIG, MemoryLog
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT = 8, 9, 10, 11, 12
@@ -56,6 +58,7 @@ class Topics:
         self.topics = {topic.name: topic for topic in (ORDERS, TopicInfo("payments", b"p" * 16, 1))}
         self.created: list[str] = []
         self.has_leader = True
+        self.image = image_of(*self.topics.values())
 
     def by_name(self, name: str) -> TopicInfo | None:
         return self.topics.get(name)
@@ -82,7 +85,7 @@ class Broker:
         self.answers: dict[int, bytes | None] = {}
         one, two = GroupHandlers(groups, self.topics), OffsetHandlers(groups, self.topics)
         self.handlers: dict[int, Handler | Direct] = {
-            OFFSET_COMMIT: Direct(two.offset_commit),
+            OFFSET_COMMIT: Direct(two.offset_commit, two.commit),
             OFFSET_FETCH: Direct(two.offset_fetch),
             OFFSET_DELETE: two.offset_delete,
             FIND_COORDINATOR: one.find_coordinator,
@@ -298,6 +301,32 @@ async def test_a_commit_with_nothing_that_exists_does_not_reach_the_group(broker
     await broker.ask(OFFSET_COMMIT, 9, group_id="g", topics=[])
     listed = await broker.ask(LIST_GROUPS, 5)
     assert listed.groups == ()
+
+
+async def test_a_commit_that_the_engine_has_read_is_answered_as_its_bytes_are(broker: Broker) -> None:
+    topics = commit_of("orders", 0, 3) + commit_of("nowhere", 0)
+    body = encode(build(request_class(OFFSET_COMMIT, 9), group_id="g", topics=topics))
+    dispatcher = Dispatcher(broker, broker)
+    dispatcher.commit(7, "127.0.0.1", CommitRequest.read(9, body, broker.topics.image))
+    await dispatcher.drain(30)
+    assert broker.answers.pop(7) == await broker.ask_raw(OFFSET_COMMIT, 9, group_id="g", topics=topics)
+
+
+async def test_a_commit_that_fails_closes_its_connection_alone(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    request = CommitRequest("g", [(ORDERS.name, ORDERS.topic_id, [(0, 1, -1, None)])])
+    dispatcher = Dispatcher(broker, broker)
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.groups, "offset_commit", broken)
+        dispatcher.commit(7, "192.0.2.1", request)
+    dispatcher.commit(8, "192.0.2.2", request)
+    await dispatcher.drain(30)
+    assert (broker.answers[7], broker.answers[8]) == (None, request.answer(0))
+    assert "OffsetCommit v9 of 192.0.2.1 failed" in caplog.text
 
 
 async def test_many_groups_are_fetched_at_once(broker: Broker) -> None:

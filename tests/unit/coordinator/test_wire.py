@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from klamm._engine import CommitRequest
+from klamm.broker.handlers.offsets import TopicInfo
 from klamm.protocol.codec import (
     build,
     decode_response,
@@ -14,7 +16,6 @@ from klamm.protocol.codec import (
 )
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.group_messages import (
-    CommitPartition,
     FetchedGroup,
     FetchedPartition,
     FetchedTopic,
@@ -25,7 +26,6 @@ from klamm.protocol.group_messages import (
     LeaveGroupResponse,
     LeaveMemberResponse,
     LeavingMember,
-    OffsetCommitRequest,
     OffsetFetchRequest,
 )
 from klamm.protocol.groups import (
@@ -36,6 +36,8 @@ from klamm.protocol.groups import (
     write_offset_fetch,
 )
 from klamm.protocol.kio_classes import request_class
+
+from .images import image_of
 
 JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH = 11, 13, 8, 9
 
@@ -51,13 +53,19 @@ def test_commit_requests(version: int) -> None:
     topics = [{"name": "t", "topic_id": b"i" * 16, "partitions": [partition]}]
     fields = {"group_id": "g", "generation_id_or_member_epoch": 4, "member_id": "me", "group_instance_id": "i"}
     body = request_body(OFFSET_COMMIT, version, retention_time_ms=5, topics=topics, **fields)
-    request = read(OffsetCommitRequest, version, body)
+    image = image_of(TopicInfo("t", b"i" * 16, 2))
+    request = CommitRequest.read(version, body, image)
+    assert request.version == version
     assert (request.group_id, request.generation_id_or_member_epoch, request.member_id) == ("g", 4, "me")
     assert request.group_instance_id == ("i" if version >= 7 else None)
     assert request.retention_time_ms == (5 if version <= 4 else -1)
-    (topic,) = request.topics
-    assert (topic.name, topic.topic_id) == (("", b"i" * 16) if version >= 10 else ("t", bytes(16)))
-    assert topic.partitions == (CommitPartition(1, 2, 3 if version >= 6 else -1, "m"),)
+    assert request.offsets() == [("t", b"i" * 16, 1, 2, 3 if version >= 6 else -1, "m")]
+    assert request.offset_count == 1
+    for length in range(len(body)):
+        with pytest.raises(ValueError, match=r"\w"):
+            CommitRequest.read(version, body[:length], image)
+    with pytest.raises(ValueError, match="2 codes for 1 offsets"):
+        request.answer([0, 0])
 
 
 @pytest.mark.parametrize("version", range(1, 11))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from klamm._engine import all_offsets_committed
+from klamm._engine import CommitRequest, Image
 from klamm.broker.request import Answer, RequestContext
 from klamm.protocol.codec import read, write
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.group_messages import (
-    CommittedPartition,
-    CommittedTopic,
-    CommitTopic,
     DeletedPartition,
     DeletedTopic,
     DeletePartition,
@@ -25,12 +21,9 @@ from klamm.protocol.group_messages import (
     FetchedTopic,
     FetchGroup,
     FetchTopic,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
-    TopicCommits,
 )
 from klamm.protocol.groups import write_offset_fetch
 
@@ -40,14 +33,8 @@ TOPIC_ID_VERSION: Final = 10
 class Offsets(Protocol):
     """What these handlers need of the group coordinator. Refusals are in the answers."""
 
-    def offset_commit(
-        self,
-        api_version: int,
-        request: OffsetCommitRequest,
-        topics: Sequence[TopicCommits],
-        answer: Callable[[int | list[int]], None],
-    ) -> None:
-        """OffsetCommit of `topics`; the answer is an error code for all their partitions, or one for each."""
+    def offset_commit(self, request: CommitRequest, answer: Callable[[int | list[int]], None]) -> None:
+        """OffsetCommit; the answer is an error code for all partitions that exist, or one for each."""
         ...
 
     def offset_fetch(
@@ -72,6 +59,11 @@ class TopicInfo(NamedTuple):
 class TopicDirectory(Protocol):
     """Topics of the newest metadata that the broker has."""
 
+    @property
+    def image(self) -> Image:
+        """That metadata."""
+        ...
+
     def by_name(self, name: str) -> TopicInfo | None:
         """The topic of this name."""
         ...
@@ -90,40 +82,18 @@ class OffsetHandlers:
 
     def offset_commit(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """Commits for partitions that exist; the others get their own errors."""
-        request = read(OffsetCommitRequest, version, body)
-        known: list[TopicCommits] = []
-        refused: list[CommittedTopic] = []
-        for topic in request.topics:
-            self._sort_out(version, topic, known, refused)
-        if known:
-            # A topic without partitions is left out of the answer, so that it does not look like the request.
-            plain = body if len(known) == len(request.topics) and not refused else None
-            write_answer = partial(_write_committed, version, plain, known, refused)
-            self._offsets.offset_commit(version, request, known, answer.written(write_answer))
-        else:
-            answer.give(_write_committed(version, None, known, refused, []))
+        try:
+            request = CommitRequest.read(version, body, self._topics.image)
+        except ValueError as error:
+            raise MalformedRequest(f"OffsetCommit v{version} of {len(body)} bytes: {error}") from error
+        self.commit(request, answer.written(request.answer))
 
-    def _sort_out(
-        self, version: int, topic: CommitTopic, known: list[TopicCommits], refused: list[CommittedTopic]
-    ) -> None:
-        by_id = version >= TOPIC_ID_VERSION
-        info = self._topics.by_id(topic.topic_id) if by_id else self._topics.by_name(topic.name)
-        if info is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            partitions = tuple(CommittedPartition(partition.partition_index, code) for partition in topic.partitions)
-            refused.append(CommittedTopic(topic.name, topic.topic_id, partitions))
-            return
-        count = info.partition_count
-        existing = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
-        if len(existing) < len(topic.partitions):
-            missing = tuple(
-                CommittedPartition(partition.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                for partition in topic.partitions
-                if not 0 <= partition.partition_index < count
-            )
-            refused.append(CommittedTopic(info.name, info.topic_id, missing))
-        if existing:
-            known.append((info.name, info.topic_id, existing))
+    def commit(self, request: CommitRequest, answer: Callable[[int | list[int]], None]) -> None:
+        """The same for a request that is read: answers a code for all partitions that exist, or one for each."""
+        if request.offset_count:
+            self._offsets.offset_commit(request, answer)
+        else:
+            answer(0)
 
     def offset_fetch(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """Committed offsets of one or, from version 8, many groups."""
@@ -207,34 +177,6 @@ class OffsetHandlers:
             refused.append(DeletedTopic(topic.name, tuple(missing)))
         if existing:
             known.append(DeleteTopic(topic.name, tuple(existing)))
-
-
-def _write_committed(
-    version: int,
-    plain: bytes | None,
-    known: list[TopicCommits],
-    refused: list[CommittedTopic],
-    codes: int | list[int],
-) -> bytes:
-    """The answer by the codes of the partitions of `known`; `plain` is the request's body when `known` is all of it."""
-    if codes == ErrorCode.NONE and plain is not None:
-        return all_offsets_committed(version, plain)
-    each = iter(codes) if isinstance(codes, list) else itertools.repeat(codes)
-    results = tuple(
-        CommittedTopic(name, topic_id, tuple(CommittedPartition(one.partition_index, next(each)) for one in partitions))
-        for name, topic_id, partitions in known
-    )
-    return write(OffsetCommitResponse(_merged(refused, results) if refused else results), version)
-
-
-def _merged(refused: list[CommittedTopic], results: tuple[CommittedTopic, ...]) -> tuple[CommittedTopic, ...]:
-    """One entry per topic, the refused partitions first."""
-    merged: dict[tuple[str, bytes], CommittedTopic] = {}
-    for topic in (*refused, *results):
-        key = (topic.name, topic.topic_id)
-        before = merged.get(key)
-        merged[key] = topic if before is None else replace(topic, partitions=before.partitions + topic.partitions)
-    return tuple(merged.values())
 
 
 def _merged_deletions(refused: list[DeletedTopic], topics: tuple[DeletedTopic, ...]) -> tuple[DeletedTopic, ...]:

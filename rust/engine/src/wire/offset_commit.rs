@@ -1,62 +1,184 @@
-//! OffsetCommit v2-10: the answer that nearly every one gets. What is decided about the others is Python's.
+//! OffsetCommit v2-10: the request, held against the metadata, and its answer. Which group and member may commit is
+//! Python's to decide.
+
+use std::sync::Arc;
 
 use super::api::{Api, OFFSET_COMMIT};
 use super::primitives::{WireError, Writer};
+use super::topic::TopicRef;
 use super::versioned::{VersionedReader, VersionedWriter};
+use crate::metadata::MetadataImage;
+use crate::metadata::topic::Topic;
+use crate::{ErrorCode, Uuid};
 
-/// Writes the body of the answer to the request in `body`, all of whose offsets are committed.
-pub fn write_all_committed(writer: &mut Writer, version: i16, body: &[u8]) -> Result<(), WireError> {
-    let is_flexible = Api::of(OFFSET_COMMIT).is_some_and(|api| api.is_flexible(version));
-    let mut request = VersionedReader::new(body, is_flexible);
-    let mut answer = VersionedWriter::new(writer, is_flexible);
-    skip_head(&mut request, version)?;
-    if version >= 3 {
-        answer.i32(0);
+/// A request whose topics and partitions were looked up.
+#[derive(Debug)]
+pub struct OffsetCommitRequest {
+    pub version: i16,
+    pub group_id: String,
+    /// The generation, or the member epoch (KIP-848).
+    pub generation_id: i32,
+    pub member_id: String,
+    pub group_instance_id: Option<String>,
+    /// -1: as the broker's configuration says.
+    pub retention_time_ms: i64,
+    pub topics: Vec<CommitTopic>,
+}
+
+/// A topic of the request.
+#[derive(Debug)]
+pub struct CommitTopic {
+    /// Empty for an unknown id.
+    pub name: Arc<str>,
+    /// Zero for an unknown name.
+    pub id: Uuid,
+    pub partitions: Vec<CommitPartition>,
+}
+
+/// An offset to commit.
+#[derive(Debug)]
+pub struct CommitPartition {
+    pub index: i32,
+    pub offset: i64,
+    pub leader_epoch: i32,
+    /// Empty where the request has null.
+    pub metadata: Box<str>,
+    /// An error when the topic or the partition does not exist: then there is nothing to commit.
+    pub refused: ErrorCode,
+}
+
+impl CommitPartition {
+    /// Whether the group may commit it.
+    pub fn exists(&self) -> bool {
+        !self.refused.is_error()
     }
-    let topics = request.array_len(3)?;
-    answer.array_len(topics);
-    for _ in 0..topics {
-        match version {
-            10.. => answer.uuid(request.uuid()?),
-            _ => answer.string(&request.string()?),
+}
+
+/// From this version on topics are named by their ids.
+const TOPIC_ID_VERSION: i16 = 10;
+
+impl OffsetCommitRequest {
+    /// Reads a body of `version` and looks up in `image` what it names.
+    pub fn read(version: i16, body: &[u8], image: &MetadataImage) -> Result<Self, WireError> {
+        let is_flexible = Api::of(OFFSET_COMMIT).is_some_and(|api| api.is_flexible(version));
+        let mut reader = VersionedReader::new(body, is_flexible);
+        let group_id = reader.string()?.into_owned();
+        let generation_id = reader.i32()?;
+        let member_id = reader.string()?.into_owned();
+        let instance = if version >= 7 { reader.nullable_string()? } else { None };
+        let retention_time_ms = if version <= 4 { reader.i64()? } else { -1 };
+        let mut topics = Vec::new();
+        for _ in 0..reader.array_len(3)? {
+            // One without partitions is not answered, and would take many times its bytes.
+            topics.extend(read_topic(&mut reader, version, image)?);
         }
-        let partitions = request.array_len(12)?;
-        answer.array_len(partitions);
-        for _ in 0..partitions {
-            answer.i32(request.i32()?);
-            answer.i16(0);
+        reader.skip_tags()?;
+        let group_instance_id = instance.map(|id| id.into_owned());
+        Ok(Self { version, group_id, generation_id, member_id, group_instance_id, retention_time_ms, topics })
+    }
+
+    /// The offsets that the group may commit, each with its topic, in order.
+    pub fn existing(&self) -> impl Iterator<Item = (&CommitTopic, &CommitPartition)> {
+        let topics = self.topics.iter();
+        topics.flat_map(|topic| topic.partitions.iter().filter(|it| it.exists()).map(move |it| (topic, it)))
+    }
+
+    /// Writes the body of the answer; `code` is called once for each of [`OffsetCommitRequest::existing`], in order.
+    ///
+    /// Topics are in the order of the request. As in Apache Kafka those with a refused partition come first when there is
+    /// one, and each topic is there once then.
+    pub fn write_answer(&self, writer: &mut Writer, mut code: impl FnMut() -> ErrorCode) {
+        let coded: Vec<(&CommitTopic, Vec<(i32, ErrorCode)>)> = match self.has_refused() {
+            true => self.merged(&mut code),
+            false => {
+                let mut coded = |topic: &CommitTopic| topic.partitions.iter().map(|it| (it.index, code())).collect();
+                self.topics.iter().map(|topic| (topic, coded(topic))).collect()
+            }
+        };
+        let is_flexible = Api::of(OFFSET_COMMIT).is_some_and(|api| api.is_flexible(self.version));
+        let mut answer = VersionedWriter::new(writer, is_flexible);
+        if self.version >= 3 {
+            answer.i32(0);
+        }
+        answer.array_len(coded.len());
+        for (topic, partitions) in coded {
+            match self.version >= TOPIC_ID_VERSION {
+                true => answer.uuid(topic.id),
+                false => answer.string(&topic.name),
+            }
+            answer.array_len(partitions.len());
+            for (index, code) in partitions {
+                answer.i32(index);
+                answer.i16(code.0);
+                answer.no_tags();
+            }
             answer.no_tags();
-            skip_offset(&mut request, version)?;
         }
         answer.no_tags();
-        request.skip_tags()?;
     }
-    answer.no_tags();
-    Ok(())
+
+    fn has_refused(&self) -> bool {
+        self.topics.iter().flat_map(|topic| &topic.partitions).any(|it| !it.exists())
+    }
+
+    fn merged(&self, code: &mut impl FnMut() -> ErrorCode) -> Vec<(&CommitTopic, Vec<(i32, ErrorCode)>)> {
+        let mut merged: Vec<(&CommitTopic, Vec<(i32, ErrorCode)>)> = Vec::new();
+        for pass in [false, true] {
+            for topic in &self.topics {
+                let of_pass = topic.partitions.iter().filter(|it| it.exists() == pass);
+                let coded: Vec<_> = of_pass.map(|it| (it.index, if pass { code() } else { it.refused })).collect();
+                let same = merged.iter_mut().find(|(one, _)| one.id == topic.id && one.name == topic.name);
+                match same {
+                    _ if coded.is_empty() => {}
+                    Some((_, partitions)) => partitions.extend(coded),
+                    None => merged.push((topic, coded)),
+                }
+            }
+        }
+        merged
+    }
 }
 
-/// The group, its generation and the member, and how long to keep the offsets.
-fn skip_head(request: &mut VersionedReader<'_>, version: i16) -> Result<(), WireError> {
-    request.string()?;
-    request.i32()?;
-    request.string()?;
-    if version >= 7 {
-        request.nullable_string()?;
+fn read_topic(
+    reader: &mut VersionedReader<'_>,
+    version: i16,
+    image: &MetadataImage,
+) -> Result<Option<CommitTopic>, WireError> {
+    let named = TopicRef::read(reader, version >= TOPIC_ID_VERSION)?;
+    let (topic, unknown) = match &named {
+        TopicRef::Name(name) => (image.topics().by_name(name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        TopicRef::Id(id) => (image.topics().by_id(*id), ErrorCode::UNKNOWN_TOPIC_ID),
+    };
+    let topic: Option<&Topic> = topic.map(|topic| &**topic);
+    let partitions = reader.array(12, |reader| read_partition(reader, version, topic, unknown))?;
+    reader.skip_tags()?;
+    if partitions.is_empty() {
+        return Ok(None);
     }
-    if version <= 4 {
-        request.i64()?;
-    }
-    Ok(())
+    Ok(Some(match (topic, named) {
+        (Some(topic), _) => CommitTopic { name: topic.name().clone(), id: topic.id(), partitions },
+        (None, TopicRef::Name(name)) => CommitTopic { name: (&*name).into(), id: Uuid::ZERO, partitions },
+        (None, TopicRef::Id(id)) => CommitTopic { name: "".into(), id, partitions },
+    }))
 }
 
-/// What stands behind a partition's index.
-fn skip_offset(request: &mut VersionedReader<'_>, version: i16) -> Result<(), WireError> {
-    request.i64()?;
-    if version >= 6 {
-        request.i32()?;
-    }
-    request.nullable_string()?;
-    request.skip_tags()
+fn read_partition(
+    reader: &mut VersionedReader<'_>,
+    version: i16,
+    topic: Option<&Topic>,
+    unknown: ErrorCode,
+) -> Result<CommitPartition, WireError> {
+    let (index, offset) = (reader.i32()?, reader.i64()?);
+    let leader_epoch = if version >= 6 { reader.i32()? } else { -1 };
+    let metadata = reader.nullable_string()?.unwrap_or_default().into();
+    reader.skip_tags()?;
+    let is_there = |topic: &Topic| usize::try_from(index).is_ok_and(|index| index < topic.partition_count());
+    let refused = match topic.map(is_there) {
+        Some(true) => ErrorCode::NONE,
+        Some(false) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        None => unknown,
+    };
+    Ok(CommitPartition { index, offset, leader_epoch, metadata, refused })
 }
 
 #[cfg(test)]
@@ -67,17 +189,58 @@ mod tests {
     const REQUEST: &[u8] =
         b"\x02g\xff\xff\xff\xff\x01\x00\x02\x02t\x02\0\0\0\x07\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\x01\0\0\0";
 
+    fn read(body: &[u8]) -> Result<OffsetCommitRequest, WireError> {
+        OffsetCommitRequest::read(8, body, &MetadataImage::default())
+    }
+
+    fn answer(request: &OffsetCommitRequest, codes: &[i16]) -> Vec<u8> {
+        let (mut writer, mut codes) = (Writer::new(), codes.iter());
+        request.write_answer(&mut writer, || ErrorCode(*codes.next().expect("a code for each")));
+        assert_eq!(codes.next(), None);
+        writer.as_slice().to_vec()
+    }
+
+    fn topic(name: &str, partitions: &[(i32, i16)]) -> CommitTopic {
+        let partition = |(index, refused): &(i32, i16)| CommitPartition {
+            index: *index,
+            offset: 1,
+            leader_epoch: -1,
+            metadata: "".into(),
+            refused: ErrorCode(*refused),
+        };
+        CommitTopic { name: name.into(), id: Uuid::ZERO, partitions: partitions.iter().map(partition).collect() }
+    }
+
     #[test]
-    fn every_partition_is_told_that_nothing_is_wrong() {
-        let mut writer = Writer::new();
-        write_all_committed(&mut writer, 8, REQUEST).expect("a whole request");
-        assert_eq!(writer.as_slice(), b"\0\0\0\0\x02\x02t\x02\0\0\0\x07\0\0\0\0\0");
+    fn what_does_not_exist_is_refused() {
+        let request = read(REQUEST).expect("a whole request");
+        assert_eq!((&*request.group_id, request.generation_id, &*request.member_id), ("g", -1, ""));
+        assert_eq!(request.existing().count(), 0);
+        assert_eq!(answer(&request, &[]), b"\0\0\0\0\x02\x02t\x02\0\0\0\x07\0\x03\0\0\0");
+    }
+
+    #[test]
+    fn an_answer_has_the_request_s_order_unless_something_is_refused() {
+        let mut request = read(REQUEST).expect("a whole request");
+        request.topics = vec![topic("a", &[(0, 0), (1, 0)]), topic("b", &[(5, 0)])];
+        let coded = b"\0\0\0\0\x03\x02a\x03\0\0\0\0\0\0\0\0\0\0\x01\0\x0c\0\0\x02b\x02\0\0\0\x05\0\0\0\0\0";
+        assert_eq!(answer(&request, &[0, 12, 0]), coded);
+        request.topics.push(topic("b", &[(6, 3)]));
+        let merged =
+            b"\0\0\0\0\x03\x02b\x03\0\0\0\x06\0\x03\0\0\0\0\x05\0\0\0\0\x02a\x03\0\0\0\0\0\0\0\0\0\0\x01\0\x0c\0\0\0";
+        assert_eq!(answer(&request, &[0, 12, 0]), merged);
+    }
+
+    #[test]
+    fn a_topic_without_partitions_is_not_answered() {
+        let request = read(b"\x02g\xff\xff\xff\xff\x01\x00\x02\x02t\x01\0\0").expect("a whole request");
+        assert_eq!(answer(&request, &[]), b"\0\0\0\0\x01\0");
     }
 
     #[test]
     fn a_request_that_is_cut_is_refused() {
-        for len in 0..REQUEST.len() - 2 {
-            assert!(write_all_committed(&mut Writer::new(), 8, &REQUEST[..len]).is_err(), "{len}");
+        for len in 0..REQUEST.len() {
+            assert!(read(&REQUEST[..len]).is_err(), "{len}");
         }
     }
 }

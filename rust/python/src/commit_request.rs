@@ -1,0 +1,148 @@
+//! `CommitRequest`: one OffsetCommit as the engine reads it, for the group coordinator to decide about.
+
+use klamm_engine::ErrorCode;
+use klamm_engine::metadata::MetadataImage;
+use klamm_engine::wire::Writer;
+use klamm_engine::wire::offset_commit::{CommitPartition, CommitTopic, OffsetCommitRequest as Request};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+
+use crate::id::Id;
+use crate::image::Image;
+
+/// Index, offset, leader epoch and metadata.
+type PartitionRow = (i32, i64, i32, Option<String>);
+/// Topic, its id, and offsets to commit.
+type TopicRow = (String, Id, Vec<PartitionRow>);
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine")]
+pub struct CommitRequest {
+    request: Request,
+    #[pyo3(get)]
+    group_id: Py<PyString>,
+    #[pyo3(get)]
+    offset_count: usize,
+}
+
+impl CommitRequest {
+    fn new_from(py: Python<'_>, request: Request) -> Self {
+        let group_id = PyString::new(py, &request.group_id).unbind();
+        let offset_count = request.existing().count();
+        Self { request, group_id, offset_count }
+    }
+
+    /// Reads a body and looks up what it names.
+    pub fn read_from(py: Python<'_>, version: i16, body: &[u8], image: &MetadataImage) -> PyResult<Self> {
+        let request = Request::read(version, body, image);
+        Ok(Self::new_from(py, request.map_err(|error| PyValueError::new_err(error.to_string()))?))
+    }
+}
+
+/// What became of the offsets of a request.
+#[derive(FromPyObject)]
+enum Codes {
+    All(i16),
+    Each(Vec<i16>),
+}
+
+fn topic((name, id, partitions): TopicRow) -> CommitTopic {
+    let partition = |(index, offset, leader_epoch, metadata): PartitionRow| CommitPartition {
+        index,
+        offset,
+        leader_epoch,
+        metadata: metadata.unwrap_or_default().into(),
+        refused: ErrorCode::NONE,
+    };
+    CommitTopic { name: name.into(), id: id.0, partitions: partitions.into_iter().map(partition).collect() }
+}
+
+#[pymethods]
+impl CommitRequest {
+    #[new]
+    #[pyo3(signature = (
+        group_id, topics, *, version=9, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
+        retention_time_ms=-1
+    ))]
+    #[allow(clippy::too_many_arguments)] // Its fields.
+    fn new(
+        py: Python<'_>,
+        group_id: String,
+        topics: Vec<TopicRow>,
+        version: i16,
+        generation_id_or_member_epoch: i32,
+        member_id: &str,
+        group_instance_id: Option<String>,
+        retention_time_ms: i64,
+    ) -> Self {
+        let request = Request {
+            version,
+            group_id,
+            generation_id: generation_id_or_member_epoch,
+            member_id: member_id.to_owned(),
+            group_instance_id,
+            retention_time_ms,
+            topics: topics.into_iter().map(topic).collect(),
+        };
+        Self::new_from(py, request)
+    }
+
+    #[staticmethod]
+    fn read(py: Python<'_>, version: i16, body: &[u8], image: &Image) -> PyResult<Self> {
+        Self::read_from(py, version, body, &image.0)
+    }
+
+    #[getter]
+    fn version(&self) -> i16 {
+        self.request.version
+    }
+
+    #[getter]
+    fn generation_id_or_member_epoch(&self) -> i32 {
+        self.request.generation_id
+    }
+
+    #[getter]
+    fn member_id(&self) -> &str {
+        &self.request.member_id
+    }
+
+    #[getter]
+    fn group_instance_id(&self) -> Option<&str> {
+        self.request.group_instance_id.as_deref()
+    }
+
+    #[getter]
+    fn retention_time_ms(&self) -> i64 {
+        self.request.retention_time_ms
+    }
+
+    /// Topic, its id, partition, offset, leader epoch and metadata of each offset that may be committed.
+    fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let rows = PyList::empty(py);
+        for (topic, at) in self.request.existing() {
+            let metadata =
+                if at.metadata.is_empty() { pyo3::intern!(py, "").clone() } else { PyString::new(py, &at.metadata) };
+            rows.append((&*topic.name, Id(topic.id), at.index, at.offset, at.leader_epoch, metadata))?;
+        }
+        Ok(rows)
+    }
+
+    /// The body of the answer: one code for all of these offsets, or one for each.
+    fn answer<'py>(&self, py: Python<'py>, codes: Codes) -> PyResult<Bound<'py, PyBytes>> {
+        let mut writer = Writer::new();
+        match codes {
+            Codes::All(code) => self.request.write_answer(&mut writer, || ErrorCode(code)),
+            Codes::Each(codes) if codes.len() == self.offset_count => {
+                let mut codes = codes.into_iter();
+                self.request.write_answer(&mut writer, || ErrorCode(codes.next().unwrap_or_default()));
+            }
+            Codes::Each(codes) => {
+                let message = format!("{} codes for {} offsets", codes.len(), self.offset_count);
+                return Err(PyValueError::new_err(message));
+            }
+        }
+        Ok(PyBytes::new(py, writer.as_slice()))
+    }
+}

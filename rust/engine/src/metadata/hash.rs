@@ -1,5 +1,5 @@
 //! Hashes of what topics are found by.
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::LazyLock;
 
 use crate::Uuid;
@@ -21,4 +21,60 @@ pub fn hash_id(id: Uuid) -> u32 {
 pub fn hash_name(name: &str) -> u32 {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEY.hash_one(name) as u32
+}
+
+/// Hashes a topic's id with a partition's index as [`hash_id`] does: only what the controller made is kept under such keys.
+pub type ByIdAndIndex = BuildHasherDefault<IdHasher>;
+
+/// See [`ByIdAndIndex`].
+#[derive(Default)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_ne_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
+    }
+
+    #[inline]
+    fn write_i32(&mut self, index: i32) {
+        self.write_u64(index as u64);
+    }
+
+    /// The length of an id, which all of them have.
+    #[inline]
+    fn write_usize(&mut self, _: usize) {}
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_partitions_of_many_topics_hash_apart() {
+        let id = |number: u64| Uuid((u128::from(number) * 0x1234_5678_9abc_def1_0fed_cba9_8765_4321).to_be_bytes());
+        let keys = (1..100).flat_map(|topic| (0..100).map(move |index| (id(topic), index)));
+        let hashes: Vec<u64> = keys.map(|key: (Uuid, i32)| ByIdAndIndex::default().hash_one(key)).collect();
+        assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), hashes.len());
+        // A table looks at the lowest bits and at the highest seven.
+        for shift in [0, 50] {
+            let buckets: HashSet<_> = hashes.iter().map(|hash| (hash >> shift) % 16_384).collect();
+            assert!(buckets.len() > 6_500, "{} buckets of 16,384 for 9,900 keys", buckets.len());
+        }
+    }
 }

@@ -15,7 +15,7 @@ pub mod field;
 pub mod frame;
 #[cfg(test)]
 mod golden_tests;
-mod hash;
+pub(crate) mod hash;
 mod hash_index;
 mod id_list;
 pub mod image;

@@ -25,6 +25,8 @@ pub struct Appended {
     pub log_start_offset: i64,
     /// Acknowledged by all once the high watermark is here.
     pub end_offset: i64,
+    /// It is there already, with as many in-sync replicas as there must be: nothing is left to wait for.
+    pub is_acked: bool,
 }
 
 /// Why nothing was appended.

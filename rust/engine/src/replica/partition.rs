@@ -112,6 +112,14 @@ impl State {
         }
     }
 
+    /// Whether what ends at `end_offset` is acknowledged by all that it needs.
+    fn has_acked(&self, end_offset: i64) -> bool {
+        match &self.role {
+            Role::Leader(leader) => leader.watermark.get() >= end_offset && leader.watermark.has_min_isr(),
+            Role::Offline { .. } => false,
+        }
+    }
+
     /// Moves the watermark up to what is held, and collects who waited for that.
     fn advance(&mut self, durability: Durability) -> News {
         let leader = match &mut self.role {
@@ -357,14 +365,16 @@ impl Partition {
             }
             match log.append_as_leader(batches, leader.leadership.leader_epoch, rules.now_ms, origin) {
                 Ok(appended) => {
+                    let (end_offset, log_start_offset) = (appended.last_offset + 1, log.log_start_offset());
+                    let wants_flush = log.wants_flush();
+                    let news = state.advance(self.durability);
                     let appended = Appended {
                         base_offset: appended.base_offset,
                         log_append_time_ms: appended.append_time_ms,
-                        log_start_offset: log.log_start_offset(),
-                        end_offset: appended.last_offset + 1,
+                        log_start_offset,
+                        end_offset,
+                        is_acked: state.has_acked(end_offset),
                     };
-                    let wants_flush = log.wants_flush();
-                    let news = state.advance(self.durability);
                     (appended, wants_flush, news)
                 }
                 Err(error) => {

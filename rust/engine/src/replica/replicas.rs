@@ -13,6 +13,7 @@ use super::partition::{Durability, Leadership, Partition, PartitionId, Place};
 use super::planned::Planned;
 use crate::log::{Found, LogError, LogManager, LogOwner};
 use crate::metadata::MetadataImage;
+use crate::metadata::hash::ByIdAndIndex;
 use crate::metadata::partition::Partition as PartitionRecord;
 use crate::metadata::topic::Topic;
 use crate::settings::Settings;
@@ -54,7 +55,7 @@ pub struct Replicas {
     logs: Arc<LogManager>,
     settings: ArcSwap<Settings>,
     image: ArcSwap<MetadataImage>,
-    pub(super) open: RwLock<HashMap<Key, Arc<Partition>>>,
+    pub(super) open: RwLock<HashMap<Key, Arc<Partition>, ByIdAndIndex>>,
     pub(super) opening: Box<[Mutex<()>]>,
     hasher: RandomState,
     /// Directories on disk whose logs were not opened yet, by name.
@@ -107,6 +108,9 @@ impl Replicas {
 
     /// The same for a task of the network: while a log is recovered, the task's worker goes to the other tasks.
     pub fn get_in_task(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
+        if let Some(partition) = self.open.read().get(&(topic_id, index)) {
+            return Ok(partition.clone());
+        }
         match self.must_recover(topic_id, index) {
             true => tokio::task::block_in_place(|| self.get(topic_id, index)),
             false => self.get(topic_id, index),

@@ -7,7 +7,7 @@ use super::versioned::{VersionedReader, VersionedWriter};
 use crate::Uuid;
 
 /// A topic as a request names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TopicRef<'a> {
     Name(Cow<'a, str>),
     Id(Uuid),

@@ -258,10 +258,14 @@ impl Produce<'_> {
             }
         };
         match partition.append(&mut records[..len], self.acks, self.now_ms) {
-            Ok(Appended { base_offset, log_append_time_ms, log_start_offset, end_offset }) => {
+            Ok(Appended { base_offset, log_append_time_ms, log_start_offset, end_offset, is_acked }) => {
                 let appended = ProduceResult::refused(ErrorCode::NONE);
                 let result = ProduceResult { base_offset, log_append_time_ms, log_start_offset, ..appended };
-                Answered { index, result, appending: (self.acks == ALL).then_some((partition, end_offset)) }
+                Answered {
+                    index,
+                    result,
+                    appending: (self.acks == ALL && !is_acked).then_some((partition, end_offset)),
+                }
             }
             Err(refused) => {
                 let result = ProduceResult {

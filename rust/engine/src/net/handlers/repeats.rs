@@ -20,31 +20,27 @@ pub struct Repeats {
 impl Repeats {
     /// `None` when every topic is named once and has partitions, each of them once.
     pub fn of(request: &ProduceRequest, body: &[u8], version: i16) -> Option<Self> {
-        if request.topic_count == 1 && request.partition_count == 1 {
-            return None;
-        }
-        let (mut walk, mut topics) = (request.walk(), HashSet::with_capacity(request.topic_count));
+        if names_each_once(request, body) { None } else { Some(Self::found(request, body, version)) }
+    }
+
+    fn found(request: &ProduceRequest, body: &[u8], version: i16) -> Self {
+        let mut walk = request.walk();
         let mut last = HashMap::with_capacity(request.partition_count);
         let (mut left_out, mut malformed) = (HashSet::new(), HashSet::new());
-        let (mut current, mut at, mut is_plain) = (None, 0, true);
-        let mut partitions = HashSet::with_capacity(request.partition_count);
+        let (mut current, mut at) = (None, 0);
         while let Some(item) = walk.next(body) {
             match item {
-                ProduceItem::Topic { topic, partition_count } => {
-                    is_plain &= partition_count > 0 && topics.insert(topic.clone());
-                    current = Some(topic);
-                }
+                ProduceItem::Topic { topic, .. } => current = Some(topic),
                 ProduceItem::Partition { index, records } => {
                     let is_malformed = records.is_some_and(|range| only_batch_len(&body[range], version).is_err());
                     malformed.extend(is_malformed.then_some(at));
-                    is_plain &= partitions.insert((current.clone(), index));
                     left_out.extend(last.insert((current.clone(), index, is_malformed), at));
                     at += 1;
                 }
                 ProduceItem::TopicEnd => {}
             }
         }
-        (!is_plain).then_some(Self { left_out, malformed })
+        Self { left_out, malformed }
     }
 
     pub fn leaves_out(&self, at: usize) -> bool {
@@ -54,6 +50,34 @@ impl Repeats {
     /// Whether the answer to this one counts before that to another of the same partition.
     pub fn is_malformed(&self, at: usize) -> bool {
         self.malformed.contains(&at)
+    }
+}
+
+/// Whether every topic is named once and has partitions, each of them once, as in nearly all requests. A request may name a
+/// hundred partitions with a few records each, so nothing is hashed for that.
+fn names_each_once(request: &ProduceRequest, body: &[u8]) -> bool {
+    if request.topic_count == 1 && request.partition_count == 1 {
+        return true;
+    }
+    let (mut walk, mut topics) = (request.walk(), Vec::new());
+    let mut indexes = Vec::with_capacity(request.partition_count);
+    while let Some(item) = walk.next(body) {
+        match item {
+            ProduceItem::Topic { partition_count: 0, .. } => return false,
+            ProduceItem::Topic { topic, .. } => topics.push(topic),
+            ProduceItem::Partition { index, .. } => indexes.push(index),
+            ProduceItem::TopicEnd if has_repeats(&mut indexes) => return false,
+            ProduceItem::TopicEnd => indexes.clear(),
+        }
+    }
+    !has_repeats(&mut topics)
+}
+
+fn has_repeats<T: Ord>(values: &mut [T]) -> bool {
+    let rises = |values: &[T]| values.is_sorted_by(|before, after| before < after);
+    !rises(values) && {
+        values.sort_unstable();
+        !rises(values)
     }
 }
 

@@ -107,7 +107,7 @@ impl Partition for FakePartition {
         if !holds_back {
             self.commit(end_offset);
         }
-        Ok(Appended { base_offset, log_append_time_ms: -1, log_start_offset: 0, end_offset })
+        Ok(Appended { base_offset, log_append_time_ms: -1, log_start_offset: 0, end_offset, is_acked: false })
     }
 
     fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>) {

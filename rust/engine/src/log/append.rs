@@ -113,6 +113,10 @@ impl Log {
         self.note_epochs(batches);
         let active = self.segments.last_mut().expect("at least one segment");
         active.append(&self.context.cache, batches)?;
+        if !self.config.flush_before_ack {
+            let end = active.size();
+            active.write_back_mut().on_append(now_ms, end);
+        }
         self.log_end_offset = summary.last_offset + 1;
         self.producers.apply(update);
         for txn in &update.completed {

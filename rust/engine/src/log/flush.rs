@@ -20,16 +20,6 @@ pub struct FlushEnd {
     generation: u64,
 }
 
-/// Fewer bytes are not worth asking the system to write them back.
-const WRITE_BACK_BYTES_MIN: u64 = 8 << 20;
-
-/// Bytes in the page cache from which on the system is asked to write them back: half a segment, so that the sync at the
-/// roll, which appends to the same file system may have to wait for, finds at most that. A burst of less goes at the speed
-/// of memory: writing back at once costs a tenth of the CPU time of a produce, on the core that its producer could use.
-fn write_back_bytes(segment_bytes: u32) -> u64 {
-    u64::from(segment_bytes / 2).max(WRITE_BACK_BYTES_MIN)
-}
-
 /// How much of a log a flush takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
@@ -166,8 +156,7 @@ impl Log {
         self.config.flush_before_ack
             || self.rolled_offset.is_some()
             || self.log_end_offset - self.flushed_offset >= self.config.flush_messages
-            || self.segments.last().expect("at least one segment").unwritten()
-                >= write_back_bytes(self.config.segment_bytes)
+            || self.segments.last().expect("at least one segment").write_back().is_due()
     }
 
     /// Takes what is due; `None` when nothing is, or when another job was begun and not completed. A job that fails must
@@ -217,7 +206,7 @@ impl Log {
         let log_file = active.log_file().clone();
         let (target, write_back) = match extent {
             Extent::All => (active.prepare_target(&self.config), None),
-            Extent::Rolled => (None, active.take_unwritten(write_back_bytes(self.config.segment_bytes))),
+            Extent::Rolled => (None, active.write_back_mut().take()),
             Extent::Closing => (None, None),
         };
         let offset = if extent == Extent::Rolled { active.base_offset() } else { self.log_end_offset };
@@ -363,16 +352,5 @@ impl Log {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::write_back_bytes;
-
-    #[test]
-    fn at_most_half_a_segment_waits_to_be_written_back() {
-        assert_eq!(write_back_bytes(1 << 30), 512 << 20);
-        assert_eq!(write_back_bytes(1 << 20), 8 << 20);
     }
 }

@@ -39,6 +39,7 @@ mod tasks;
 mod timestamps;
 mod trash;
 mod truncate;
+mod write_back;
 
 #[cfg(test)]
 pub(crate) mod crash;

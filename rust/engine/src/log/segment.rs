@@ -19,6 +19,7 @@ use super::index::{NO_TIMESTAMP, OffsetIndex, TimeIndex, TimestampOffset, TxnInd
 use super::names::{FileName, Kind, Stage};
 use super::prepare::Prepared;
 use super::scan::{BatchAt, HEADER_CHUNK, Headers};
+use super::write_back::WriteBack;
 
 /// Appended batches whose places are remembered, so that a read near the end asks no file.
 const RECENT_MAX: usize = 64;
@@ -77,8 +78,7 @@ pub struct Segment {
     /// Bytes appended since the segment was opened, and how many those were when the last flush began.
     written: u64,
     written_at_flush: u64,
-    /// How far the system was asked to write back.
-    written_back: u64,
+    write_back: WriteBack,
     /// Whether the log file has bytes or names that were not synced.
     pub(super) dirty: bool,
     /// An index file is not there although the log holds batches.
@@ -148,7 +148,7 @@ impl Segment {
         created_ms: i64,
     ) -> Self {
         let mut segment = Self::with_files(dir, base_offset, Stage::Live, config, None);
-        (segment.size, segment.written_back) = (size, size);
+        (segment.size, segment.write_back) = (size, WriteBack::new(size));
         segment.created_ms = created_ms;
         let has_indexes = kinds.contains(&Kind::OffsetIndex) && kinds.contains(&Kind::TimeIndex);
         segment.indexes_lost = size > 0 && !has_indexes;
@@ -190,7 +190,7 @@ impl Segment {
             preallocated: false,
             written: 0,
             written_at_flush: 0,
-            written_back: 0,
+            write_back: WriteBack::new(0),
             dirty: false,
             indexes_lost: false,
             index_interval_bytes: config.index_interval_bytes,
@@ -603,18 +603,13 @@ impl Segment {
         Some((prepared.clone(), target))
     }
 
-    /// Bytes that the system was not asked to write back.
-    pub fn unwritten(&self) -> u64 {
-        self.size.saturating_sub(self.written_back)
+    /// Which bytes the system should begin to write back.
+    pub fn write_back(&self) -> &WriteBack {
+        &self.write_back
     }
 
-    /// The range of those bytes, if they are `least` at least; it counts as asked for then.
-    pub fn take_unwritten(&mut self, least: u64) -> Option<(u64, u64)> {
-        let from = self.written_back.min(self.size);
-        (self.unwritten() >= least).then(|| {
-            self.written_back = self.size;
-            (from, self.size)
-        })
+    pub fn write_back_mut(&mut self) -> &mut WriteBack {
+        &mut self.write_back
     }
 
     /// Drops every batch that holds `offset` or a later one; returns the offset after what is left.
@@ -641,6 +636,7 @@ impl Segment {
             prepared.close(size);
         }
         self.preallocated = false;
+        self.write_back.cut_to(size);
         self.size = size;
         self.damage.retain(|damage| damage.position < size);
         self.dirty = true;

@@ -254,6 +254,7 @@ pub fn net_config(settings: &Settings) -> NetConfig {
         fetch_session_slots: count("max.incremental.fetch.session.cache.slots"),
         request_partitions_max: settings.number("max.request.partition.size.limit") as i32,
         auto_create_topics: settings.is_true("auto.create.topics.enable"),
+        ..NetConfig::default()
     }
 }
 

@@ -18,6 +18,8 @@ pub struct NetConfig {
     pub connections: ConnectionLimitsConfig,
     /// `connections.max.idle.ms`; negative: never.
     pub idle_ms_max: i64,
+    /// How long requests of a peer that sends nothing more may wait for their answers; klamm's own, no key sets it.
+    pub half_closed_ms_max: u64,
     /// `queued.max.requests`: events of each priority that wait for Python.
     pub queued_requests_max: usize,
     /// `queued.max.request.bytes`: bytes of frames beyond 64 KiB each that are received at a time; -1: no limit.
@@ -41,6 +43,7 @@ impl Default for NetConfig {
             listen_backlog: 50,
             connections: ConnectionLimitsConfig::default(),
             idle_ms_max: 600_000,
+            half_closed_ms_max: 2_000,
             queued_requests_max: 500,
             queued_bytes_max: -1,
             fetch_bytes_max: 55 << 20,

@@ -24,6 +24,7 @@ use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::output::Output;
 use super::pending::{Pending, PendingQueue};
+use super::socket::{PeerEnd, Socket};
 use crate::quorum::{Looked, Taken};
 use crate::wire::header::ResponseHeader;
 
@@ -36,12 +37,14 @@ pub struct Connection {
     core: Arc<Core>,
     listener: Arc<Listener>,
     link: Arc<Link>,
-    stream: TcpStream,
+    socket: Socket,
     input: Input,
     pending: PendingQueue,
     output: Output,
     /// Why no further request is taken; the connection ends when everything before is answered.
     ending: Option<Ending>,
+    /// Set when the peer has ended its side: what waits for longer is not answered any more.
+    gives_up_at: Option<Instant>,
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
     active_at: Instant,
@@ -71,11 +74,12 @@ impl Connection {
             core,
             listener,
             link,
-            stream,
+            socket: Socket::new(stream),
             input: Input::default(),
             pending: PendingQueue::default(),
             output: Output::default(),
             ending: None,
+            gives_up_at: None,
             timer: Box::pin(tokio::time::sleep_until(timer_at.into())),
             timer_at,
             active_at: now,
@@ -114,7 +118,7 @@ impl Connection {
             }
             let was_full = self.has_much_unsent();
             let unsent = self.output.len();
-            let sending = self.output.poll_send(cx, &self.stream);
+            let sending = self.output.poll_send(cx, self.socket.stream());
             self.note_sent(unsent - self.output.len());
             match sending {
                 Poll::Ready(Err(_)) => return Poll::Ready(Ending::Quiet),
@@ -246,7 +250,8 @@ impl Connection {
                     std::mem::take(frame)
                 }
                 Pending::Fetch(waiting) => {
-                    let is_late = self.ending.is_some() || Instant::now() >= waiting.deadline;
+                    let is_ending = self.ending.is_some() || self.gives_up_at.is_some();
+                    let is_late = is_ending || Instant::now() >= waiting.deadline;
                     if !is_late && !waiting.is_woken() {
                         break;
                     }
@@ -259,7 +264,8 @@ impl Connection {
                 }
                 Pending::Replica(waiting) => {
                     let is_past = waiting.deadline().is_none_or(|deadline| Instant::now() >= deadline);
-                    match waiting.look(self.ending.is_some() || is_past) {
+                    let is_ending = self.ending.is_some() || self.gives_up_at.is_some();
+                    match waiting.look(is_ending || is_past) {
                         Looked::Waits => break,
                         Looked::Answered(body) => whole(waiting.header, &body)?,
                         Looked::Outside => {
@@ -296,16 +302,22 @@ impl Connection {
 
     /// Receives if anything may come; whether the loop should go round again.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> bool {
-        // While a request holds up the next one, at most what one read gives is taken in advance, to notice the end.
-        let is_held_up = !self.pending.admits(Route::Produce) || self.has_much_unsent();
-        if self.ending.is_some() || (is_held_up && !self.input.is_empty()) || self.has_blocked_frame() {
-            return false;
+        if !self.may_receive() {
+            return self.poll_end(cx);
         }
         let max = self.core.config.request_bytes_max;
-        match self.input.poll_receive(cx, &mut self.stream, &self.core.buffers, max) {
+        if !self.input.make_room(&self.core.buffers, cx.waker(), max) {
+            return self.poll_end(cx);
+        }
+        match self.input.poll_receive(cx, &mut self.socket, max) {
             Poll::Pending => false,
-            Poll::Ready(Ok(0) | Err(_)) => {
+            Poll::Ready(Ok(0)) => {
                 self.ending = Some(Ending::Quiet);
+                self.note_end(PeerEnd::Sent);
+                true
+            }
+            Poll::Ready(Err(_)) => {
+                self.note_end(PeerEnd::Reset);
                 true
             }
             Poll::Ready(Ok(received)) => {
@@ -317,6 +329,35 @@ impl Connection {
         }
     }
 
+    /// While a request holds up the next one, at most what one read gives is taken in advance.
+    fn may_receive(&mut self) -> bool {
+        let is_held_up = !self.pending.admits(Route::Produce) || self.has_much_unsent();
+        let may_read_on = !is_held_up || self.input.is_empty();
+        self.ending.is_none() && may_read_on && !self.has_blocked_frame()
+    }
+
+    /// Notices the peer's end while nothing is received; whether there is one that was not known.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.gives_up_at.is_some() {
+            return false;
+        }
+        let Poll::Ready(end) = self.socket.poll_end(cx) else { return false };
+        self.note_end(end);
+        true
+    }
+
+    /// A peer that has closed cannot be told from one that only listens, so waits end soon and not at once. One that is
+    /// gone is not answered.
+    fn note_end(&mut self, end: PeerEnd) {
+        match end {
+            PeerEnd::Sent => {
+                let wait = Duration::from_millis(self.core.config.half_closed_ms_max);
+                self.gives_up_at.get_or_insert(Instant::now() + wait);
+            }
+            PeerEnd::Reset => self.link.ask_to_close(),
+        }
+    }
+
     /// Whether a whole frame is here that could not be taken.
     fn has_blocked_frame(&mut self) -> bool {
         !matches!(self.input.frame(self.core.config.request_bytes_max), Ok(None))
@@ -325,7 +366,7 @@ impl Connection {
     /// Looks at the clock; whether something is due.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> bool {
         let idle_at = self.active_at + idle_max(&self.core);
-        let next = self.pending.deadline().map_or(idle_at, |deadline| deadline.min(idle_at));
+        let next = [self.pending.deadline(), self.gives_up_at].into_iter().flatten().fold(idle_at, Instant::min);
         // A timer that fires early is cheaper than one that is set for every request.
         if next < self.timer_at {
             self.set_timer(next);
@@ -334,10 +375,16 @@ impl Connection {
             return false;
         }
         let now = Instant::now();
-        // A reader that takes nothing for so long is as good as gone.
-        if now >= idle_at && self.pending.is_empty() {
+        let is_idle = now >= idle_at;
+        // A reader that takes nothing for so long is as good as gone, and so is a sender whose bytes are left unread.
+        let ends_idle = is_idle && (self.pending.is_empty() || !self.may_receive());
+        if ends_idle || self.gives_up_at.is_some_and(|at| now >= at) {
             self.link.ask_to_close();
             return true;
+        }
+        if is_idle {
+            // A request that waits keeps its connection, whose end would be noticed.
+            self.active_at = now;
         }
         self.set_timer(next.max(now + Duration::from_millis(1)));
         true

@@ -6,14 +6,13 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::ReadBuf;
 
 use super::buffers::{Buffers, SMALL_BYTES};
 use super::os;
+use super::socket::Socket;
 
 /// A frame gets a buffer of up to this many times the bytes that have arrived.
 const TRUST: usize = 16;
@@ -80,26 +79,17 @@ impl Input {
         }
     }
 
-    /// Receives what is there; `Ready(Ok(0))` at the end of the stream.
-    pub fn poll_receive(
-        &mut self,
-        cx: &mut Context<'_>,
-        stream: &mut TcpStream,
-        buffers: &Buffers,
-        len_max: i32,
-    ) -> Poll<io::Result<usize>> {
-        if !self.make_room(buffers, cx.waker(), len_max) {
-            return Poll::Pending;
-        }
+    /// Receives what is there into the room that was made; `Ready(Ok(0))` at the end of the stream.
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>, socket: &mut Socket, len_max: i32) -> Poll<io::Result<usize>> {
         let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
-        let received = Pin::new(&mut *stream).poll_read(cx, &mut room);
+        let received = socket.poll_read(cx, &mut room);
         let len = room.filled().len();
         if received.is_pending() {
-            self.wake_at(stream, self.awaited(len_max));
+            self.wake_at(socket, self.awaited(len_max));
         } else if self.large_frame > 0 {
             // Until there is nothing left: who works on a connection needs not be told that more has come, and who would
             // be told instead is another thread, which takes a processor from the sender for every segment.
-            self.wake_at(stream, UNHEARD_BYTES);
+            self.wake_at(socket, UNHEARD_BYTES);
         }
         ready!(received)?;
         self.end += len;
@@ -113,15 +103,15 @@ impl Input {
         if missing < SMALL_BYTES { 1 } else { missing.min(AWAITED_BYTES_MAX) }
     }
 
-    fn wake_at(&mut self, stream: &TcpStream, bytes: usize) {
+    fn wake_at(&mut self, socket: &Socket, bytes: usize) {
         if bytes != self.wakes_at.max(1) {
             self.wakes_at = bytes;
-            os::wake_at(stream.as_raw_fd(), bytes);
+            os::wake_at(socket.as_raw_fd(), bytes);
         }
     }
 
     /// Whether there is room to receive into; if not, `waker` is woken when there is.
-    fn make_room(&mut self, buffers: &Buffers, waker: &Waker, len_max: i32) -> bool {
+    pub fn make_room(&mut self, buffers: &Buffers, waker: &Waker, len_max: i32) -> bool {
         // A frame that does not fit the rules is refused before anything is received again.
         let frame_len = self.frame_len(len_max).ok().flatten().unwrap_or(self.large_frame);
         let needed = match self.is_empty() {

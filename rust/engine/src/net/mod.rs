@@ -32,6 +32,7 @@ mod server;
 mod session;
 mod sessions;
 mod slice;
+mod socket;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The network over real sockets, in front of a backend of files.
 
 mod bad_input;
+mod ends;
 mod fetching;
 mod limits;
 mod metadata;

@@ -16,8 +16,9 @@ from klamm.controller.activation import activation_records
 from klamm.controller.brokers import BrokerManager
 from klamm.controller.elections import BrokerEvent, ElectionManager
 from klamm.controller.moves import Moves, in_parts
-from klamm.controller.periodic import PeriodicSchedule, PeriodicTask
+from klamm.controller.periodic import PeriodicSchedule, PeriodicTask, stale_look_ms
 from klamm.controller.result import Result
+from klamm.controller.running_time import RunningTime
 from klamm.controller.settings import ControllerSettings
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -82,7 +83,11 @@ class Controller:
         self._settings: Final = settings
         self._elections: Final = ElectionManager(settings.elections())
         self._brokers: Final = BrokerManager(settings.brokers(), self._elections)
-        self._schedule: Final = PeriodicSchedule(settings.periodic())
+        periodic = settings.periodic()
+        self._schedule: Final = PeriodicSchedule(periodic)
+        self._stale_look_ms: Final = stale_look_ms(periodic)
+        self._running_time = RunningTime(0, self._stale_look_ms)
+        self._has_waited_for_heartbeats = False
         self._state: Speculation | None = None
         self._kraft_version = 0
         self._voters: frozenset[int] = frozenset()
@@ -118,6 +123,7 @@ class Controller:
         result = activation_records(image, bootstrap, self._settings.min_insync_replicas)
         self._state = Speculation(image, next_offset)
         self._kraft_version = kraft_version
+        self._running_time = RunningTime(now_ms, self._stale_look_ms)
         self._brokers.activate(self._state, now_ms)
         self._schedule.start(now_ms)
         log.info("Active controller from offset %d on; %d records to begin with", next_offset, len(result.records))
@@ -126,6 +132,10 @@ class Controller:
         # A controller before may have ended while it elected leaders for a broker that came back.
         moves = Moves(self._elections, self._state, BrokerEvent.UNFENCED, NO_BROKER)
         return result._replace(rest=lambda: in_parts(moves, (), None, lambda _: Result(None)))
+
+    def _turn(self, now_ms: int) -> int:
+        """Begin a turn; returns the time by which sessions are counted."""
+        return self._running_time.on_turn(now_ms, self._schedule.deadline_ms)
 
     def deactivate(self) -> None:
         """Another leads: drop all that was not committed."""
@@ -264,16 +274,18 @@ class Controller:
         self, now_ms: int, request: BrokerRegistrationRequest, api_version: int
     ) -> Result[BrokerRegistrationResponse]:
         """BrokerRegistration."""
+        running_ms = self._turn(now_ms)
         return self._answered(
             request,
             lambda state: self._brokers.register(
-                state, now_ms, request, kraft_version=self._kraft_version, api_version=api_version
+                state, running_ms, request, kraft_version=self._kraft_version, api_version=api_version
             ),
         )
 
     def on_broker_heartbeat(self, now_ms: int, request: BrokerHeartbeatRequest) -> Result[BrokerHeartbeatResponse]:
         """BrokerHeartbeat."""
-        return self._answered(request, lambda state: self._brokers.heartbeat(state, now_ms, request))
+        running_ms = self._turn(now_ms)
+        return self._answered(request, lambda state: self._brokers.heartbeat(state, running_ms, request))
 
     def on_assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Result[AssignReplicasToDirsResponse]:
         """AssignReplicasToDirs."""
@@ -299,12 +311,20 @@ class Controller:
 
     # By the clock
 
-    def on_deadline(self, now_ms: int) -> Result[None] | None:
-        """Do one task that is due; None when there is none. To be called until then."""
+    def on_deadline(self, now_ms: int, *, is_followed: bool) -> Result[None] | None:
+        """Do one task that is due; None when there is none. To be called until then.
+
+        `is_followed`: another replica fetches the metadata log.
+        """
+        running_ms = self._turn(now_ms)
         task = self._schedule.pop_due(now_ms)
         if task is None or self._state is None:
             return None
-        return self._done(task, self._run(task, self._state, now_ms), now_ms)
+        if task is PeriodicTask.WRITE_NO_OP_RECORD and not is_followed:
+            # They show other replicas that the log moves (KIP-835); a log without any needs none, and no flush for it.
+            self._schedule.put_off(task, now_ms)
+            return Result(None)
+        return self._done(task, self._run(task, self._state, running_ms), now_ms)
 
     def _done(self, task: PeriodicTask, result: Result[bool], now_ms: int) -> Result[None]:
         rest = result.rest
@@ -320,18 +340,26 @@ class Controller:
             self._schedule.again(task, now_ms)
         return Result(None, result.records, result.is_atomic)
 
-    def _run(self, task: PeriodicTask, state: Speculation, now_ms: int) -> Result[bool]:
+    def _run(self, task: PeriodicTask, state: Speculation, running_ms: int) -> Result[bool]:
         """The task's records, and whether it has more to do at once."""
         match task:
             case PeriodicTask.WRITE_NO_OP_RECORD:
                 is_known = state.metadata_version >= NOOP_RECORD_LEVEL
                 return Result(False, [state.encode(NoOpRecord())] if is_known else ())
             case PeriodicTask.MAYBE_FENCE_STALE_BROKER:
-                return self._brokers.fence_stale(state, now_ms)
+                return Result(False) if self._waits_for_heartbeats() else self._brokers.fence_stale(state, running_ms)
             case PeriodicTask.ELECT_PREFERRED:
                 return self._elections.elect_preferred(state)
             case PeriodicTask.ELECT_UNCLEAN:
                 return self._elections.elect_unclean(state)
+
+    def _waits_for_heartbeats(self) -> bool:
+        """Whether heartbeats may lie unread since a pause. They get the time until the next look, once.
+
+        A controller that is late at every look must not put off the fencing of a dead broker for ever.
+        """
+        self._has_waited_for_heartbeats = self._running_time.take_pause() and not self._has_waited_for_heartbeats
+        return self._has_waited_for_heartbeats
 
 
 def _ranges(features: Sequence[Any]) -> dict[str, VersionRange]:

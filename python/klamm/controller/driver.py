@@ -69,6 +69,10 @@ class Quorum(Protocol):
     def kraft_upgrade_refusal(self) -> str | None:
         """Why kraft.version 1 cannot be; None when it can."""
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether another replica fetches the log, or is to fetch it."""
+
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         """Done once the record at `offset` is committed; fails with NotLeaderError or RaftStoppedError."""
 
@@ -326,7 +330,7 @@ class ControllerDriver:
     def _on_timer(self) -> None:
         self._timer = None
         try:
-            result = self._controller.on_deadline(self._now_ms())
+            result = self._controller.on_deadline(self._now_ms(), is_followed=self._quorum.is_followed)
             if result is not None:
                 self._append(result)
                 if result.rest is not None:

@@ -28,11 +28,15 @@ class PeriodicSettings(NamedTuple):
     unclean_leader_election_interval_ms: int = 300_000
 
 
+def stale_look_ms(settings: PeriodicSettings) -> int:
+    """How far the looks for stale brokers are apart: eight a session, so that one is fenced within 112.5 % of it."""
+    return max(1, settings.session_timeout_ms // 8)
+
+
 def intervals_ms(settings: PeriodicSettings) -> Mapping[PeriodicTask, int]:
     """The tasks that run, and how far apart."""
     intervals = {
-        # Eight looks a session, so that a broker is fenced within 112.5 % of its time-out.
-        PeriodicTask.MAYBE_FENCE_STALE_BROKER: max(1, settings.session_timeout_ms // 8),
+        PeriodicTask.MAYBE_FENCE_STALE_BROKER: stale_look_ms(settings),
         PeriodicTask.ELECT_UNCLEAN: settings.unclean_leader_election_interval_ms,
     }
     if settings.max_idle_interval_ms > 0:
@@ -69,6 +73,11 @@ class PeriodicSchedule:
             return None
         self._due_ms[task] = now_ms + self._intervals_ms[task]
         return task
+
+    def put_off(self, task: PeriodicTask, now_ms: int) -> None:
+        """There is nothing to do: look again together with the next other task, so that nothing wakes up for it."""
+        others = (due_ms for other, due_ms in self._due_ms.items() if other is not task)
+        self._due_ms[task] = max(now_ms + self._intervals_ms[task], min(others, default=0))
 
     def again(self, task: PeriodicTask, now_ms: int) -> None:
         """There is more to do: run the task again at once, behind what waits already."""

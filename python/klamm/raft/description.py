@@ -1,12 +1,11 @@
 """What a leader tells of its quorum: the content of DescribeQuorum (facts 2.2)."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from klamm.raft.leading import OBSERVER_SESSION_TIMEOUT_MS
 from klamm.raft.replica import Replica
 from klamm.raft.role_states import Leader, ReplicaProgress
 from klamm.raft.voters import ReplicaKey, Voter
-
-OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
 
 
 class ReplicaDescription(NamedTuple):

@@ -29,6 +29,8 @@ from klamm.raft.voters import BOOTSTRAP_OFFSET, ReplicaKey
 
 # Who fetches says who it is: what is kept of that stays bounded.
 OBSERVERS_MAX: Final = 10_000
+# An observer that has not fetched for so long is gone, as for Kafka's leader.
+OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
 
 
 class Leading:
@@ -227,6 +229,14 @@ class Leading:
     def counts(self, replica: ReplicaKey) -> bool:
         """Whether what that replica fetches counts for the high watermark."""
         return isinstance(self._replica.state, Leader) and _counts(self._replica.state, replica)
+
+    def is_followed(self, now_ms: int) -> bool:
+        """Whether this replica leads other voters, or observers that have fetched lately."""
+        state = self._replica.state
+        if not isinstance(state, Leader):
+            return False
+        oldest_ms = now_ms - OBSERVER_SESSION_TIMEOUT_MS
+        return bool(state.voters) or any(each.last_fetch_ms > oldest_ms for each in state.observers.values())
 
     # Time
 

@@ -94,6 +94,10 @@ class RaftNode:
         """Whether this replica leads, and what that one fetches counts for the high watermark."""
         return self._leading.counts(replica)
 
+    def is_followed(self, now_ms: int) -> bool:
+        """Whether this replica leads other voters, or observers that have fetched lately."""
+        return self._leading.is_followed(now_ms)
+
     def settled(self, effect: SendRequest | Reply) -> SendRequest | Reply:
         """A held effect as it may leave now: a range of the log is true only while this replica leads that epoch.
 

@@ -58,6 +58,7 @@ class Cluster:
         self.log: list[bytes] = []
         self.image = Image()
         self.now_ms = 1_000_000
+        self.is_followed = True
         self.incarnations: Iterator[int] = count(1)
         self.epochs: dict[int, int] = {}
         self.between_parts: Callable[[], object] = lambda: None
@@ -123,13 +124,20 @@ class Cluster:
         return [decode(record) for record in self.log[start:]]
 
     def run_clock(self, ms: int) -> list[MetadataRecord]:
-        """Move the clock in steps of 10 ms, doing what is due."""
-        start = len(self.log)
-        for _ in range(0, ms, 10):
-            self.now_ms += 10
-            while (result := self.controller.on_deadline(self.now_ms)) is not None:
+        """Move the clock in steps of 10 ms at most, doing what is due when it is due."""
+        start, end_ms = len(self.log), self.now_ms + ms
+        while self.now_ms < end_ms:
+            due_ms = self.controller.deadline_ms or end_ms
+            self.now_ms = min(self.now_ms + 10, end_ms, max(due_ms, self.now_ms + 1))
+            while (result := self.controller.on_deadline(self.now_ms, is_followed=self.is_followed)) is not None:
                 self.commit(result)
         return self.records(start)
+
+    def pass_silently(self, ms: int) -> None:
+        """Move the clock as well; no other replica is there for which records would be written."""
+        self.is_followed = False
+        self.run_clock(ms)
+        self.is_followed = True
 
 
 def registration(broker_id: int, incarnation: int = 1, **changed: Any) -> BrokerRegistrationRequest:

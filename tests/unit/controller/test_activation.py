@@ -162,3 +162,25 @@ def test_no_op_records_keep_the_log_moving() -> None:
     assert cluster.run_clock(2_000) == [NoOpRecord()] * 4
     silent = Cluster(static={"metadata.max.idle.interval.ms": "0"})
     assert silent.run_clock(2_000) == []
+
+
+def test_a_log_that_no_other_replica_fetches_stays_as_it_is() -> None:
+    cluster = Cluster()
+    cluster.is_followed = False
+    assert cluster.run_clock(10_000) == []
+    cluster.is_followed = True
+    assert NoOpRecord() in cluster.run_clock(2_000)
+
+
+def test_what_is_not_to_be_done_wakes_nobody_up() -> None:
+    schedule = PeriodicSchedule(PeriodicSettings(max_idle_interval_ms=400, session_timeout_ms=16_000))
+    schedule.start(1_000)
+    assert schedule.pop_due(1_400) is PeriodicTask.WRITE_NO_OP_RECORD
+    schedule.put_off(PeriodicTask.WRITE_NO_OP_RECORD, 1_400)
+    assert schedule.deadline_ms == 3_000
+    assert {schedule.pop_due(3_000), schedule.pop_due(3_000)} == {
+        PeriodicTask.WRITE_NO_OP_RECORD,
+        PeriodicTask.MAYBE_FENCE_STALE_BROKER,
+    }
+    schedule.put_off(PeriodicTask.WRITE_NO_OP_RECORD, 3_000)
+    assert schedule.pop_due(3_000) is None

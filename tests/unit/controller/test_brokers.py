@@ -93,7 +93,7 @@ def test_the_checks_come_in_kafkas_order() -> None:
     ):
         codes.append(cluster.register(7, **wrong).error_code)
         if field == "session":
-            cluster.now_ms += 9_001
+            cluster.pass_silently(9_001)
         else:
             wrong[field] = right
     assert codes == [
@@ -117,9 +117,9 @@ def test_a_second_incarnation_waits_for_the_session_of_the_first() -> None:
     cluster = Cluster()
     cluster.add_brokers(1)
     assert cluster.register(1).error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    cluster.now_ms += 9_000
+    cluster.pass_silently(9_000)
     assert cluster.register(1).error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    cluster.now_ms += 1
+    cluster.pass_silently(1)
     assert cluster.register(1).error_code is ErrorCode.NONE
 
 
@@ -154,7 +154,7 @@ def test_a_new_incarnation_is_cleaned_up_after_and_its_registration_comes_last()
     cluster = Cluster()
     cluster.add_brokers(1, 2)
     topic_id = cluster.create_assigned("foo", [1, 2], [2, 1])
-    cluster.now_ms += 10_000
+    cluster.pass_silently(10_000)
     cluster.heartbeat(2)
     start = len(cluster.log)
     answer = cluster.register(1)
@@ -182,7 +182,7 @@ def test_only_a_clean_shutdown_keeps_a_broker_eligible(
     previous = cluster.epochs[1]
     cluster.heartbeat(1, want_fence=True)
     assert cluster.image.partitions(topic_id)[0].elr == [1]
-    cluster.now_ms += 10_000
+    cluster.pass_silently(10_000)
     cluster.register(1, previous_broker_epoch=previous if tells_epoch else -1, api_version=api_version)
     assert cluster.image.partitions(topic_id)[0].elr == ([1] if stays_eligible else [])
 
@@ -196,9 +196,9 @@ def test_a_heartbeat_of_a_broker_or_epoch_that_nobody_knows() -> None:
     assert cluster.heartbeat(1) == stale
     cluster.add_brokers(1)
     assert cluster.heartbeat(1, broker_epoch=cluster.epochs[1] - 1) == stale
-    cluster.now_ms += 9_000
+    cluster.pass_silently(9_000)
     cluster.heartbeat(1, broker_epoch=cluster.epochs[1] - 1)
-    cluster.now_ms += 1
+    cluster.pass_silently(1)
     assert cluster.register(1).error_code is ErrorCode.NONE, "a stale heartbeat does not prolong the session"
 
 
@@ -332,7 +332,7 @@ def test_a_replica_goes_with_the_directory_that_its_broker_told() -> None:
     assert len(cluster.log) == start + 2, "nothing changes a second time"
     cluster.heartbeat(1, offline_log_dirs=(uuid(12),))
     assert [each.leader for each in cluster.image.partitions(topic_id)] == [1, -1, 2]
-    cluster.now_ms += cluster.settings.brokers().session_timeout_ms + 1
+    cluster.pass_silently(cluster.settings.brokers().session_timeout_ms + 1)
     cluster.add_brokers(1, log_dirs=(uuid(11), uuid(12)))
     assert [each.leader for each in cluster.image.partitions(topic_id)] == [1, 1, 2]
 

@@ -58,6 +58,8 @@ class Log:
     def kraft_upgrade_refusal(self) -> None:
         return None
 
+    is_followed = True
+
     def wait_committed(self, offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((offset, future))

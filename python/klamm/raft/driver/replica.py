@@ -231,6 +231,11 @@ class RaftDriver:
         """Whether so many voters refuse connections that the others can elect nobody."""
         return self._node.is_majority_gone()
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether this replica leads others: voters, or observers of which it has heard lately."""
+        return self._node.is_followed(self._now_ms())
+
     def describe_quorum(self) -> QuorumDescription:
         """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
         from klamm.raft.description import describe

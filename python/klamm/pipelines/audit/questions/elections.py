@@ -20,7 +20,8 @@ def _rows(facts: Facts) -> Rows:
 
     What the log tells: for so long nothing was written, by any leader. What it cannot tell: when the old leader died or
     resigned, and when who campaigned. A leader that is idle writes a NoOpRecord every
-    metadata.max.idle.interval.ms (500), so the length is at most that much more than the time without a leader. The
+    metadata.max.idle.interval.ms (500), so the length is at most that much more than the time without a leader; one
+    that is alone in its quorum writes none, and the length is also the time in which nothing changed before. The
     two times are of two machines: where their clocks differ, so does the length, even below zero. Records of the
     log's end may not be committed yet.
     """

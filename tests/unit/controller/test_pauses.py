@@ -1,0 +1,97 @@
+"""A controller whose process was stopped: what it missed is no broker's silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from klamm.controller.running_time import RunningTime
+
+from .cluster import Cluster
+
+SESSION_MS = 9_000
+LOOK_MS = SESSION_MS // 8
+PAUSES_MS = (SESSION_MS + 1, 60_000, 3_600_000)
+
+
+def is_fenced(cluster: Cluster, broker_id: int) -> bool:
+    broker = cluster.image.broker(broker_id)
+    assert broker is not None
+    return broker.fenced
+
+
+def stop_for(cluster: Cluster, ms: int) -> None:
+    """SIGSTOP, and SIGCONT: the next turn is late."""
+    cluster.now_ms += ms
+
+
+@pytest.mark.parametrize("pause_ms", PAUSES_MS)
+def test_a_pause_is_no_silence_of_a_broker(pause_ms: int) -> None:
+    cluster = Cluster()
+    cluster.add_brokers(1, 2)
+    cluster.pass_silently(2_000)
+    stop_for(cluster, pause_ms)
+    cluster.pass_silently(LOOK_MS)
+    assert not is_fenced(cluster, 1)
+    cluster.heartbeat(1)
+    cluster.pass_silently(SESSION_MS - 2_000 + LOOK_MS)
+    assert not is_fenced(cluster, 1)
+    assert is_fenced(cluster, 2), "it had no more than its session, the pause apart"
+
+
+@pytest.mark.parametrize("pause_ms", PAUSES_MS)
+def test_a_heartbeat_that_comes_first_does_not_hide_the_pause(pause_ms: int) -> None:
+    cluster = Cluster()
+    cluster.add_brokers(1, 2)
+    stop_for(cluster, pause_ms)
+    assert not cluster.heartbeat(1).is_fenced
+    cluster.pass_silently(SESSION_MS - 2 * LOOK_MS)
+    assert not is_fenced(cluster, 2)
+    cluster.pass_silently(4 * LOOK_MS)
+    assert is_fenced(cluster, 1), "a session that begins after the pause is no longer than others"
+    assert is_fenced(cluster, 2)
+
+
+def test_heartbeats_that_lie_unread_come_before_the_next_look() -> None:
+    cluster = Cluster()
+    cluster.add_brokers(1)
+    cluster.pass_silently(SESSION_MS - 10)
+    stop_for(cluster, 60_000)
+    cluster.pass_silently(LOOK_MS - 10)
+    assert not is_fenced(cluster, 1), "its session ended after the pause, before a heartbeat could be read"
+    assert not cluster.heartbeat(1).is_fenced
+
+
+def test_a_controller_that_is_always_late_still_fences() -> None:
+    cluster = Cluster()
+    cluster.add_brokers(1)
+    for _ in range(4 * 8):
+        stop_for(cluster, 3 * LOOK_MS)
+        cluster.run_clock(1)
+    assert is_fenced(cluster, 1)
+
+
+def test_a_second_incarnation_waits_for_the_running_time_of_the_session() -> None:
+    cluster = Cluster()
+    cluster.add_brokers(1)
+    stop_for(cluster, 60_000)
+    assert cluster.register(1).error_code.name == "DUPLICATE_BROKER_REGISTRATION"
+
+
+def test_an_activation_begins_with_no_pause_behind_it() -> None:
+    cluster = Cluster()
+    cluster.add_brokers(1)
+    stop_for(cluster, 60_000)
+    cluster.fail_over()
+    cluster.pass_silently(SESSION_MS + 2 * LOOK_MS)
+    assert is_fenced(cluster, 1)
+
+
+def test_time_runs_until_the_timer_was_due() -> None:
+    time = RunningTime(0, long_pause_ms=100)
+    assert [time.on_turn(now_ms, 50) for now_ms in (10, 50, 50)] == [10, 50, 50]
+    assert time.on_turn(130, 60) == 60
+    assert not time.take_pause()
+    assert time.on_turn(1_130, 1_030) == 960
+    assert time.take_pause()
+    assert not time.take_pause()
+    assert time.on_turn(2_000, None) == 1_830, "without a timer nothing can be late"

@@ -67,7 +67,9 @@ mod tests {
 
     #[test]
     fn the_partitions_of_many_topics_hash_apart() {
-        let id = |number: u64| Uuid((u128::from(number) * 0x1234_5678_9abc_def1_0fed_cba9_8765_4321).to_be_bytes());
+        let id = |number: u64| {
+            Uuid(u128::from(number).wrapping_mul(0x1234_5678_9abc_def1_0fed_cba9_8765_4321).to_be_bytes())
+        };
         let keys = (1..100).flat_map(|topic| (0..100).map(move |index| (id(topic), index)));
         let hashes: Vec<u64> = keys.map(|key: (Uuid, i32)| ByIdAndIndex::default().hash_one(key)).collect();
         assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), hashes.len());

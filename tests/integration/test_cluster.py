@@ -271,7 +271,7 @@ def test_a_start_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_node_that_stopped_by_itself_is_named_with_its_reason() -> None:
     with klamm.Cluster() as cluster:
-        cluster._loop.call_soon_threadsafe(cluster._node._on_fault, OSError("the disk is gone"))
+        cluster._nodes._loop.call_soon_threadsafe(cluster._node._on_fault, OSError("the disk is gone"))
 
         def ask_for_ever() -> None:
             while True:

@@ -5,24 +5,21 @@ nothing, and leaves no thread and no file behind when it is closed.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import logging
 import os
-import shutil
-import tempfile
-import threading
 import time
+import weakref
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 from klamm._engine import Image
-from klamm.node.config import NodeConfig
-from klamm.node.members import Member, Members, format_blanks, plan
+from klamm.node.members import Member, Members, plan
 from klamm.node.node import Node, NodeFailedError
+from klamm.node.nodes_thread import STOP_TIMEOUT_S, NodesThread
 from klamm.node.read_committed import Row, read_committed
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
 READ_BYTES = 4 << 20
 HEARD_POLL_S = 0.001
 
@@ -113,59 +109,39 @@ class Cluster:
         config: Mapping[str, str] | None = None,
     ) -> None:
         """Start; returns when the broker serves. Raises ValueError, NodeConfigError, StorageError, OSError."""
-        self._is_temporary = data is None
-        self.data = Path(tempfile.mkdtemp(prefix="klamm-")) if data is None else Path(data)
-        durable = (not self._is_temporary) if flush is None else flush
-        self._is_volatile = self._is_temporary and not durable
-        given = {"klamm.flush.before.ack": "all" if durable else "none"}
+        durable = (data is not None) if flush is None else flush
+        given = {"klamm.flush.before.ack": "all" if durable else "none"} | dict(config or {})
         self._process_id = os.getpid()
-        self._lock = threading.Lock()
-        self._is_open = False
-        self._calls: set[Future[Any]] = set()
+        self._nodes = nodes = NodesThread(
+            None if data is None else Path(data),
+            lambda folder: plan(folder, brokers, controllers, given),
+            is_volatile=data is None and not durable,
+        )
+        # A cluster that is dropped without being closed. At the process's end nothing can be closed any more.
+        weakref.finalize(self, nodes.abandon).atexit = False
         try:
-            self._start(plan(self.data, brokers, controllers, given | dict(config or {})))
-            atexit.register(self._leave)
-        except BaseException:  # also Ctrl-C while the node starts
-            self._remove_folder()
+            nodes.begin()
+            if nodes.opened.wait(START_TIMEOUT_S):
+                nodes.opened.result(0)
+                return
+        except BaseException:  # also Ctrl-C, perhaps before the thread began
+            nodes.abandon()
+            nodes.wait_for_end()
             raise
+        nodes.end()
+        nodes.wait_for_end(STOP_TIMEOUT_S)
+        raise TimeoutError(f"the cluster in {nodes.data} did not start within {START_TIMEOUT_S:.0f} s")
 
-    def _start(self, configs: Sequence[NodeConfig]) -> None:
-        format_blanks(configs, is_volatile=self._is_volatile)
-        self._members = Members(configs, is_volatile=self._is_volatile)
-        self._loop = asyncio.new_event_loop()
-        started: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="klamm-cluster", daemon=True)
-        self._thread.start()
-        try:
-            started.result(START_TIMEOUT_S)
-        except BaseException as error:  # also Ctrl-C, after which nobody could close what goes on to start
-            is_late = not started.done()
-            if self._is_open:
-                self.close()
-            else:
-                self._end_loop()
-            if isinstance(error, TimeoutError) and is_late:
-                text = f"the cluster in {self.data} did not start within {START_TIMEOUT_S:.0f} s"
-                raise TimeoutError(text) from None
-            raise
+    @property
+    def data(self) -> Path:
+        """The folder of the nodes' data."""
+        assert self._nodes.data is not None, "made before anything else"
+        return self._nodes.data
 
-    def _run(self, started: Future[None]) -> None:
-        """The thread: the nodes from their start to their end, which is when the loop is stopped."""
-        loop = self._loop
-        try:
-            self._start_task = loop.create_task(self._members.start())
-            loop.run_until_complete(self._start_task)
-        except BaseException as error:  # whatever it is, whoever waits for the start is told
-            started.set_exception(error)
-        else:
-            self._is_open = True
-            started.set_result(None)
-            loop.run_forever()
-        finally:
-            self._refuse_calls()
-            loop.run_until_complete(_end_tasks())
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
+    @property
+    def _members(self) -> Members:
+        assert self._nodes.members is not None, "made before the cluster serves"
+        return self._nodes.members
 
     @property
     def _node(self) -> Node:
@@ -314,7 +290,7 @@ class Cluster:
         if os.getpid() != self._process_id:
             text = "this cluster was made in another process: a fork takes none of its threads along. Make one here"
             raise ClusterClosedError(text)
-        if not self._is_open:
+        if not self._nodes.is_open:
             raise self._closed_error()
         for member in self._members.all:
             if member.is_running and member.node.failed.done():
@@ -329,82 +305,35 @@ class Cluster:
         try:
             yield
         except (KafkaError, NodeFailedError, CancelledError) as error:
-            if self._is_open:
+            if self._nodes.is_open:
                 raise
             raise self._closed_error() from error
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something on the nodes' loop, and wait for it. Raises ClusterClosedError, NodeFailedError."""
         try:
-            future = self._submit(work)
+            self._check_open()
         except Exception:  # never begun, so it has to be ended; the error goes on
             work.close()
             raise
+        outcome = self._nodes.submit(work)
+        if outcome is None:
+            raise self._closed_error()
         with self._until_closed():
-            return future.result(START_TIMEOUT_S)
-
-    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        self._check_open()
-        # Under the lock, so that whoever closes the cluster sees every call that is under way.
-        with self._lock:
-            if not self._is_open:
-                raise self._closed_error()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-            self._calls.add(future)
-        future.add_done_callback(self._calls.discard)
-        return future
-
-    def _refuse_calls(self) -> None:
-        """Nobody answers any more: who waits is told so."""
-        with self._lock:
-            self._is_open = False
-            calls = list(self._calls)
-        for call in calls:
-            call.cancel()
+            return outcome.result(START_TIMEOUT_S)
 
     # End
 
     def close(self) -> None:
-        """Stop the nodes, answering what is under way; a temporary folder is removed. Closing twice is no error."""
+        """Stop the nodes, answering what is under way; a temporary folder is removed. Closing twice is no error.
+
+        Ctrl-C is raised when they are closed; a second one at once, and they close all the same.
+        """
         if os.getpid() != self._process_id:
             return
-        atexit.unregister(self._leave)
-        with self._lock:
-            is_first, self._is_open = self._is_open, False
-        try:
-            if is_first:
-                self._end()
-        finally:
-            self._thread.join()
-            self._remove_folder()
-
-    def _end(self) -> None:
-        try:
-            asyncio.run_coroutine_threadsafe(self._members.stop(STOP_TIMEOUT_S), self._loop).result(STOP_TIMEOUT_S * 2)
-        finally:
-            self._end_loop()
-
-    def _end_loop(self) -> None:
-        """The thread ends, whatever it is at."""
-
-        def end() -> None:
-            if self._start_task.done():
-                self._loop.stop()
-            else:
-                self._start_task.cancel()
-
-        with contextlib.suppress(RuntimeError):  # it has ended by itself, and closed the loop
-            self._loop.call_soon_threadsafe(end)
-        self._thread.join(STOP_TIMEOUT_S)
-
-    def _leave(self) -> None:
-        """At the process's end, for whoever forgot to close it: a stop needs threads, and none can be begun then."""
-        if os.getpid() == self._process_id:
-            self._remove_folder()
-
-    def _remove_folder(self) -> None:
-        if self._is_temporary:
-            shutil.rmtree(self.data, ignore_errors=True)
+        self._nodes.end()
+        self._nodes.wait_for_end()
+        self._nodes.ended.result(0)
 
     def __enter__(self) -> Self:
         return self
@@ -420,12 +349,10 @@ class Cluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.close)
-
-
-async def _end_tasks() -> None:
-    """Cancel what is left in this loop."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        self._nodes.end()
+        closing = asyncio.ensure_future(asyncio.to_thread(self.close))
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise

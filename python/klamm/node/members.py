@@ -98,11 +98,12 @@ class Member:
         """Whether it is the active controller."""
         return self._node is not None and self._node.metadata.is_active.is_set()
 
-    async def start(self, booted: Booted | None = None) -> None:
-        """Start it, with a boot that was done where there is one. Nothing happens when it runs."""
+    async def start(self, booted: dict[Member, Booted] | None = None) -> None:
+        """Start it, with its boot, which it takes out of `booted`, where there is one. Nothing happens when it runs."""
         if self._node is not None:
             return
-        node = Node(self.config, booted, is_volatile=self._is_volatile)
+        boot = None if booted is None else booted.pop(self)
+        node = Node(self.config, boot, is_volatile=self._is_volatile)
         await node.start()
         self._node = self._last = node
         self.config = _with_ports(self.config, node.listeners)
@@ -129,14 +130,16 @@ class Members:
 
     async def start(self) -> None:
         """Start all of them at once: a broker waits for controllers, and each of these for a majority."""
-        booted = self._boot()
-        starts = [asyncio.ensure_future(member.start(boot)) for member, boot in zip(self.all, booted, strict=True)]
+        untaken = dict(zip(self.all, self._boot(), strict=True))
+        starts = [asyncio.ensure_future(member.start(untaken)) for member in self.all]
         try:
             await asyncio.gather(*starts)
         except BaseException:  # also a start that is cancelled; the error goes on
             for start in starts:
                 start.cancel()
             await asyncio.gather(*starts, return_exceptions=True)
+            for booted in untaken.values():  # of a task that was cancelled before its first step
+                booted.abandon()
             await self.stop(0)
             raise
 

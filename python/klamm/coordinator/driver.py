@@ -46,6 +46,8 @@ LOAD_STEP_RECORDS: Final = 200
 COMMIT_MARKER: Final = 1
 FIRST_LOAD_PAUSE_S: Final = 0.1
 LONGEST_LOAD_PAUSE_S: Final = 10.0
+LONG_PAUSE_MS: Final = 1_000
+"""A timer that is so late was not kept by a loop with much to do, but by a process that did not run."""
 LONGEST_FAILED_PAUSE_S: Final = 300.0
 """The same for a log that cannot be read: each attempt reads all of it."""
 FAILURES_FORGOTTEN_MS: Final = 60_000
@@ -79,6 +81,8 @@ class GroupCoordinator:
         self._log = groups_log
         self._now_ms = now_ms or anchored_clock()
         self._timers: dict[int, tuple[int, asyncio.TimerHandle]] = {}
+        self._ran_ms = 0
+        """When the last pause ended: what was due before is late because of that."""
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._load_ended = asyncio.Event()
         self._touched: list[Residence] = []
@@ -325,8 +329,23 @@ class GroupCoordinator:
 
     def _on_timer(self, residence: Residence) -> None:
         if self._registry.get(residence.partition) is residence:
-            del self._timers[residence.partition]
+            deadline_ms, _ = self._timers.pop(residence.partition)
+            self._look_for_pause(deadline_ms)
             self._feed(residence, residence.shard.on_timer)
+
+    def _look_for_pause(self, deadline_ms: int) -> None:
+        """A timer that is very late tells that the process did not run."""
+        pause_ms = self._now_ms() - max(deadline_ms, self._ran_ms)
+        if pause_ms >= LONG_PAUSE_MS:
+            self.on_pause(pause_ms)
+
+    def on_pause(self, pause_ms: int) -> None:
+        """The process did not run for so long, and heard of no member."""
+        self._ran_ms = self._now_ms()
+        log.warning("the group coordinator did not run for %d ms; the sessions of members start afresh", pause_ms)
+        for residence in self._registry.residences():
+            if residence.state is LoadState.ACTIVE:
+                self._feed(residence, partial(residence.shard.on_pause, pause_ms=pause_ms))
 
     # Requests.
 

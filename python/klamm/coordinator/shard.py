@@ -47,6 +47,8 @@ from klamm.protocol.group_messages import (
 )
 
 NO_PRODUCER_ID: Final = -1
+UNREAD_MS: Final = 1_000
+"""What it takes at most, after a pause, to read the requests that came meanwhile."""
 
 
 class Shard:
@@ -156,6 +158,18 @@ class Shard:
         for key in self._context.timers.pop_due(now_ms):
             self._fire(now_ms, key)
         return self._context.pipeline.take_replies()
+
+    def on_pause(self, now_ms: int, pause_ms: int) -> list[Reply]:
+        """The process did not run for so long before `now_ms`, while members' requests came and were not read.
+
+        As after a load, sessions start afresh; whatever else is waited for gets the time back, and time to be read.
+        """
+        context = self._context
+        context.timers.put_off(pause_ms + UNREAD_MS)
+        for group in context.groups.values():
+            for member in group.members.values():
+                context.renew_session(now_ms, group, member)
+        return []
 
     def _fire(self, now_ms: int, key: TimerKey) -> None:
         match key:

@@ -41,6 +41,15 @@ class Timers(Generic[K]):
         """Forget `key`, whether it is set or not."""
         self._deadlines.pop(key, None)
 
+    def put_off(self, by_ms: int) -> None:
+        """Let everything be due so much later."""
+        deadlines = {key: deadline_ms + by_ms for key, deadline_ms in self._deadlines.items()}
+        self._deadlines.clear()
+        self._queued_at.clear()
+        self._heap.clear()
+        for key, deadline_ms in deadlines.items():
+            self.schedule(key, deadline_ms)
+
     def _push(self, key: K, at_ms: int) -> None:
         self._queued_at[key] = at_ms
         self._count += 1

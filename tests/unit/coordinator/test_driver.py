@@ -86,8 +86,10 @@ class MemoryLog:
             raise KafkaError(self.load_refusals.pop(0))
 
 
-async def coordinator(log: MemoryLog | None = None, config: GroupConfig = CONFIG) -> GroupCoordinator:
-    made = GroupCoordinator(config, log or MemoryLog(), 4)
+async def coordinator(
+    log: MemoryLog | None = None, config: GroupConfig = CONFIG, now_ms: Callable[[], int] | None = None
+) -> GroupCoordinator:
+    made = GroupCoordinator(config, log or MemoryLog(), 4, now_ms=now_ms)
     for partition in range(4):
         made.on_elected(partition, 1)
     await made.loaded()

@@ -92,6 +92,7 @@ EVENTS: dict[str, Callable[[GroupCoordinator], Any]] = {
     "deadline_ms": commit_beside,
     "on_topics_deleted": lambda groups: groups.on_topics_deleted([("t", b"x" * 16)]),
     "on_timer": lambda groups: groups.join_group(Caller(9, "c", "/h"), join_request(session_timeout_ms=1)),
+    "on_pause": lambda groups: groups.on_pause(60_000),
     "replay": lambda groups: groups.on_elected(groups.partition_for("g"), 2),
     "replay_transaction_end": lambda groups: groups.on_elected(groups.partition_for("g"), 2),
     "on_loaded": lambda groups: groups.on_elected(groups.partition_for("g"), 2),

@@ -141,15 +141,26 @@ impl Engine {
     pub fn read(&self, topic: Uuid, index: i32, offset: i64, max_bytes: usize) -> Result<(i64, Vec<u8>), ErrorCode> {
         self.appender.settle();
         let partition = self.replicas.get(topic, index)?;
-        let read = partition.with(|log| {
-            let (from, end) = (offset.max(log.log_start_offset()), log.log_end_offset());
-            log.read(from, max_bytes, end, true).map(|slice| (from, slice))
-        });
-        let bytes = read.and_then(|(from, slice)| Ok((from, slice.read()?)));
-        bytes.map_err(|error| {
-            partition.report(&error);
-            error.code()
-        })
+        let mut from = offset;
+        loop {
+            let read = partition.with(|log| {
+                from = from.max(log.log_start_offset());
+                log.read(from, max_bytes, log.log_end_offset(), true)
+            });
+            let bytes = read.and_then(|mut slice| match partition.verify(slice.unverified.take())? {
+                true => Ok(None),
+                false => slice.read().map(Some),
+            });
+            match bytes {
+                Ok(Some(bytes)) => return Ok((from, bytes)),
+                Ok(None) => {}
+                Err(error) => {
+                    partition.report(&error);
+                    // A coordinator goes on with what is intact.
+                    from = partition.with(|log| log.after_damage(from)).ok_or(error.code())?;
+                }
+            }
+        }
     }
 
     /// Sends the answers that are due and closes the network, then the logs; `broker_epoch` marks the shutdown as clean.

@@ -15,13 +15,23 @@ pub const BOOT_ID: &str = "klamm-boot-id";
 /// Linux's id of the running boot.
 const RUNNING: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Whether the last node of klamm in this directory ran since the machine was started; notes that one runs now.
-pub(super) fn note(dir: &Path) -> Result<bool, LogError> {
-    let Some(running) = fs::read(RUNNING).ok().filter(|id| !id.is_empty()) else { return Ok(false) };
-    let path = dir.join(BOOT_ID);
-    if fs::read(&path).is_ok_and(|last| last == running) {
-        return Ok(true);
+fn running() -> Option<Vec<u8>> {
+    fs::read(RUNNING).ok().filter(|id| !id.is_empty())
+}
+
+/// Whether the last node of klamm in this directory ran since the machine was started.
+pub(super) fn is_kept(dir: &Path) -> bool {
+    let last = fs::read(dir.join(BOOT_ID)).ok();
+    last.is_some() && last == running()
+}
+
+/// Notes that a node of klamm runs now.
+pub(super) fn note(dir: &Path) -> Result<(), LogError> {
+    match running() {
+        Some(id) if !is_kept(dir) => {
+            let path = dir.join(BOOT_ID);
+            fs::write(&path, id).map_err(LogError::io("cannot write", &path))
+        }
+        _ => Ok(()),
     }
-    fs::write(&path, running).map_err(LogError::io("cannot write", &path))?;
-    Ok(false)
 }

@@ -29,6 +29,25 @@ pub struct ClosedLog {
     pub segments: Vec<(i64, u64)>,
 }
 
+impl ClosedLog {
+    /// In what the segments that are there (base offset and bytes) differ from those that were closed, by base offset.
+    pub fn differences(&self, found: &[(i64, u64)]) -> Vec<(i64, String)> {
+        let mut differences = Vec::new();
+        for &(base_offset, bytes) in &self.segments {
+            match found.iter().find(|(base, _)| *base == base_offset) {
+                Some((_, size)) if *size == bytes => {}
+                Some((_, size)) => differences.push((base_offset, format!("has {size} bytes and had {bytes}"))),
+                None => differences.push((base_offset, format!("is missing and had {bytes} bytes"))),
+            }
+        }
+        let is_known = |base: i64| self.segments.iter().any(|&(known, _)| known == base);
+        let added = found.iter().filter(|(base, _)| !is_known(*base));
+        differences.extend(added.map(|(base, size)| (*base, format!("has {size} bytes and was not there"))));
+        differences.sort_by_key(|(base_offset, _)| *base_offset);
+        differences
+    }
+}
+
 /// The logs of a folder, as they were closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CleanStop {

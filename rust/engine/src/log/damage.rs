@@ -32,7 +32,34 @@ pub struct Damage {
     pub is_zero_tail: bool,
 }
 
+/// The leader epoch of the first batch of a file.
+pub fn first_epoch(file: &OpenFile) -> Result<Option<i32>, LogError> {
+    let mut header = [0; HEADER_LEN];
+    let read = file.read_up_to(&mut header, 0)?;
+    let header = Header::at_start_of(&header[..read]).filter(|header| header.magic() == 2);
+    Ok(header.map(|header| header.leader_epoch()).filter(|&epoch| epoch >= 0))
+}
+
 impl Damage {
+    /// Both as one.
+    fn with(self, other: Damage) -> Damage {
+        let (first, second) = if self.position <= other.position { (self, other) } else { (other, self) };
+        Damage {
+            end: first.end.max(second.end),
+            next_offset: first.next_offset.max(second.next_offset),
+            first_offset: first.first_offset.min(second.first_offset),
+            ..first
+        }
+    }
+
+    /// Adds damage to what is known of a segment, which rises and does not overlap.
+    pub fn note(self, known: &mut Vec<Damage>) {
+        let first = known.partition_point(|damage| damage.end <= self.position);
+        let after = known.partition_point(|damage| damage.position < self.end);
+        let joined = known.splice(first..after.max(first), []).fold(self, Damage::with);
+        known.insert(first, joined);
+    }
+
     /// The offsets, for messages.
     pub fn offsets(&self) -> String {
         offsets(self.first_offset, self.next_offset)
@@ -71,6 +98,10 @@ pub struct Bounds {
     pub cached_epoch: Option<i32>,
     /// No batch has a newer one.
     pub epoch_limit: i32,
+    /// Leader epoch of the first batch of the next segment.
+    pub next_epoch: Option<i32>,
+    /// An offset below which every epoch is in the cache, and the cache's newest.
+    pub cached_upto: Option<(i64, i32)>,
 }
 
 impl Default for Bounds {
@@ -83,6 +114,8 @@ impl Default for Bounds {
             epoch: -1,
             cached_epoch: None,
             epoch_limit: i32::MAX,
+            next_epoch: None,
+            cached_upto: None,
         }
     }
 }
@@ -103,6 +136,11 @@ pub struct Pieces<'a> {
 impl<'a> Pieces<'a> {
     pub fn new(file: &'a OpenFile, position: u64, end: u64, bounds: Bounds) -> Self {
         Self { batches: Batches::new(file, position, end), search: Search { file, end, bounds } }
+    }
+
+    /// Where the next piece begins.
+    pub fn position(&self) -> u64 {
+        self.batches.position()
     }
 
     /// The offset after what was read.
@@ -173,10 +211,15 @@ impl Search<'_> {
         let following = self.header_at(next)?;
         let following = following.as_ref().and_then(|bytes| Header::at_start_of(bytes));
         let following = following.filter(|header| header.magic() == 2).map(|header| header.leader_epoch());
-        let is_alone = following.is_some_and(|following| {
-            (0..epoch).contains(&following)
-                || before < 0 && epoch != following && self.bounds.cached_epoch == Some(following)
+        let following = following.or(self.bounds.next_epoch);
+        let is_not_cached = self.bounds.cached_upto.is_some_and(|(upto, newest)| {
+            following.is_none() && header.next_offset() <= upto && newest == before && before >= 0
         });
+        let is_alone = is_not_cached
+            || following.is_some_and(|following| {
+                (0..epoch).contains(&following)
+                    || before < 0 && epoch != following && self.bounds.cached_epoch == Some(following)
+            });
         if epoch < before || epoch < -1 || epoch > self.bounds.epoch_limit || is_alone {
             return Ok(Some(format!("leader epoch {epoch} after {before}")));
         }

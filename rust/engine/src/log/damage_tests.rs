@@ -110,6 +110,11 @@ impl Opened {
         let (mut found, mut offset) = (Vec::new(), log.log_start_offset());
         while offset < end.min(log.log_end_offset()) {
             let slice = match log.read(offset, usize::MAX >> 1, end, true) {
+                Ok(Slice { unverified: Some(unverified), .. }) => {
+                    let verified = unverified.check().expect("readable");
+                    log.note_verified(verified);
+                    continue;
+                }
                 Ok(slice) => slice,
                 Err(error @ LogError::Corrupt { .. }) => {
                     assert_eq!(error.code(), crate::ErrorCode::CORRUPT_MESSAGE);
@@ -135,9 +140,29 @@ impl Opened {
     }
 }
 
+/// What an examination finds before the start; it changes nothing.
+fn examine(scene: &Scene) -> check::LogCheck {
+    let contents = || -> Vec<(PathBuf, Vec<u8>)> {
+        let folders = [scene.root.clone(), scene.root.join("a-0")];
+        let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("list"));
+        let files = files.map(|entry| entry.expect("entry").path()).filter(|path| path.is_file());
+        files.map(|path| (path.clone(), fs::read(path).expect("read"))).collect()
+    };
+    let before = contents();
+    let dir = check::DirCheck::read(&scene.root).expect("read");
+    let found = dir.logs().find(|found| found.topic == "a").expect("there").clone();
+    let mut bytes = 0;
+    let checked = dir.check(&found, true, &mut |more| bytes += more).expect("check");
+    assert_eq!(bytes, checked.bytes);
+    assert_eq!(contents(), before);
+    checked
+}
+
 /// Which batches are not to be expected: those that the damage touched.
 fn check(scene: &Scene, damaged: &[usize], file: &str, what: &str) {
+    let checked = examine(scene);
     let opened = scene.start();
+    assert_eq!(checked.log_end_offset, opened.log.lock().log_end_offset(), "{what}: {:?}", checked.findings);
     let warnings = opened.warnings();
     let found = opened.read(scene.end);
     for bytes in &found {
@@ -150,6 +175,8 @@ fn check(scene: &Scene, damaged: &[usize], file: &str, what: &str) {
         assert!(is_there || damaged.contains(&at), "{what}: batch {at} of {damaged:?} is lost: {warnings:?}");
     }
     let warnings = [warnings, opened.warnings()].concat();
+    let is_found = checked.findings.iter().any(|finding| finding.file.display().to_string().contains(file));
+    assert!(!is_lost || is_found, "{what}: {:?}", checked.findings);
     assert!(!is_lost || warnings.iter().any(|line| line.contains(file)), "{what}: {file} is not named: {warnings:?}");
     let mut bytes = batch(&BatchSpec::default());
     let appended = opened.log.lock().append_as_leader(&mut bytes, 1, 0, Origin::Client).expect("append");
@@ -181,6 +208,9 @@ fn the_scene_has_several_segments_and_is_whole() {
     for clean in stops() {
         let scene = Scene::new(clean);
         assert!(scene.files("log").len() >= 4);
+        let checked = examine(&scene);
+        assert_eq!(checked.findings, []);
+        assert_eq!((checked.log_end_offset, checked.batches), (scene.end, scene.batches.len() as u64));
         let opened = scene.start();
         assert_eq!(opened.warnings(), Vec::<String>::new());
         assert_eq!(opened.read(scene.end), scene.batches);
@@ -218,7 +248,7 @@ fn a_segment_that_is_emptied_cut_or_removed_takes_its_own_batches_only() {
 #[test]
 fn damaged_bytes_take_their_batch_only() {
     let dice = &mut Dice::new(7);
-    for clean in [false] {
+    for clean in stops() {
         for at in 0..40 {
             let scene = Scene::new(clean);
             let segment = dice.below(scene.files("log").len() as u64) as usize;
@@ -240,7 +270,7 @@ fn damaged_bytes_take_their_batch_only() {
 #[test]
 fn erased_bytes_take_the_batches_that_they_were_of() {
     let dice = &mut Dice::new(11);
-    for clean in [false] {
+    for clean in stops() {
         for at in 0..12 {
             let scene = Scene::new(clean);
             let segment = dice.below(scene.files("log").len() as u64) as usize;
@@ -274,7 +304,7 @@ fn every_other_file_may_be_damaged_without_a_loss() {
     let kinds = folder.iter().chain(&root).chain(&indexes);
     for clean in stops() {
         for kind in kinds.clone() {
-            for damage in ["flip", "cut", "erase", "empty", "remove"] {
+            for damage in ["flip", "cut", "erase", "empty", "remove", "swap"] {
                 let scene = Scene::new(clean);
                 let files = match () {
                     () if folder.contains(kind) => vec![scene.root.join("a-0").join(kind)],
@@ -290,6 +320,7 @@ fn every_other_file_may_be_damaged_without_a_loss() {
                         bytes[at] ^= 1 << dice.below(8);
                     }
                     "cut" => bytes.truncate(bytes.len() / 2),
+                    "swap" => bytes = fs::read(sibling(&scene, file)).unwrap_or_default(),
                     "erase" => bytes.fill(0),
                     _ => bytes.clear(),
                 }
@@ -302,4 +333,138 @@ fn every_other_file_may_be_damaged_without_a_loss() {
             }
         }
     }
+}
+
+/// A file of the same kind.
+fn sibling(scene: &Scene, file: &Path) -> PathBuf {
+    match name(file).as_str() {
+        "recovery-point-offset-checkpoint" => scene.root.join("log-start-offset-checkpoint"),
+        name if file.parent() == Some(&scene.root) => {
+            scene.root.join(if name.starts_with('.') { CLEAN_STOP } else { "recovery-point-offset-checkpoint" })
+        }
+        name => scene.root.join("b-0").join(name),
+    }
+}
+
+fn next_failure(events: &Receiver<Event>) -> String {
+    loop {
+        match events.recv_timeout(std::time::Duration::from_secs(60)).expect("the directory fails") {
+            Event::DirFailed { cause, .. } => return cause,
+            Event::Warning(_) => {}
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_removed_while_the_node_runs_fails_its_directory_and_acknowledges_nothing() {
+    for (what, is_moved) in [("a-0", false), ("", false), ("", true)] {
+        let dir = tempdir().expect("temporary directory");
+        let root = fs::canonicalize(dir.path()).expect("there").join("data");
+        fs::create_dir(&root).expect("create");
+        let (manager, events) = start_over(&[&root], ManagerConfig::default(), LogContext::new(64));
+        let (owner, flushed) = create_with(&manager, 0, "a", settings());
+        let append = || {
+            let bytes = &mut batch(&BatchSpec::default());
+            with_log(&*owner, |log| log.append_as_leader(bytes, 0, 0, Origin::Client)).map(drop)
+        };
+        let shared: Arc<dyn LogOwner> = owner.clone();
+        append().expect("append");
+        manager.dirs()[0].flusher().mark_dirty(&shared);
+        assert_eq!(flushed.recv(), Ok(1));
+        match is_moved {
+            true => fs::rename(root.join(what), dir.path().join("elsewhere")),
+            false => fs::remove_dir_all(root.join(what)),
+        }
+        .expect("away");
+        let _ = append();
+        manager.dirs()[0].flusher().mark_dirty(&shared);
+        let cause = next_failure(&events);
+        assert!(cause.contains("data"), "{cause}");
+        // -1: it was told that it is offline.
+        assert!(flushed.try_iter().all(|offset| offset == -1), "{what} was removed, and records were acknowledged");
+        assert!(events.try_iter().all(|event| !matches!(event, Event::DirFailed { .. })));
+    }
+}
+
+#[test]
+fn a_topic_id_that_changed_is_reported_and_hides_nothing() {
+    let id = crate::Uuid([7; 16]);
+    let mut flipped = id;
+    flipped.0[3] ^= 0x10;
+    let other = crate::Uuid([0x5a; 16]);
+    for (stored, is_live, expected) in [(flipped, false, Some(true)), (other, true, None), (other, false, Some(false))]
+    {
+        let scene = Scene::new(false);
+        let file = scene.root.join("a-0/partition.metadata");
+        fs::write(&file, checkpoint::format_partition_metadata(stored)).expect("write");
+        let (manager, events) = start_over(&[&scene.root], ManagerConfig::default(), LogContext::new(64));
+        let found = manager.found().into_iter().find(|found| found.topic == "a").expect("there");
+        for _ in 0..2 {
+            assert_eq!(manager.is_of(&found, id, |_| is_live).ok(), expected);
+        }
+        let lines: Vec<String> = events.try_iter().map(|event| format!("{event:?}")).collect();
+        let naming = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
+        assert_eq!(
+            (naming("partition.metadata"), naming(&stored.to_string()), naming(&id.to_string())),
+            (1, 1, 1),
+            "{lines:?}"
+        );
+        let kept = checkpoint::read_partition_metadata(&found.path).expect("readable");
+        assert_eq!(kept, Some(if expected == Some(true) { id } else { stored }));
+    }
+}
+
+#[test]
+fn a_topic_that_is_created_again_has_lost_nothing() {
+    let dir = tempdir().expect("temporary directory");
+    {
+        let (manager, _events) = start_over(&[dir.path()], ManagerConfig::default(), LogContext::new(64));
+        let append = |count: usize| {
+            let (owner, _) = create_with(&manager, 0, "a", settings());
+            for _ in 0..count {
+                let bytes = &mut batch(&BatchSpec::default());
+                with_log(&*owner, |log| log.append_as_leader(bytes, 0, 0, Origin::Client)).expect("append");
+            }
+            with_log(&*owner, |log| log.flush()).expect("flush");
+        };
+        append(20);
+        manager.checkpoint();
+        manager.delete("a", 0, 0).expect("delete");
+        append(3);
+    }
+    let (manager, events) = start_over(&[dir.path()], ManagerConfig::default(), LogContext::new(64));
+    let (log, recovery) = manager.open(&manager.found()[0], Arc::new(settings()), 0).expect("open");
+    assert_eq!((log.log_end_offset(), recovery.lost), (3, Vec::new()));
+    assert_eq!(events.try_iter().count(), 0);
+}
+
+#[test]
+fn a_record_of_an_earlier_stop_says_nothing() {
+    let scene = Scene::new(true);
+    let record = fs::read(scene.root.join(CLEAN_STOP)).expect("read");
+    let append_and_stop = |count: usize| {
+        let (manager, events) = start_over(&[&scene.root], ManagerConfig::default(), LogContext::new(64));
+        assert!(!scene.root.join(CLEAN_STOP).exists(), "a start removes it");
+        let found = manager.found().into_iter().find(|found| found.topic == "a").expect("there");
+        let (mut log, _) = manager.open(&found, Arc::new(settings()), 0).expect("open");
+        for _ in 0..count {
+            log.append_as_leader(&mut batch(&BatchSpec::default()), 0, 0, Origin::Client).expect("append");
+        }
+        log.truncate_to(log.log_end_offset() - 1, 0).expect("truncate");
+        log.close().expect("close");
+        let end = log.log_end_offset();
+        assert_eq!(events.try_iter().count(), 0);
+        end
+    };
+    // Killed after a clean stop and a start.
+    let end = append_and_stop(30);
+    let opened = scene.start();
+    assert_eq!((opened.warnings(), opened.log.lock().log_end_offset()), (Vec::new(), end));
+    drop(opened);
+    // Apache Kafka ran in between, and knows neither the record nor its checksum.
+    let end = append_and_stop(30);
+    fs::write(scene.root.join(CLEAN_STOP), record).expect("write");
+    fs::write(scene.root.join(".kafka_cleanshutdown"), "{\"version\":0,\"brokerEpoch\":1}").expect("write");
+    let opened = scene.start();
+    assert_eq!((opened.warnings(), opened.log.lock().log_end_offset()), (Vec::new(), end));
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -22,6 +23,8 @@ pub struct LockedDir {
     meta: Option<MetaProperties>,
     /// Its descriptor carries the lock; `None` when it was given back.
     lock: Mutex<Option<File>>,
+    /// Device and inode.
+    identity: (u64, u64),
 }
 
 impl LockedDir {
@@ -47,8 +50,18 @@ impl LockedDir {
             return Err(used("process"));
         }
         let meta = MetaProperties::read(&path)?;
+        let identity = identity_of(&path)?;
         std::mem::forget(held);
-        Ok(Self { path, meta, lock: Mutex::new(Some(lock)) })
+        Ok(Self { path, meta, lock: Mutex::new(Some(lock)), identity })
+    }
+
+    /// Refuses when the directory was removed, or is another one by now.
+    pub fn check_there(&self) -> Result<(), LogError> {
+        if identity_of(&self.path)? == self.identity {
+            return Ok(());
+        }
+        let reason = "another directory took its place while the node ran";
+        Err(LogError::io("cannot find", &self.path)(std::io::Error::new(std::io::ErrorKind::NotFound, reason)))
     }
 
     pub fn path(&self) -> &Path {
@@ -67,6 +80,11 @@ impl LockedDir {
     pub fn meta(&self) -> Option<&MetaProperties> {
         self.meta.as_ref()
     }
+}
+
+fn identity_of(path: &Path) -> Result<(u64, u64), LogError> {
+    let metadata = fs::metadata(path).map_err(LogError::io("cannot find", path))?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Drop for LockedDir {

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -169,6 +169,13 @@ impl FileCache {
         let open = self.create_new(path)?;
         open.write_at(content, 0)?;
         if durable { open.sync() } else { Ok(()) }
+    }
+
+    /// Opens a file for reading, which need not be writable.
+    pub fn open_read_only(self: &Arc<Self>, path: &Path) -> Result<OpenFile, LogError> {
+        let permit = self.reserve()?;
+        let file = File::open(path).map_err(LogError::io("cannot open", path))?;
+        Ok(OpenFile { id: self.next_id(), file, path: path.to_owned(), permit })
     }
 
     /// Opens a file that is empty then, whatever was there.
@@ -397,6 +404,26 @@ impl LogFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(error) => Err(LogError::io("cannot stat", &path)(error)),
         }
+    }
+
+    /// Whether the file is neither dropped nor being made.
+    pub fn is_live(&self) -> bool {
+        self.state.lock().name.stage == Stage::Live
+    }
+
+    /// Whether `open` is the file that has this name now. A file that was dropped or put away counts as being there.
+    pub fn is_there(&self, open: &OpenFile) -> Result<bool, LogError> {
+        let state = self.state.lock();
+        if state.name.stage != Stage::Live {
+            return Ok(true);
+        }
+        let held = open.file.metadata().map_err(LogError::io("cannot stat", &open.path))?;
+        let is_there = self.dir.at(state.name.to_string(), |path| match fs::metadata(path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(LogError::io("cannot stat", path)(error)),
+        })?;
+        Ok(is_there || self.dir.is_away())
     }
 
     /// Moves the file to another stage of its life; one that is not there only changes its name.

@@ -48,10 +48,26 @@ pub struct FlushJob {
     prepare: Option<(Arc<Prepared>, Arc<LogFile>, u64)>,
     /// Bytes in the segments among them that take no more appends.
     rolled_bytes: u64,
+    /// The active segment's log, when its bytes are to be durable: it must still be where a start looks for it.
+    active: Option<Arc<LogFile>>,
     end: FlushEnd,
 }
 
 impl FlushJob {
+    /// Refuses when the active segment's file was removed or moved by somebody else: what was synced is durable nowhere.
+    pub fn check_there(&self) -> Result<(), LogError> {
+        let Some(active) = &self.active else { return Ok(()) };
+        let is_there = match open_if_there(&self.cache, active)? {
+            Some(open) => active.is_there(&open)?,
+            None => self.dir.is_away() || !active.is_live(),
+        };
+        if is_there {
+            return Ok(());
+        }
+        let reason = "it was removed or moved while the node ran";
+        Err(LogError::io("cannot find", &active.path())(io::Error::new(io::ErrorKind::NotFound, reason)))
+    }
+
     /// Prepares the tail, so that the next syncs are cheap. To be called when the flush was told, so that nobody waits for
     /// it; worth it for a log that is synced alone.
     pub fn prepare(&self) -> Result<(), LogError> {
@@ -210,6 +226,7 @@ impl Log {
             Extent::Closing => (None, None),
         };
         let offset = if extent == Extent::Rolled { active.base_offset() } else { self.log_end_offset };
+        let takes_active = extent != Extent::Rolled;
         let epochs = self.epochs.take_dirty().map(|entries| self.epoch_file.next_write(entries));
         let names = std::mem::take(&mut self.dir_dirty);
         if files.is_empty() && epochs.is_none() && !names && write_back.is_none() {
@@ -227,6 +244,7 @@ impl Log {
             names,
             parent: if names { self.take_new_parent() } else { None },
             write_back: write_back.map(|(from, to)| (log_file.clone(), from, to)),
+            active: takes_active.then(|| log_file.clone()),
             prepare: target.map(|(prepared, target)| (prepared, log_file, target)),
             rolled_bytes,
             end: FlushEnd { offset, generation: self.generation },

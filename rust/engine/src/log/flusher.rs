@@ -194,6 +194,7 @@ impl Shared {
             if !synced {
                 self.insist(|| job.sync())?;
             }
+            self.insist(|| job.check_there())?;
             self.counters.flushes.add(1);
             owner.complete_flush(job.end());
             self.rolled_bytes.fetch_add(job.rolled_bytes(), Ordering::Relaxed);

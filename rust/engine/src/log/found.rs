@@ -49,21 +49,32 @@ pub(super) struct Inventory {
     pub(super) cleaned: Offsets,
     /// It is not known which logs were compacted.
     pub(super) cleaned_unknown: bool,
+    /// Files of the directory that could not be used, and why.
+    pub(super) damaged: Vec<(PathBuf, String)>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Inventory {
     /// Reads a log directory, and takes away the mark of the clean shutdown.
     pub(super) fn take(cache: &Arc<FileCache>, path: &Path, dir: usize) -> Result<Self, LogError> {
-        let mut inventory = Self { broker_epoch: -1, ..Self::default() };
-        if let Some(mark) = read_clean_shutdown(path)? {
-            (inventory.clean, inventory.broker_epoch) = (true, mark.broker_epoch);
-            inventory.take_clean_stop(path, mark.clean_stop)?;
+        let inventory = Self::read(path, dir)?;
+        if inventory.clean {
             cache.remove(&path.join(CLEAN_SHUTDOWN))?;
             CleanStop::remove(cache, path)?;
             cache.sync_dir(path)?;
         }
-        inventory.kept_power = boot::note(path)?;
+        boot::note(path)?;
+        Ok(inventory)
+    }
+
+    /// Reads a log directory.
+    pub(super) fn read(path: &Path, dir: usize) -> Result<Self, LogError> {
+        let mut inventory = Self { broker_epoch: -1, ..Self::default() };
+        if let Some(mark) = read_clean_shutdown(path)? {
+            (inventory.clean, inventory.broker_epoch) = (true, mark.broker_epoch);
+            inventory.take_clean_stop(path, mark.clean_stop)?;
+        }
+        inventory.kept_power = boot::is_kept(path);
         inventory.recovery_points = inventory.offsets(path, RECOVERY_POINT)?;
         inventory.log_starts = inventory.offsets(path, LOG_START_OFFSET)?;
         inventory.high_watermarks = inventory.offsets(path, HIGH_WATERMARK)?;
@@ -92,6 +103,7 @@ impl Inventory {
             Err(error @ LogError::Corrupt { .. }) => error.to_string(),
             Err(error) => return Err(error),
         };
+        self.damaged.push((path.join(CLEAN_STOP), why.clone()));
         self.warnings.push(format!("{why}; the logs are compared with the checkpoints only"));
         Ok(())
     }
@@ -100,6 +112,7 @@ impl Inventory {
     fn offsets(&mut self, path: &Path, name: &str) -> Result<Offsets, LogError> {
         match read_offsets(&path.join(name)) {
             Err(error @ LogError::Corrupt { .. }) => {
+                self.damaged.push((path.join(name), error.to_string()));
                 self.warnings.push(format!("{error}; it counts as empty"));
                 Ok(Offsets::new())
             }

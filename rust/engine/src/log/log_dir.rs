@@ -69,6 +69,11 @@ impl LogDir {
         self.locked.path()
     }
 
+    /// Refuses when the directory was removed or moved by somebody else.
+    pub(super) fn check_there(&self) -> Result<(), LogError> {
+        self.locked.check_there()
+    }
+
     /// Ends the use of the directory: lets go of its owners, who know the manager, and of its lock.
     pub(super) fn give_back(&self) {
         let owners = std::mem::take(&mut self.state.lock().owners);

@@ -13,7 +13,7 @@ use std::thread;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::checkpoint::{read_partition_metadata, write_clean_shutdown};
+use super::checkpoint::{PARTITION_METADATA, read_partition_metadata, write_clean_shutdown, write_partition_metadata};
 use super::compaction::{Cleaner, CleanerConfig};
 use super::config::LogConfig;
 use super::dirs::LockedDir;
@@ -233,6 +233,45 @@ impl LogManager {
             (self.on_event)(Event::Warning(warning));
         }
         Ok((log, recovery))
+    }
+
+    /// Whose a partition's directory is, when its file names another topic than `topic_id`, whose name it has.
+    ///
+    /// `is_live`: another topic of the cluster has the id that the file names.
+    pub fn is_of(&self, found: &Found, topic_id: Uuid, is_live: impl FnOnce(Uuid) -> bool) -> Result<bool, LogError> {
+        let Some(stored) = self.topic_id(found)?.filter(|&stored| stored != topic_id) else { return Ok(true) };
+        let path = found.path.join(PARTITION_METADATA);
+        let (file, name) = (path.display(), format!("{}-{}", found.topic, found.partition));
+        if differing_bits(stored, topic_id) <= BITS_OF_A_BYTE {
+            let written = write_partition_metadata(&self.context.cache, &found.path, topic_id);
+            self.judge(found.dir, written)?;
+            self.report_once(
+                &path,
+                format!(
+                    "{file} says topic id {stored}, a damaged {topic_id}, which is that of {name}: it is written again"
+                ),
+            );
+            return Ok(true);
+        }
+        if is_live(stored) {
+            let reason = format!(
+                "topic id {stored} is that of another topic, and {name} has {topic_id}: the partition is not served. \
+                 If only this file is wrong, remove it and start the node again; if the directory is, move it away"
+            );
+            self.report_once(&path, format!("{file}: {reason}"));
+            return Err(LogError::Directory { path, reason });
+        }
+        self.report_once(&path, format!(
+            "{file} says topic id {stored}, and {name} has {topic_id}: the directory is set aside as an earlier topic's. If it is \
+             this one's, stop the node, correct the file, and give the directory its name again"
+        ));
+        Ok(false)
+    }
+
+    fn report_once(&self, path: &Path, message: String) {
+        if self.reported.lock().insert((path.to_owned(), 0)) {
+            (self.on_event)(Event::Warning(message));
+        }
     }
 
     /// Reports damage that a reader met, each place once.
@@ -469,6 +508,13 @@ impl Drop for LogManager {
     fn drop(&mut self) {
         self.stop_threads();
     }
+}
+
+/// Ids are random: two of different topics differ in about 61 of 122 bits, a damaged one in those of a byte or two.
+const BITS_OF_A_BYTE: u32 = 8;
+
+fn differing_bits(one: Uuid, other: Uuid) -> u32 {
+    one.0.iter().zip(other.0).map(|(one, other)| (one ^ other).count_ones()).sum()
 }
 
 /// 32 hex digits that nobody else has: the standard library's hash seeds are random.

@@ -5,6 +5,7 @@
 
 mod append;
 mod boot;
+pub mod check;
 pub mod checkpoint;
 pub mod clean_stop;
 pub mod compaction;
@@ -39,6 +40,7 @@ mod tasks;
 mod timestamps;
 mod trash;
 mod truncate;
+mod verify;
 mod write_back;
 
 #[cfg(test)]
@@ -79,3 +81,4 @@ pub use recovery::{OpenAt, Recovery};
 pub use retention::Expired;
 pub use tasks::Intervals;
 pub use trash::Trash;
+pub use verify::{Unverified, Verified};

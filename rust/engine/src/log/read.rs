@@ -6,6 +6,7 @@ use super::error::LogError;
 use super::files::OpenFile;
 use super::index::AbortedTxn;
 use super::partition_log::Log;
+use super::verify::Unverified;
 
 /// A range of a segment's file that begins with a batch and may cut its last one.
 #[derive(Clone)]
@@ -18,11 +19,13 @@ pub struct Slice {
     pub first_batch_offset: i64,
     /// The first batch is larger than what was allowed.
     pub first_batch_cut: bool,
+    /// What is to be checked before the bytes are served.
+    pub unverified: Option<Box<Unverified>>,
 }
 
 impl Slice {
     fn nothing(offset: i64) -> Self {
-        Self { file: None, position: 0, len: 0, first_batch_offset: offset, first_batch_cut: false }
+        Self { file: None, position: 0, len: 0, first_batch_offset: offset, first_batch_cut: false, unverified: None }
     }
 
     /// Reads the bytes; may wait for the disk.
@@ -72,7 +75,12 @@ impl Log {
             if len == 0 {
                 return Ok(Slice::nothing(offset));
             }
+            let unverified = match place.position < self.segments[at].unverified_end() {
+                true => self.unverified(at, place.position, len, place.base_offset)?,
+                false => None,
+            };
             return Ok(Slice {
+                unverified,
                 file: Some(self.segments[at].open(&cache)?),
                 position: place.position,
                 len,

@@ -14,7 +14,7 @@ use klamm_records::header::Header;
 use super::checkpoint::{LEADER_EPOCH, LOG_START_OFFSET};
 use super::clean_stop::ClosedLog;
 use super::config::LogConfig;
-use super::damage::{Bounds, Damage, Piece, Pieces, offsets};
+use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch, offsets};
 use super::epochs::{EpochCache, EpochFile};
 use super::error::LogError;
 use super::files::{FileCache, PartitionDir};
@@ -197,21 +197,9 @@ impl Log {
         if first_offset > closed.log_start_offset {
             recovery.lost.push((closed.log_start_offset, first_offset));
         }
-        let mut differs = Vec::new();
-        for &(base_offset, bytes) in &closed.segments {
-            let found = self.segments.iter().find(|segment| segment.base_offset() == base_offset);
-            let why = match found.map(Segment::size) {
-                Some(size) if size == bytes => continue,
-                Some(size) => format!("has {size} bytes instead of {bytes}"),
-                None => format!("of {bytes} bytes is missing"),
-            };
-            differs.push((base_offset, why));
-        }
-        let is_known = |base: i64| closed.segments.iter().any(|&(known, _)| known == base);
-        for segment in self.segments.iter().filter(|segment| !is_known(segment.base_offset())) {
-            differs.push((segment.base_offset(), "was not there".to_owned()));
-        }
-        for (base_offset, why) in &differs {
+        let found: Vec<_> = self.segments.iter().map(|segment| (segment.base_offset(), segment.size())).collect();
+        let differences = closed.differences(&found);
+        for (base_offset, why) in &differences {
             let file = self.dir.join(FileName::live(*base_offset, Kind::Log).to_string());
             recovery.warnings.push(format!(
                 "{} {why} when the node stopped cleanly; {}-{} is recovered as after a crash",
@@ -220,7 +208,7 @@ impl Log {
                 self.partition
             ));
         }
-        let first = differs.iter().map(|&(base_offset, _)| base_offset).min();
+        let first = differences.first().map(|&(base_offset, _)| base_offset);
         at.recovery_point = at.recovery_point.min(first.unwrap_or(i64::MAX));
         (at, first.is_none())
     }
@@ -372,7 +360,7 @@ impl Log {
     ) -> Result<Checked, LogError> {
         let cache = self.context.cache.clone();
         let is_active = at + 1 == self.segments.len();
-        let bounds = self.bounds(at, from_offset, open_at);
+        let bounds = self.bounds(at, from_offset, open_at)?;
         let segment = &mut self.segments[at];
         let size = segment.size();
         segment.dirty |= size > from;
@@ -401,6 +389,7 @@ impl Log {
         };
         recovery.segments_checked += 1;
         recovery.bytes_checked += size - from;
+        segment.note_checked_from(from);
         let Some(damage) = why else {
             let next_offset = pieces.next_offset();
             segment.write_indexes(&cache, !is_active)?;
@@ -425,7 +414,7 @@ impl Log {
     }
 
     /// What the neighbours of a segment tell of its offsets.
-    fn bounds(&self, at: usize, next_offset: i64, open_at: &OpenAt) -> Bounds {
+    fn bounds(&self, at: usize, next_offset: i64, open_at: &OpenAt) -> Result<Bounds, LogError> {
         let next_base = self.segments.get(at + 1).map(Segment::base_offset);
         let end = open_at.closed.as_ref().map(|closed| closed.log_end_offset);
         let limit = self.segments[at].base_offset().saturating_add(1 << 31);
@@ -433,7 +422,25 @@ impl Log {
         let epoch_limit = open_at.closed.as_ref().map_or(i32::MAX, |closed| closed.last_epoch);
         let cached_epoch = self.epochs.epoch_for(next_offset);
         let has_gaps = open_at.has_gaps || self.config.compact;
-        Bounds { next_offset, limit, next_base, has_gaps, epoch: -1, cached_epoch, epoch_limit }
+        let next_epoch = match self.segments.get(at + 1) {
+            Some(next) => {
+                let file = next.open(&self.context.cache)?;
+                first_epoch(&file)?
+            }
+            None => None,
+        };
+        let cached_upto = self.epochs.latest().map(|newest| (open_at.proven_end, newest));
+        Ok(Bounds {
+            limit,
+            next_base,
+            has_gaps,
+            cached_epoch,
+            epoch_limit,
+            next_epoch,
+            cached_upto,
+            next_offset,
+            epoch: -1,
+        })
     }
 
     /// Nothing that is there may be read: the log begins again at its start offset.
@@ -524,7 +531,7 @@ struct Checked {
 }
 
 /// Whether what is no batch was one: then it stays, and what follows it too.
-fn keeps(damage: &Damage, open_at: &OpenAt, bounds: &Bounds, size: u64) -> bool {
+pub(super) fn keeps(damage: &Damage, open_at: &OpenAt, bounds: &Bounds, size: u64) -> bool {
     let is_tail = damage.end >= size;
     // Nothing is missing, or nothing can be learned of it.
     let holds_nothing = is_tail && (bounds.next_base == Some(damage.first_offset) || damage.is_zero_tail);
@@ -553,7 +560,7 @@ fn read_epochs(path: &Path, recovery: &mut Recovery) -> Option<EpochCache> {
 }
 
 /// The names of the segment files in a directory.
-fn file_names(path: &Path) -> Result<Vec<FileName>, LogError> {
+pub(super) fn list_names(path: &Path) -> Result<Vec<FileName>, LogError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(path).map_err(LogError::io("cannot list", path))? {
         let entry = entry.map_err(LogError::io("cannot list", path))?;
@@ -567,7 +574,7 @@ fn file_names(path: &Path) -> Result<Vec<FileName>, LogError> {
 ///
 /// Gives the segments whose logs were about to be removed.
 fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<BTreeSet<i64>, LogError> {
-    let names = file_names(path)?;
+    let names = list_names(path)?;
     let at = |stage| names.iter().copied().filter(move |name| name.stage == stage);
     let first_cleaned = at(Stage::Cleaned).map(|name| name.base_offset).min().unwrap_or(i64::MAX);
     // A swap file at or above one that is still being made belongs to a split that did not finish.
@@ -622,7 +629,7 @@ fn next_offset_of(cache: &Arc<FileCache>, path: &Path, name: FileName) -> Result
 
 fn list(path: &Path) -> Result<Listing, LogError> {
     let mut listing = Listing::new();
-    for name in file_names(path)?.into_iter().filter(|name| name.stage == Stage::Live) {
+    for name in list_names(path)?.into_iter().filter(|name| name.stage == Stage::Live) {
         let found = listing.entry(name.base_offset).or_default();
         found.kinds.push(name.kind);
         if name.kind == Kind::Log {

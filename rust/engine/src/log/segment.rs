@@ -88,6 +88,9 @@ pub struct Segment {
     limit: i64,
     /// What is known to be damaged, by rising position.
     damage: Vec<Damage>,
+    /// Bytes below were there at the start and were not read since, but for the ranges of `verified`, which rise.
+    unverified_end: u64,
+    verified: Vec<(u64, u64)>,
 }
 
 impl Segment {
@@ -148,7 +151,7 @@ impl Segment {
         created_ms: i64,
     ) -> Self {
         let mut segment = Self::with_files(dir, base_offset, Stage::Live, config, None);
-        (segment.size, segment.write_back) = (size, WriteBack::new(size));
+        (segment.size, segment.write_back, segment.unverified_end) = (size, WriteBack::new(size), size);
         segment.created_ms = created_ms;
         let has_indexes = kinds.contains(&Kind::OffsetIndex) && kinds.contains(&Kind::TimeIndex);
         segment.indexes_lost = size > 0 && !has_indexes;
@@ -196,7 +199,35 @@ impl Segment {
             index_interval_bytes: config.index_interval_bytes,
             limit: unlimited(base_offset),
             damage: Vec::new(),
+            unverified_end: 0,
+            verified: Vec::new(),
         }
+    }
+
+    /// Where bytes end that nobody checked since the start.
+    pub(super) fn unverified_end(&self) -> u64 {
+        self.unverified_end
+    }
+
+    pub(super) fn is_verified(&self, from: u64, to: u64) -> bool {
+        let at = self.verified.partition_point(|&(_, end)| end < to);
+        self.verified.get(at).is_some_and(|&(begin, end)| begin <= from && to <= end)
+    }
+
+    /// The batches of `[from, to)` were checked.
+    pub(super) fn note_verified(&mut self, from: u64, to: u64, damage: Vec<Damage>) {
+        self.note_damage(damage);
+        let first = self.verified.partition_point(|&(_, end)| end < from);
+        let after = self.verified.partition_point(|&(begin, _)| begin <= to);
+        let joined = self.verified[first..after]
+            .iter()
+            .fold((from, to), |joined, range| (joined.0.min(range.0), joined.1.max(range.1)));
+        self.verified.splice(first..after, [joined]);
+    }
+
+    /// Bytes from `from` on were read and checked.
+    pub(super) fn note_checked_from(&mut self, from: u64) {
+        self.unverified_end = self.unverified_end.min(from);
     }
 
     /// The next segment begins at `limit`; `None` while there is no next one.
@@ -211,13 +242,7 @@ impl Segment {
 
     /// Remembers what was found to be damaged.
     pub(super) fn note_damage(&mut self, found: Vec<Damage>) {
-        for damage in found {
-            let at = self.damage.partition_point(|known| known.position < damage.position);
-            let is_known = |known: &Damage| known.position < damage.end && damage.position < known.end;
-            if !self.damage[at.saturating_sub(1)..].iter().take(2).any(is_known) {
-                self.damage.insert(at, damage);
-            }
-        }
+        found.into_iter().for_each(|damage| damage.note(&mut self.damage));
     }
 
     /// What is damaged where `offset` was.
@@ -639,6 +664,8 @@ impl Segment {
         self.write_back.cut_to(size);
         self.size = size;
         self.damage.retain(|damage| damage.position < size);
+        self.unverified_end = self.unverified_end.min(size);
+        self.verified.retain(|&(_, end)| end <= size);
         self.dirty = true;
         self.log.open(cache)?.set_len(size)
     }

@@ -54,6 +54,8 @@ pub(super) fn now_ms() -> i64 {
 
 /// How often it is looked whether something is due to be removed.
 const TRASH_INTERVAL_MS: i64 = 1000;
+/// How often it is looked whether the directories are still there.
+const DIR_CHECK_INTERVAL_MS: i64 = 1000;
 /// Longer than any node runs.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
@@ -91,7 +93,7 @@ impl Tasks {
 
 fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
     let initial_ms = intervals.initial_delay_ms;
-    let tasks: [(i64, i64, Task); 8] = [
+    let tasks: [(i64, i64, Task); 9] = [
         (initial_ms, intervals.recovery_point_checkpoint_ms, checkpoint_recovery_points),
         (initial_ms, intervals.log_start_checkpoint_ms, checkpoint_log_starts),
         (initial_ms, intervals.retention_check_ms, delete_expired_uncompacted),
@@ -100,6 +102,7 @@ fn run(manager: &Weak<LogManager>, intervals: &Intervals, stop: &Stop) {
         (intervals.producer_expiration_check_ms, intervals.producer_expiration_check_ms, expire_producers),
         (intervals.idle_tail_ms, intervals.idle_tail_ms, cut_idle_tails),
         (TRASH_INTERVAL_MS, TRASH_INTERVAL_MS, empty_trash),
+        (DIR_CHECK_INTERVAL_MS, DIR_CHECK_INTERVAL_MS, check_dirs),
     ];
     let every = |interval_ms: i64| Duration::from_millis(interval_ms.max(1) as u64).min(NEVER);
     let mut due = tasks.map(|(first_ms, _, _)| Instant::now() + every(first_ms));
@@ -188,6 +191,12 @@ fn cut_idle_tails(manager: &LogManager) {
             let cut = with_log(&*owner, super::Log::cut_idle_tail);
             let _ = manager.judge_log(at, &*owner, cut);
         }
+    }
+}
+
+fn check_dirs(manager: &LogManager) {
+    for (at, dir) in manager.online() {
+        let _ = manager.judge(at, dir.check_there());
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::acks::OnAck;
 use super::partition::{Leader, Partition};
 use crate::ErrorCode;
-use crate::log::{Log, LogError, Origin, Slice};
+use crate::log::{Log, LogError, Origin, Slice, Unverified};
 use crate::net::backend::{self, Appended, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
 use crate::net::{FetchWaiter, FileSlice};
 
@@ -43,20 +43,26 @@ impl backend::Partition for Partition {
             // No other node has a replica of this partition, so whoever says so is not assigned to it.
             return Fetched::error(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
-        let mut state = self.state.lock();
-        let (log, leader) = match state.leading() {
-            Ok(parts) => parts,
-            Err(code) => return Fetched::error(code),
-        };
-        if let Err(code) = check_epoch(leader, fetch.current_leader_epoch) {
-            return Fetched::error(code);
+        loop {
+            let mut state = self.state.lock();
+            let (log, leader) = match state.leading() {
+                Ok(parts) => parts,
+                Err(code) => return Fetched::error(code),
+            };
+            if let Err(code) = check_epoch(leader, fetch.current_leader_epoch) {
+                return Fetched::error(code);
+            }
+            let result = read(log, leader.watermark.get(), fetch);
+            drop(state);
+            match result.and_then(|(fetched, unverified)| self.verify(unverified).map(|again| (fetched, again))) {
+                Ok((fetched, false)) => return fetched,
+                Ok((_, true)) => {}
+                Err(error) => {
+                    self.report(&error);
+                    return Fetched::error(error.code());
+                }
+            }
         }
-        let result = read(log, leader.watermark.get(), fetch);
-        drop(state);
-        result.unwrap_or_else(|error| {
-            self.report(&error);
-            Fetched::error(error.code())
-        })
     }
 
     fn watch(&self, waiter: Arc<FetchWaiter>) {
@@ -88,6 +94,15 @@ impl backend::Partition for Partition {
 }
 
 impl Partition {
+    /// Checks bytes that nobody read since the start, and reports damage; `true` when there were any: then the read is to be
+    /// repeated.
+    pub fn verify(&self, unverified: Option<Box<Unverified>>) -> Result<bool, LogError> {
+        let Some(unverified) = unverified else { return Ok(false) };
+        let verified = may_wait(|| unverified.check())?;
+        self.with(|log| log.note_verified(verified));
+        Ok(true)
+    }
+
     /// Moves the log start up to `offset` (-1: the high watermark) and gives the new log start.
     pub fn delete_records(&self, offset: i64) -> Result<i64, ErrorCode> {
         let mut state = self.state.lock();
@@ -105,7 +120,18 @@ impl Partition {
     }
 }
 
-fn read(log: &mut Log, high_watermark: i64, fetch: &PartitionFetch) -> Result<Fetched, LogError> {
+/// Runs `work`, which may wait for the disk: a task's worker goes to the other tasks meanwhile.
+fn may_wait<T>(work: impl FnOnce() -> T) -> T {
+    let flavor = tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor());
+    match flavor {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+type Read = (Fetched, Option<Box<Unverified>>);
+
+fn read(log: &mut Log, high_watermark: i64, fetch: &PartitionFetch) -> Result<Read, LogError> {
     let last_stable_offset = log.last_stable_offset(high_watermark);
     let mut answer = Fetched {
         error: ErrorCode::NONE,
@@ -119,22 +145,23 @@ fn read(log: &mut Log, high_watermark: i64, fetch: &PartitionFetch) -> Result<Fe
     if fetch.last_fetched_epoch >= 0 {
         let known = log.end_offset_for_epoch(fetch.last_fetched_epoch);
         let Some((epoch, end_offset)) = known.filter(|_| fetch.fetch_offset >= log.log_start_offset()) else {
-            return Ok(Fetched::error(ErrorCode::OFFSET_OUT_OF_RANGE));
+            return Ok((Fetched::error(ErrorCode::OFFSET_OUT_OF_RANGE), None));
         };
         // The reader's log leaves this one at the end of that epoch (KIP-595 for partitions, Fetch v12).
         if epoch < fetch.last_fetched_epoch || end_offset < fetch.fetch_offset {
             answer.diverging = Some((epoch, end_offset));
-            return Ok(answer);
+            return Ok((answer, None));
         }
     }
     let upto = if fetch.read_committed { last_stable_offset } else { high_watermark };
-    let slice = log.read(fetch.fetch_offset, fetch.max_bytes, upto, fetch.at_least_one)?;
+    let mut slice = log.read(fetch.fetch_offset, fetch.max_bytes, upto, fetch.at_least_one)?;
+    let unverified = slice.unverified.take();
     if fetch.read_committed {
         answer.aborted = Some(aborted(log, fetch.fetch_offset, &slice)?);
     }
     // A first batch that is cut is of no use to anybody, and clients of today do not ask for it.
     answer.records = if slice.first_batch_cut { None } else { file_slice(slice) };
-    Ok(answer)
+    Ok((answer, unverified))
 }
 
 fn file_slice(slice: Slice) -> Option<FileSlice> {

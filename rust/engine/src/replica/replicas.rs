@@ -213,7 +213,7 @@ impl Replicas {
 
     /// Whether the files on disk are of this topic, and not of another one that had its name.
     pub(super) fn is_of(&self, found: &Found, topic_id: Uuid) -> Result<bool, LogError> {
-        Ok(self.logs.topic_id(found)?.is_none_or(|id| id == topic_id))
+        self.logs.is_of(found, topic_id, |other| self.image.load().topics().by_id(other).is_some())
     }
 
     /// The directory that the image assigned, else the emptiest.

@@ -300,7 +300,12 @@ fn read_snapshot(path: &Path) -> Result<Result<Vec<(i64, Entry)>, String>, LogEr
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(format!("{} is gone", path.display()))),
         result => result.map_err(LogError::io("cannot read", path))?,
     };
-    Ok(snapshot::decode(&bytes).map_err(|reason| format!("{} is damaged: {reason}; it is not used", path.display())))
+    Ok(decode_snapshot(&bytes).map_err(|reason| format!("{} is damaged: {reason}; it is not used", path.display())))
+}
+
+/// The producers in the bytes of a snapshot, or what is wrong with them.
+pub(super) fn decode_snapshot(bytes: &[u8]) -> Result<Vec<(i64, Entry)>, String> {
+    snapshot::decode(bytes)
 }
 
 impl Producers {

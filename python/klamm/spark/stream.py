@@ -60,6 +60,8 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = schema
         self._view: ClusterView | None = None
         self._initial: Offsets | None = None
+        self._begun: StreamOffset = {}
+        """The same, with the ids that the topics had."""
         self._latest: Offsets | None = None
         self._topic_ids: dict[str, str] = {}
         """Of topics as they were first seen by this reader: what a checkpoint without ids is compared with."""
@@ -76,7 +78,8 @@ class KlammStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             partitions = view.partitions()
             wanted = view.at(self.options.starting_option, self.options.starting, partitions)
             self._initial = resolve(wanted, view.earliest(partitions), view.latest())
-        return self._with_ids(nested(self._initial))
+            self._begun = self._with_ids(nested(self._initial))
+        return self._begun
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """maxOffsetsPerTrigger, else minOffsetsPerTrigger: there is none of both, `_limited` looks for the other."""

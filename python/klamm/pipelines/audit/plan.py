@@ -128,7 +128,7 @@ class _Log:
     """Walks over the segments."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = folder.absolute()  # a task may be in another working directory
         self._reader = _engine.MetadataReader(folder)
         self.start_offset = self._reader.start_offset()
         self.position = self.start_offset or 0
@@ -247,7 +247,8 @@ def snapshot_parts(snapshot: SnapshotFile) -> tuple[Part, ...]:
     if control_records.SNAPSHOT_FOOTER not in {row[4] for row in _engine.metadata_rows(bytes(last))}:
         raise HistoryError(f"{snapshot.path} ends at byte {position} without a snapshot's footer: it is not whole")
     groups = [tuple(pieces[at : at + PART_PIECES]) for at in range(0, len(pieces), PART_PIECES)]
-    return tuple(Part(str(snapshot.path), group, snapshot.end_offset, head) for group in groups)
+    path = str(snapshot.path.absolute())
+    return tuple(Part(path, group, snapshot.end_offset, head) for group in groups)
 
 
 def _checked(path: Path, position: int, data: bytes) -> list[RecordBatch]:

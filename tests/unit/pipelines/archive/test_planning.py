@@ -44,5 +44,6 @@ def test_a_log_that_ends_before_the_archive_is_refused(allow_loss: bool) -> None
 def test_a_topic_that_was_made_again_is_refused() -> None:
     check_same(None, "t", "a")
     check_same(Topic("t", "a", 1, {}), "t", "a")
+    check_same(Topic("t", None, 1, {}), "t", "b")  # archived from brokers that had no ids
     with pytest.raises(PipelineError, match="topic 't' was deleted and made again"):
         check_same(Topic("t", "a", 1, {}), "t", "b")

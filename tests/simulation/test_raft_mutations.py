@@ -6,7 +6,7 @@ With all guards the same scenarios go as their files say: `tests/scenarios`.
 import inspect
 
 import pytest
-from tests.simulation.mutations.guards import BREAKS, BY_DICE, BY_DICE_DYNAMIC, DIFFERS, MODULES, SEEDS
+from tests.simulation.mutations.guards import BREAKS, BY_DICE, BY_DICE_DYNAMIC, DIFFERS, DRIVER, MODULES, SEEDS
 from tests.simulation.mutations.noticing import noticed
 
 from klamm.testing.simulator.run import SimulationFailedError, play, play_dynamic
@@ -39,6 +39,12 @@ def test_without_it_a_seed_whose_voters_change_fails(mutate, monkeypatch):
     _check_that_a_seed_fails(lambda seed: play_dynamic(seed, directed=BY_DICE_DYNAMIC[mutate]), mutate)
 
 
+@pytest.mark.parametrize("mutate", DRIVER, ids=lambda mutate: mutate.__name__)
+def test_a_driver_without_it_fails_a_seed(mutate, monkeypatch):
+    mutate(monkeypatch)
+    _check_that_a_seed_fails(lambda seed: play(seed, directed=DRIVER[mutate], driven=True), mutate)
+
+
 def _check_that_a_seed_fails(run, mutate):
     for seed in SEEDS:
         try:
@@ -56,5 +62,5 @@ def test_every_mutation_is_played():
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
-    unplayed = sorted(mutate.__name__ for mutate in written - BREAKS.keys() - DIFFERS.keys())
-    assert not unplayed, f"add to BREAKS or DIFFERS of tests/simulation/mutations/guards.py: {unplayed}"
+    unplayed = sorted(mutate.__name__ for mutate in written - BREAKS.keys() - DIFFERS.keys() - DRIVER.keys())
+    assert not unplayed, f"add to BREAKS, DIFFERS or DRIVER of tests/simulation/mutations/guards.py: {unplayed}"

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from tests.simulation.mutations import durability, elections, replication, snapshots, voters
+from tests.simulation.mutations import driver, durability, elections, replication, snapshots, voters
 
 from klamm.testing.simulator.faults import Faults
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
-MODULES: tuple[ModuleType, ...] = (elections, durability, replication, snapshots, voters)
+MODULES: tuple[ModuleType, ...] = (elections, durability, replication, snapshots, voters, driver)
 
 # With these, an invariant does not hold in the scenario, or a replica stops: what was committed would be lost.
 BREAKS: dict[Mutation, str] = {
@@ -132,4 +132,21 @@ BY_DICE_DYNAMIC: dict[Mutation, Faults | None] = {
     voters.a_change_is_acknowledged_when_appended: None,
     voters.voters_that_stand_elsewhere_complete_a_change: None,
     replication.leadership_is_announced_before_a_commit_of_the_own_epoch: None,
+}
+
+# Processes that end while they write, and start again at once.
+WRITES = Faults(crash_in_write_chance=0.05, power_cut_share=0.5, away_us_max=300_000, partition_every_us=1_000_000)
+
+# Of the driver itself, which scenarios do not run.
+DRIVER: dict[Mutation, Faults | None] = {
+    driver.quorum_state_is_renamed_without_fsync: None,
+    driver.the_directory_of_quorum_state_is_not_synced: None,
+    driver.quorum_state_is_overwritten: WRITES,
+    driver.quorum_state_is_believed_as_it_is_read: WRITES,
+    driver.a_finished_write_counts_for_a_newer_ticket: None,
+    driver.nothing_waits_for_quorum_state: None,
+    driver.a_proposal_is_acknowledged_when_it_is_flushed: None,
+    driver.a_proposal_is_acknowledged_one_commit_early: None,
+    driver.leadership_is_delivered_before_what_was_committed: None,
+    driver.a_flush_is_awaited_by_no_one: None,
 }

@@ -116,7 +116,17 @@ def test_every_callback_of_the_driver_is_known() -> None:
         "snapshot_config",
         "wall_clock_ms",
         "on_leader_change",
+        "start_thread",
     }
+
+
+async def test_without_a_thread_to_write_quorum_state_the_replica_stops(tmp_path: Path) -> None:
+    def start_thread(run: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    rig = Rig(tmp_path, start_thread=start_thread)
+    with pytest.raises(MetadataLogError, match=r"cannot write .*quorum-state: can't start new thread"):
+        rig.driver.start()
 
 
 @pytest.mark.parametrize("name", sorted(REACH))

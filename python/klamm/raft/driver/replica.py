@@ -71,12 +71,14 @@ class RaftDriver:
         snapshot_config: SnapshotConfig | None = None,
         wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         on_leader_change: Callable[[int | None, int], None] = lambda leader_id, epoch: None,
+        start_thread: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         """`open_streams` is called at most once, when a fetch may go on (`RaftConfig.fetches_go_on`).
 
         `open_answers` is called when a fetch may be answered (`RaftConfig.fetches_answered`), until it gives some.
 
-        `on_leader_change` is told of another's leadership and its epoch, None while nobody's is known.
+        `on_leader_change` is told of another's leadership and its epoch, None while nobody's is known. `start_thread`
+        runs what writes quorum-state beside the loop.
         """
         self._node, self._log, self._store = node, log, store
         self._delivery = Delivery(listener, self.resign, self.fail)
@@ -85,6 +87,7 @@ class RaftDriver:
         self._answered = Answered(open_answers, node.answerable, node.counts, self._on_engine_news)
         self._wall_clock_ms = wall_clock_ms
         self._on_leader_change = on_leader_change
+        self._start_thread = start_thread or _start_thread
         self._loop = asyncio.get_running_loop()
         self._led_epoch: int | None = None
         self._waiters = CommitWaiters()
@@ -483,7 +486,10 @@ class RaftDriver:
         self._election_to_write, self._is_writing_election = None, True
         data = encode(effect.state, effect.kraft_version, effect.voter_ids)
         # Not the loop's executor: it takes longer to import than the file to write, and every start writes it.
-        threading.Thread(target=self._write_in_thread, args=(effect.ticket, data), name="quorum-state").start()
+        try:
+            self._start_thread(lambda: self._write_in_thread(effect.ticket, data))
+        except Exception as error:
+            self.fail(MetadataLogError(f"cannot write {self._store}: {error}"))
 
     def _write_in_thread(self, ticket: int, data: bytes) -> None:
         error: BaseException | None = None
@@ -599,3 +605,7 @@ class RaftDriver:
     def _check_running(self) -> None:
         if self._is_stopped:
             raise self._stopped_error()
+
+
+def _start_thread(run: Callable[[], None]) -> None:
+    threading.Thread(target=run, name="quorum-state").start()

@@ -16,6 +16,7 @@ class Faults:
     crash_every_us: int = 0
     power_cut_share: float = 0.5  # of the crashes; the others keep the page cache
     crash_in_step_chance: float = 0.0  # before one of the effects of a step
+    crash_in_write_chance: float = 0.0  # while the disk works
     strike_leader_chance: float = 0.0  # soon after it was elected: it crashes or is cut off
     away_us_max: int = 3_000_000  # who crashed
     slow_disk_chance: float = 0.0
@@ -88,4 +89,5 @@ def draw(dice: random.Random, node_ids: list[int]) -> Faults:
         stall_change_chance=maybe(dice.uniform(0.1, 0.5)),
         refuse_chance=maybe(dice.uniform(0.3, 1.0)),
         shutdown_every_us=int(maybe(dice.uniform(1e6, 5e6))),
+        crash_in_write_chance=maybe(dice.uniform(0.001, 0.01)),
     )

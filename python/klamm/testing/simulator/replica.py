@@ -31,9 +31,11 @@ from klamm.raft.voters import (
 )
 from klamm.testing.simulator import memory_snapshot
 from klamm.testing.simulator.by_hand import key_of
+from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.memory_log import MemoryLog
 
 TICKS_AT_ONCE_MAX = 1000
+CLUSTER = "cluster"
 PORT = 9093  # where it listens until it moves
 
 _decode_voters = lru_cache(maxsize=256)(decode_voters)
@@ -64,10 +66,6 @@ class LostDisk:
     chains: list[int | None]
 
 
-class CrashedError(Exception):
-    """The replica was told to crash before this effect."""
-
-
 class SimulatedReplica:
     """A replica that can crash and start again over what its disk kept.
 
@@ -96,7 +94,7 @@ class SimulatedReplica:
         self.lost: list[LostDisk] = []
         self.config = config
         self.now_ms = now_ms
-        self.log = MemoryLog()
+        self.log = self._new_log()
         self.stored: ElectionState | None = None
         self.core: RaftNode | None = None
         self.life = 0
@@ -196,7 +194,7 @@ class SimulatedReplica:
         """Begin a life over what the disk kept."""
         self.life += 1
         self.port = self.next_port
-        identity = Identity(self.key, "cluster", self.endpoints)
+        identity = Identity(self.key, CLUSTER, self.endpoints)
         self.core = RaftNode(identity, VotersInLog(self.voters), self.config, self.log, seed)
         self._load_latest_snapshot()
         self.loaded_at_start = self.applied
@@ -242,7 +240,7 @@ class SimulatedReplica:
         if envelope.life == self.life:
             self.step(events.RequestFailed(envelope.correlation_id))
 
-    def propose(self, values: list[bytes]) -> int:
+    def propose(self, values: list[bytes]) -> int | None:
         """Append a batch as a leader's driver does; returns its last offset."""
         self.effects = []
         offset = self.log.append(values, self.epoch, 0)
@@ -250,6 +248,33 @@ class SimulatedReplica:
         now_ms = self.now_ms()
         self._carry_out(now_ms, self.running.on_append(now_ms))
         return offset
+
+    @property
+    def can_append(self) -> bool:
+        """Whether it takes proposals."""
+        return self.running.can_append
+
+    @property
+    def deadline_ms(self) -> int:
+        """When it is to be ticked."""
+        return self.running.deadline_ms
+
+    def has_acknowledged(self, offset: int) -> bool:
+        """Whether who proposed that record is told that it is committed."""
+        return offset < self.high_watermark
+
+    def begin_disk_work(self) -> list[Callable[[], None]]:
+        """Begin the writes, checks and flushes that are due; what ends each of them."""
+        found: list[Callable[[], None]] = []
+        if self.to_write is not None and self.writing is None:
+            self.begin_write()
+            found.append(self.finish_write)
+        found += [self.finish_check] * self.checks_to_end
+        self.checks_to_end = 0
+        if self.log.flushed_offset < self.log.end_offset and self.log.flushing_to is None:
+            self.begin_flush()
+            found.append(self.finish_flush)
+        return found
 
     def fetch_as_much_as_possible(self) -> None:
         """Ask for as many bytes as Kafka does, from now on."""
@@ -296,6 +321,9 @@ class SimulatedReplica:
             self._known_voters = read, self._read_voters()
         return self._known_voters[1]
 
+    def _new_log(self) -> MemoryLog:
+        return MemoryLog()
+
     def _read_voters(self) -> VotersInLog:
         known = VotersInLog(self.voters)
         for offset, kind, value in self.log.control_records():
@@ -340,7 +368,8 @@ class SimulatedReplica:
         end_offset = self.log.end_offset
         self.log.restart()
         if self.log.end_offset != end_offset:
-            self._begin_chains_with_snapshot()
+            self._load_latest_snapshot()
+            self.begin_chains_with_snapshot()
         del self.chains[self.log.end_offset :]
         self._held, self.outbox, self._asked, self.effects = [], [], {}, []
 
@@ -349,7 +378,7 @@ class SimulatedReplica:
         if self.directory is not None:
             self.lost.append(LostDisk(self.key, self.log, self.chains))
             self.directory = chr(ord(self.directory) + 1)
-        self.log, self.stored, self.chains = MemoryLog(), None, []
+        self.log, self.stored, self.chains = self._new_log(), None, []
         self.applied = self.state = 0
         self._known_voters = None
         self.wipes += 1
@@ -417,17 +446,21 @@ class SimulatedReplica:
         self._maybe_crash()  # the next start goes on from here
         self.log.truncate_to_latest_snapshot()
         self.installed_count += 1
-        self._begin_chains_with_snapshot()
+        self.begin_chains_with_snapshot()
         self._load_latest_snapshot()
 
     def _load_latest_snapshot(self) -> None:
+        self.applied, self.state = self._latest_snapshot()
+
+    def _latest_snapshot(self) -> tuple[int, int]:
         latest = self.log.latest_snapshot_id
         content = None if latest is None else memory_snapshot.decode_unchecked(self.log.snapshot_bytes[latest])
-        self.applied, self.state = (0, 0) if content is None else (content.id.offset, content.state)
+        return (0, 0) if content is None else (content.id.offset, content.state)
 
-    def _begin_chains_with_snapshot(self) -> None:
-        self._load_latest_snapshot()
-        self.chains = [None] * (self.applied - 1) + [self.state]
+    def begin_chains_with_snapshot(self) -> None:
+        """Begin the chains where the log begins, with its newest snapshot."""
+        offset, state = self._latest_snapshot()
+        self.chains = [None] * (offset - 1) + [state]
 
     def _fold(self, offset: int) -> None:
         """Apply what is committed, as a node's listener does."""
@@ -453,13 +486,16 @@ class SimulatedReplica:
             if effect.after > core.replica.durable_ticket:
                 self._held.append(effect)
             elif isinstance(effect, fx.SendRequest):
-                target = effect.to if effect.to >= 0 else int(effect.endpoints[0].host.removeprefix("node-"))
-                # A bootstrap server's name leads to where it listens; what the voters say of themselves may be old.
-                port = effect.endpoints[0].port if effect.to >= 0 and effect.endpoints else None
-                sent = Envelope(self.id, target, effect.correlation_id, self.life, effect.request, port=port)
-                self.outbox.append(sent)
+                self.post(effect)
             else:
                 self._answer(effect)
+
+    def post(self, effect: fx.SendRequest) -> None:
+        """Give a request to the network."""
+        target = effect.to if effect.to >= 0 else int(effect.endpoints[0].host.removeprefix("node-"))
+        # A bootstrap server's name leads to where it listens; what the voters say of themselves may be old.
+        port = effect.endpoints[0].port if effect.to >= 0 and effect.endpoints else None
+        self.outbox.append(Envelope(self.id, target, effect.correlation_id, self.life, effect.request, port=port))
 
     def _answer(self, effect: fx.Reply) -> None:
         asked = self._asked.pop(effect.request_id)

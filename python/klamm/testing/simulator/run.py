@@ -1,6 +1,7 @@
 """Play one seed: a safety phase with faults, then a liveness phase without. `python -m klamm.testing.simulator`."""
 
 import gc
+import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from klamm.raft.config import RaftConfig
 from klamm.raft.control_records import KRAFT_VOTERS
-from klamm.raft.replica import InvariantError
 from klamm.raft.voters import Endpoint
 from klamm.testing.simulator import faults, words
 from klamm.testing.simulator.in_full import InFull
@@ -20,6 +20,7 @@ HASTE = 2.5  # of a run with a tenth of the time-outs: as many faults, in less t
 UPGRADE_US = 6_000_000  # without crashes: the upgrade needs every voter in one epoch
 LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
 TRACE_LINES_SHOWN = 60
+DRIVEN_EVERY = 4  # runs, one is played by the product's driver
 UPGRADED_SHARE = 0.25  # of the runs whose voters change
 
 
@@ -52,11 +53,17 @@ class SimulationFailedError(AssertionError):
 
 
 def play(
-    seed: int, *, directed: faults.Faults | None = None, trace: list[str] | None = None, in_full: bool = False
+    seed: int,
+    *,
+    directed: faults.Faults | None = None,
+    trace: list[str] | None = None,
+    in_full: bool = False,
+    driven: bool | None = None,
 ) -> Outcome:
     """Play a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError.
 
-    `in_full`: check everything after every event, at many times the cost.
+    `in_full`: check everything after every event, at many times the cost. `driven`: with the product's driver, by
+    default in one run of DRIVEN_EVERY.
     """
     dice = random.Random(seed)
     voter_count = dice.choice([1, 2, 3, 3, 3, 4, 5, 5])
@@ -65,7 +72,8 @@ def play(
     drawn = faults.draw(dice, list(range(1, voter_count + observer_count + 1)))
     drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
     drawn.hasten(haste)
-    world = World(dice, voter_count, observer_count, drawn, config, haste=haste)
+    driven = seed % DRIVEN_EVERY == 0 if driven is None else driven
+    world = World(dice, voter_count, observer_count, drawn, config, haste=haste, driven=driven)
     world.trace = trace
     if in_full:
         world.in_full = InFull()
@@ -75,7 +83,12 @@ def play(
 
 
 def play_dynamic(
-    seed: int, *, directed: faults.Faults | None = None, trace: list[str] | None = None, in_full: bool = False
+    seed: int,
+    *,
+    directed: faults.Faults | None = None,
+    trace: list[str] | None = None,
+    in_full: bool = False,
+    driven: bool | None = None,
 ) -> Outcome:
     """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError.
 
@@ -96,7 +109,10 @@ def play_dynamic(
     if directed is not None:
         drawn, haste = replace(directed), 1.0
     drawn.hasten(haste)
-    world = World(dice, voter_count, spare_count, drawn, config, dynamic=True, upgraded=upgraded, haste=haste)
+    driven = seed % DRIVEN_EVERY == 0 if driven is None else driven
+    world = World(
+        dice, voter_count, spare_count, drawn, config, dynamic=True, upgraded=upgraded, haste=haste, driven=driven
+    )
     world.trace = trace
     if in_full:
         world.in_full = InFull()
@@ -108,13 +124,13 @@ def play_dynamic(
 
 def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
     try:
-        with _collector_off():
+        with _collector_off(), _quiet():
             world.begin(int(UPGRADE_US / haste) if world.must_be_upgraded else 0)
             world.run(int(SAFETY_US / haste))
             world.heal()
             is_lost = world.operator.is_lost()
             is_stuck = not is_lost and not _is_alive(world)
-    except (AssertionError, InvariantError, ValueError) as error:  # ValueError: a log refuses what it is told to do
+    except Exception as error:  # an invariant, a core or driver that stops, a log that refuses what it is told
         raise SimulationFailedError(_report(seed, world, error, how)) from error
     return Outcome(
         seed=seed,
@@ -147,6 +163,17 @@ def _collector_off() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What a driver logs of a simulated fault is no news."""
+    logger = logging.getLogger("klamm.raft")
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was_disabled
 
 
 def _draw_config(dice: random.Random) -> RaftConfig:

@@ -10,10 +10,11 @@ from klamm.raft.effects import Reply, SendRequest
 from klamm.raft.messages import Request
 from klamm.raft.replica import InvariantError
 from klamm.testing.simulator import words
+from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.every import EveryInvariant
 from klamm.testing.simulator.operator import CLIENT
-from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica
 
 SETTLE_STEPS_MAX = 2_000
 

@@ -15,14 +15,17 @@ from klamm.raft.role_states import NEVER_MS
 from klamm.raft.roles import Role
 from klamm.raft.voters import VoterSet
 from klamm.testing.simulator import words
+from klamm.testing.simulator.crashing import CrashedError
+from klamm.testing.simulator.driven_replica import DrivenReplica
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.in_full import InFull
+from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.every import EveryInvariant
 from klamm.testing.simulator.network import Network
 from klamm.testing.simulator.operations import Operations
 from klamm.testing.simulator.operator import CLIENT, Operator
-from klamm.testing.simulator.replica import CrashedError, Envelope, SimulatedReplica, format_first_voters
+from klamm.testing.simulator.replica import Envelope, SimulatedReplica, format_first_voters
 from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
 
 PROPOSE_EVERY_US = 20_000
@@ -43,12 +46,13 @@ class World:
         dynamic: bool = False,
         upgraded: bool = False,
         haste: float = 1.0,
+        driven: bool = False,
     ) -> None:
         """`dynamic`: the voters are in the log (kraft.version 1), and those that begin were formatted with them.
 
         `upgraded`: a dynamic quorum that begins with configured voters, and is upgraded on the way (kraft.version 0).
 
-        With more `haste` a wiped replica is away for a shorter time.
+        With more `haste` a wiped replica is away for a shorter time. `driven`: the product's driver runs the cores.
         """
         self.dice, self.faults = dice, faults
         self._is_dynamic = dynamic
@@ -72,7 +76,12 @@ class World:
         for node_id in range(1, voter_count + observer_count + 1):
             self._clock_offsets_ms[node_id] = dice.randrange(1_000_000)
             directory = "A" if dynamic else None
-            replica = SimulatedReplica(node_id, voters, config, self._clock_of(node_id), directory=directory)
+            clock = self._clock_of(node_id)
+            replica = (
+                DrivenReplica(node_id, voters, config, clock, directory=directory, luck=lambda: dice.random() < 0.5)
+                if driven
+                else SimulatedReplica(node_id, voters, config, clock, directory=directory)
+            )
             replica.damage = self._damage
             self.replicas[node_id] = replica
         self.network = Network(self)
@@ -205,15 +214,13 @@ class World:
             for envelope in replica.outbox:
                 self._send(envelope)
             replica.outbox.clear()
-        if replica.to_write is not None and replica.writing is None:
-            self._begin_write(replica)
-        for _ in range(replica.checks_to_end):
-            self.at(self._disk_us(), self.while_alive(replica, replica.finish_check))
-        replica.checks_to_end = 0
-        if replica.log.flushed_offset < replica.log.end_offset and replica.log.flushing_to is None:
-            self._begin_flush(replica)
-        if replica.core is not None:
-            self._arm(replica, replica.core.deadline_ms)
+        if replica.is_up:
+            for finish in replica.begin_disk_work():
+                delay_us = self._disk_us()
+                self.at(delay_us, self.while_alive(replica, finish))
+                if self.faults.crash_in_write_chance:
+                    self._maybe_crash_within(replica, delay_us)
+            self._arm(replica, replica.deadline_ms)
         if replica.has_handed_over:
             replica.has_handed_over = False
             life = replica.life
@@ -256,14 +263,6 @@ class World:
         if self.dice.random() < self.faults.slow_disk_chance:
             return self.dice.randrange(self.faults.slow_disk_us_max)
         return 50 + self.dice.randrange(1_000)
-
-    def _begin_write(self, replica: SimulatedReplica) -> None:
-        replica.begin_write()
-        self.at(self._disk_us(), self.while_alive(replica, replica.finish_write))
-
-    def _begin_flush(self, replica: SimulatedReplica) -> None:
-        replica.begin_flush()
-        self.at(self._disk_us(), self.while_alive(replica, replica.finish_flush))
 
     def _snapshot_somewhere(self) -> None:
         """Whoever has applied something may write a snapshot, or be struck while it does."""
@@ -315,6 +314,16 @@ class World:
         keep = self.dice.randint(0, unflushed) if self.dice.random() < self.faults.power_cut_share else None
         self.say(f"{replica.id} crashes" + ("" if keep is None else f", {keep} of {unflushed} unflushed records stay"))
         self._go_away(replica, keep, write_survives=self.dice.random() < 0.5)
+
+    def _maybe_crash_within(self, replica: SimulatedReplica, delay_us: int) -> None:
+        life = replica.life
+
+        def crash() -> None:
+            if replica.is_up and replica.life == life:
+                self._crash(replica)
+
+        if self.dice.random() < self.faults.crash_in_write_chance:
+            self.at(self.dice.randrange(delay_us + 1), crash)
 
     def _end(self, replica: SimulatedReplica, life: int) -> None:
         """An orderly end, with all of it written."""
@@ -426,7 +435,7 @@ class World:
     def _propose_somewhere(self) -> None:
         """Propose at every replica that believes to lead: at most one of them can commit it."""
         for leader in self.leaders():
-            if leader.running.can_append:
+            if leader.can_append:
                 self._propose(leader)
 
     def _propose(self, leader: SimulatedReplica) -> None:
@@ -435,7 +444,10 @@ class World:
         self._next_value += count
 
         def act() -> None:
-            first = leader.propose(values) - count + 1
+            last = leader.propose(values)
+            if last is None:
+                return  # refused, or its fate is unknown
+            first = last - count + 1
             self._proposed.setdefault((leader.id, leader.life), []).extend(enumerate(values, first))
 
         self.say(f"{leader.id} is asked for {values[0].decode()}" + (" and two more" if count > 1 else ""))
@@ -449,8 +461,10 @@ class World:
         if replica.role is not Role.LEADER:
             waiting.clear()
             return
-        while waiting and waiting[0][0] < replica.high_watermark:
+        while waiting and replica.has_acknowledged(waiting[0][0]):
             offset, value = waiting.pop(0)
+            if offset >= len(self.history.chains):
+                raise InvariantViolatedError(f"{replica.id} acknowledged {value!r} at {offset}, which is not committed")
             self.acknowledged[value] = offset
             self.newest_acknowledged = max(self.newest_acknowledged, offset)
 

@@ -1,0 +1,367 @@
+"""A simulated replica that runs the product's own driver, over simulated files, a simulated log, network and loop.
+
+Every request, answer and quorum-state passes through its encoding. What the world sees of it is a `SimulatedReplica`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, assert_never
+
+from klamm.raft import events
+from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.driver import QuorumStateFile, RaftDriver
+from klamm.raft.driver.serving import RaftRequests
+from klamm.raft.effects import Effect, SendRequest
+from klamm.raft.election_state import ElectionState, decode
+from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.messages import ApiVersionsRequest, ApiVersionsResponse, Error, Response
+from klamm.raft.node import RaftNode
+from klamm.raft.ports import NotLeaderError, RaftStoppedError
+from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, VoterSet, VotersInLog
+from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
+from klamm.raft.wire.responses import decode_response
+from klamm.testing.simulator import memory_snapshot
+from klamm.testing.simulator.crashing import CrashedError
+from klamm.testing.simulator.disk_files import DiskFiles
+from klamm.testing.simulator.memory_log import MemoryLog
+from klamm.testing.simulator.replica import CLUSTER, Envelope, SimulatedReplica
+from klamm.testing.simulator.replica_loop import new_loop
+from klamm.testing.simulator.watched_log import WatchedLog
+
+LISTENER: Final = "CONTROLLER"
+FOLDER: Final = Path("__cluster_metadata-0")
+FILE_OPERATIONS: Final = 5  # of a write of quorum-state, at each of which the process may end
+
+_decode_election = lru_cache(maxsize=256)(decode)
+
+
+class WatchedNode(RaftNode):
+    """The core, with the effects that it handed out in this step."""
+
+    def __init__(self, identity: Identity, voters: VotersInLog, config: RaftConfig, log: MemoryLog, seed: int) -> None:
+        super().__init__(identity, voters, config, log, seed)
+        self.seen: list[Effect] = []
+
+    def _take_effects(self) -> list[Effect]:
+        effects = super()._take_effects()
+        self.seen += effects
+        return effects
+
+
+class DrivenReplica(SimulatedReplica):
+    """Implements the driver's ports `Transport` and `Listener`, and the log's `Watcher`."""
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: VoterSet,
+        config: RaftConfig,
+        now_ms: Callable[[], int],
+        *,
+        directory: str | None = None,
+        luck: Callable[[], bool],
+    ) -> None:
+        """`luck` decides what a power cut leaves."""
+        self._files = DiskFiles()
+        super().__init__(node_id, voters, config, now_ms, directory=directory)
+        self._luck = luck
+        self._loop = new_loop(now_ms)
+        self._driver: RaftDriver | None = None
+        self._requests: RaftRequests | None = None
+        self._waiting: dict[int, Callable[[Response | None], None]] = {}
+        self._thread: Callable[[], None] | None = None  # that writes quorum-state
+        self._is_thread_begun = self._is_flush_begun = False
+        self._checks_begun = 0
+        self._loaded: tuple[OffsetAndEpoch, int] | None = None  # the state of the snapshot that was fetched last
+        self._fault: Exception | None = None
+        self._acknowledged: dict[int, asyncio.Future[None]] = {}
+
+    # What it is
+
+    @property
+    def stored(self) -> ElectionState | None:
+        """What quorum-state holds after a power cut that comes now."""
+        data = self._files.durable(FOLDER / "quorum-state")
+        return _decode_election(data) if data is not None else None
+
+    @stored.setter
+    def stored(self, stored: ElectionState | None) -> None:
+        if stored is not None:
+            raise NotImplementedError("a driven replica writes its own quorum-state")
+        self._files = DiskFiles()
+
+    @property
+    def deadline_ms(self) -> int:
+        """When the next timer of its loop is due."""
+        return self._loop.deadline_ms
+
+    @property
+    def can_append(self) -> bool:
+        """Whether its driver takes proposals."""
+        core = self.core
+        return core is not None and core.can_append and self.announced == (core.replica.epoch, self._announced_applied)
+
+    @property
+    def _announced_applied(self) -> int:
+        return self.announced[1] if self.announced is not None else -1
+
+    def has_acknowledged(self, offset: int) -> bool:
+        """Whether its driver has acknowledged the proposal that ends at that offset, or one after it."""
+        return any(
+            last >= offset and future.done() and not future.cancelled() and future.exception() is None
+            for last, future in self._acknowledged.items()
+        )
+
+    # What happens to it
+
+    def start(self, seed: int) -> None:
+        """Begin a life over what the disk kept."""
+        self.life += 1
+        self.port = self.next_port
+        self._loop = new_loop(self.now_ms)
+        identity = Identity(self.key, CLUSTER, self.endpoints)
+        node = WatchedNode(identity, VotersInLog(self.voters), self.config, self.log, seed)
+        self.core = node
+        self._load_latest_snapshot()
+        self.loaded_at_start = self.applied
+        with self._loop.running():
+            self._driver = RaftDriver(
+                node,
+                self.log,
+                QuorumStateFile(FOLDER, files=self._files),
+                self,
+                transport=self,
+                wall_clock_ms=self.now_ms,
+                start_thread=self._start_thread,
+            )
+            self._requests = RaftRequests(self._driver, self.log, CLUSTER)
+        self._act(self._driver.start)
+
+    def step(self, event: events.Event) -> None:
+        """Let the driver learn of an event as a node lets it."""
+        driver = self._running_driver
+        match event:
+            case events.PeerGone(node_id):
+                self._act(lambda: driver.on_peer_gone(node_id))
+            case events.PeerRefused(node_id):
+                self._act(lambda: driver.on_peer_refused(node_id))
+            case events.ResignRequested(epoch):
+                self._act(lambda: driver.resign(epoch))
+            case events.KraftUpgradeRequested():
+                self._act(self._upgrade)
+            case events.ShutdownRequested():
+                self._act(self._close)
+            case (
+                events.Started()
+                | events.Ticked()
+                | events.RequestReceived()
+                | events.ResponseReceived()
+                | events.RequestFailed()
+                | events.Persisted()
+                | events.Appended()
+                | events.Flushed()
+                | events.SnapshotChecked()
+            ):
+                raise NotImplementedError(f"the driver makes {type(event).__name__} itself")
+            case _:
+                assert_never(event)
+
+    def tick(self) -> None:
+        """The clock has reached the next timer, or jumped."""
+        self._act(lambda: None)
+
+    def receive(self, envelope: Envelope) -> None:
+        """Take a message from the network."""
+        if envelope.response is None:
+            self._act(lambda: self._take_request(envelope))
+        elif envelope.life == self.life:
+            self._act(lambda: self._end_request(envelope.correlation_id, envelope.response))
+
+    def fail_request(self, envelope: Envelope) -> None:
+        """The connection of a request it sent is gone."""
+        if envelope.life == self.life:
+            self._act(lambda: self._end_request(envelope.correlation_id, None))
+
+    def propose(self, values: list[bytes]) -> int | None:
+        """Propose a batch; its last offset, None when the driver refuses it."""
+        offsets: list[int] = []
+
+        def act() -> None:
+            driver = self._running_driver
+            try:
+                offset = driver.propose(values, self.epoch)
+            except (NotLeaderError, RaftStoppedError):
+                return
+            offsets.append(offset)
+            self._acknowledged[offset] = future = driver.wait_committed(offset)
+            future.add_done_callback(asyncio.Future.exception)  # of no use, and no fault
+
+        self._act(act)
+        return offsets[0] if offsets else None
+
+    def begin_disk_work(self) -> list[Callable[[], None]]:
+        """What the driver has begun since the last look: what ends each piece."""
+        found: list[Callable[[], None]] = []
+        if self._thread is not None and not self._is_thread_begun:
+            self._is_thread_begun = True
+            found.append(self._finish_thread)
+        while self._checks_begun < len(self.log.checks):
+            self._checks_begun += 1
+            found.append(self._finish_check)
+        if self.log.flushing_to is not None and not self._is_flush_begun:
+            self._is_flush_begun = True
+            found.append(self._finish_flush)
+        return found
+
+    def crash(self, keep_records: int | None, *, write_survives: bool) -> None:
+        """See `SimulatedReplica.crash`; a write that was under way may have come to any of its steps."""
+        self.crash_after_effects = None
+        if self._thread is not None and write_survives:
+            self._files.operations_left = sum(self._luck() for _ in range(FILE_OPERATIONS))
+            self._thread()
+            self._files.operations_left = None
+        if keep_records is not None:
+            self._files.lose_power(self._luck)
+        self._driver = self._requests = self._thread = self._loaded = self._fault = None
+        self._is_thread_begun = self._is_flush_begun = False
+        self._checks_begun = 0
+        self._waiting, self._acknowledged = {}, {}
+        super().crash(keep_records, write_survives=False)
+
+    # The driver's ports
+
+    def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
+        """See `klamm.raft.ports.Transport`."""
+        self.before_change()
+        self._waiting[request.correlation_id] = on_done
+        self.post(request)
+
+    def on_commit(self, high_watermark: int) -> None:
+        """See `klamm.raft.ports.Listener`."""
+        self.before_change()
+        self._fold(high_watermark)
+
+    def on_leader(self, epoch: int) -> None:
+        """See `klamm.raft.ports.Listener`."""
+        self.before_change()
+        self.announced = epoch, self.applied
+
+    def on_not_leader(self, epoch: int) -> None:
+        """See `klamm.raft.ports.Listener`."""
+
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """None is written by the driver: the world does it."""
+
+    async def load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """See `klamm.raft.ports.Listener`."""
+        if self.log.received is None:
+            raise ValueError(f"snapshot {snapshot_id} is not there")
+        content = memory_snapshot.decode_unchecked(self.log.received.data)
+        self._loaded = content.id, content.state
+
+    def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
+        """See `klamm.raft.ports.Listener`."""
+        if self._loaded is None or self._loaded[0] != snapshot_id:
+            raise AssertionError(f"{self.id} installed snapshot {snapshot_id}, and had loaded {self._loaded}")
+        self.applied, self.state = snapshot_id.offset, self._loaded[1]
+        self.installed_count += 1
+
+    def on_fault(self, error: Exception) -> None:
+        """The world is to know: nothing that it does to a replica excuses a stop."""
+        self._fault = error
+
+    # The log's watcher
+
+    def before_change(self) -> None:
+        """See `Watcher`."""
+        if self.crash_after_effects is not None:
+            self._maybe_crash()
+
+    def cut_chains(self, offset: int) -> None:
+        """See `Watcher`."""
+        del self.chains[offset:]
+
+    def damaged(self, data: bytes) -> bytes:
+        """See `Watcher`."""
+        return self.damage(data)
+
+    # Inside
+
+    def _new_log(self) -> MemoryLog:
+        return WatchedLog(self)
+
+    @property
+    def _running_driver(self) -> RaftDriver:
+        if self._driver is None:
+            raise RuntimeError(f"replica {self.id} is down")
+        return self._driver
+
+    def _act(self, act: Callable[[], None]) -> None:
+        """Let its process do something, and all that follows at once. Raises CrashedError and what stopped it."""
+        core = self.core
+        if isinstance(core, WatchedNode):
+            self.effects = core.seen = []
+        with self._loop.running():
+            act()
+            self._loop.run_ready()
+        if self.is_dying:
+            raise CrashedError  # in a task, which kept it to itself
+        if self._fault is not None:
+            raise self._fault
+
+    def _take_request(self, envelope: Envelope) -> None:
+        request = envelope.request
+        if isinstance(request, ApiVersionsRequest):
+            versions = ApiVersionsResponse(Error.NONE, (KRAFT_VERSION_MIN, KRAFT_VERSION_MAX))
+            self.outbox.append(envelope.answered(versions))
+            return
+        version = versions_of(request)[1]
+
+        def give(make: Callable[[], bytes]) -> None:
+            self.before_change()
+            self.outbox.append(envelope.answered(decode_response(request, version, make(), LISTENER)))
+
+        if self._requests is None:
+            raise RuntimeError(f"replica {self.id} is down")
+        with contextlib.suppress(RaftStoppedError):  # it has closed, and its process is about to end
+            self._requests.handle(api_key_of(request), version, encode_request(request, version), LISTENER, give)
+
+    def _end_request(self, correlation_id: int, response: Response | None) -> None:
+        on_done = self._waiting.pop(correlation_id, None)
+        if on_done is not None:
+            on_done(response)
+
+    def _upgrade(self) -> None:
+        with contextlib.suppress(NotLeaderError):  # its leadership was not announced yet
+            self._running_driver.upgrade_kraft_version(self.epoch)
+
+    def _close(self) -> None:
+        closing = self._loop.create_task(self._running_driver.close())
+        closing.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        task.result()
+        self.has_handed_over = True
+
+    def _start_thread(self, run: Callable[[], None]) -> None:
+        self.before_change()
+        self._thread = run
+
+    def _finish_thread(self) -> None:
+        if self._thread is None:
+            raise RuntimeError(f"replica {self.id} writes no quorum-state")
+        run, self._thread, self._is_thread_begun = self._thread, None, False
+        self._act(run)
+
+    def _finish_flush(self) -> None:
+        self._is_flush_begun = False
+        self._act(self.log.finish_flush)
+
+    def _finish_check(self) -> None:
+        self._checks_begun -= 1
+        self._act(self.log.finish_check)

@@ -1,0 +1,102 @@
+"""What the driver owes to the core: the order of disk, network and listeners. Played by dice, with the whole driver."""
+
+from klamm.raft.driver import delivery, quorum_state, replica
+from klamm.raft.waiters import CommitWaiters
+
+
+def quorum_state_is_renamed_without_fsync(patch):
+    """A name on the disk may name bytes that are not there yet (facts 3.4)."""
+
+    def hasty(self, data):
+        beside = self.path.with_name("quorum-state.tmp")
+        self._files.write(beside, data, sync=False)
+        self._files.replace(beside, self.path)
+        self._files.sync_directory(self.path.parent)
+
+    patch.setattr(quorum_state.QuorumStateFile, "write", hasty)
+
+
+def the_directory_of_quorum_state_is_not_synced(patch):
+    """A rename is durable with its directory."""
+
+    def hasty(self, data):
+        beside = self.path.with_name("quorum-state.tmp")
+        self._files.write(beside, data, sync=True)
+        self._files.replace(beside, self.path)
+
+    patch.setattr(quorum_state.QuorumStateFile, "write", hasty)
+
+
+def quorum_state_is_overwritten(patch):
+    """The old bytes stay until the new ones are durable."""
+
+    def hasty(self, data):
+        self._files.write(self.path, data, sync=True)
+        self._files.sync_directory(self.path.parent)
+
+    patch.setattr(quorum_state.QuorumStateFile, "write", hasty)
+
+
+def quorum_state_is_believed_as_it_is_read(patch):
+    """What a killed process renamed, and did not sync, is made durable before anything is said of it."""
+    patch.setattr(quorum_state.QuorumStateFile, "read", lambda self: self._files.read(self.path))
+
+
+def a_finished_write_counts_for_a_newer_ticket(patch):
+    """What was handed out while a thread wrote is not on the disk."""
+    on_written = replica.RaftDriver._on_election_written
+
+    def hasty(self, ticket, error):
+        on_written(self, self._node.replica.ticket, error)
+
+    patch.setattr(replica.RaftDriver, "_on_election_written", hasty)
+
+
+def nothing_waits_for_quorum_state(patch):
+    """Requests and answers leave when what they wait for is durable."""
+
+    def hasty(self):
+        held, self._held = self._held, []
+        for effect in held:
+            if isinstance(effect, replica.fx.SendRequest):
+                self._send(effect)
+            else:
+                self._reply(effect)
+
+    patch.setattr(replica.RaftDriver, "_release_held", hasty)
+
+
+def a_proposal_is_acknowledged_when_it_is_flushed(patch):
+    """Who proposes is told when a majority holds the record."""
+    start_flush = replica.RaftDriver._on_flush_done
+
+    def hasty(self, flushed_offset, error):
+        self._waiters.complete_below(flushed_offset)
+        start_flush(self, flushed_offset, error)
+
+    patch.setattr(replica.RaftDriver, "_on_flush_done", hasty)
+
+
+def a_proposal_is_acknowledged_one_commit_early(patch):
+    """The high watermark is the first offset that is not committed."""
+    complete_below = CommitWaiters.complete_below
+    patch.setattr(CommitWaiters, "complete_below", lambda self, offset: complete_below(self, offset + 1))
+
+
+def leadership_is_delivered_before_what_was_committed(patch):
+    """A listener leads on the state of all that was committed before (facts 2.8)."""
+    on_commit = delivery.Delivery.on_commit
+
+    def late(self, high_watermark):
+        self._loop.call_soon(on_commit, self, high_watermark)
+
+    def early(self, epoch):
+        self._listener.on_leader(epoch)
+
+    patch.setattr(delivery.Delivery, "on_commit", late)
+    patch.setattr(delivery.Delivery, "on_leader", early)
+
+
+def a_flush_is_awaited_by_no_one(patch):
+    """The core learns when its log is durable."""
+    patch.setattr(replica.RaftDriver, "_on_flush_done", lambda self, flushed_offset, error: None)

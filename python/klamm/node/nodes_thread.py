@@ -69,7 +69,9 @@ class NodesThread:
         threading.Thread(target=self._run, name="klamm-cluster", daemon=True).start()
 
     def end(self) -> None:
-        """Ask for the end of what was begun; once or more often, from any thread."""
+        """Ask for the end of what was begun; once or more often, from any thread. A fork has none of it."""
+        if os.getpid() != self._process_id:
+            return
         self._is_end_asked = True
         loop, wake = self._loop, self._wake
         if loop is not None and wake is not None:

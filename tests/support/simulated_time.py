@@ -34,6 +34,10 @@ class SimulatedTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.waited_s
 
+    def stop_for(self, seconds: float) -> None:
+        """Time passes, and the process does not run."""
+        self._jumping.waited_s += seconds
+
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
         """At once: a thread would take no time here, but time would pass it by."""
         future = self.create_future()

@@ -340,8 +340,11 @@ class GroupCoordinator:
             self.on_pause(pause_ms)
 
     def on_pause(self, pause_ms: int) -> None:
-        """The process did not run for so long, and heard of no member."""
-        self._ran_ms = self._now_ms()
+        """The process did not run for so long, and heard of no member. Nothing happens when that is known."""
+        now_ms = self._now_ms()
+        if now_ms - pause_ms < self._ran_ms:
+            return
+        self._ran_ms = now_ms
         log.warning("the group coordinator did not run for %d ms; the sessions of members start afresh", pause_ms)
         for residence in self._registry.residences():
             if residence.state is LoadState.ACTIVE:

@@ -68,6 +68,7 @@ class BrokerPart:
             log_dir_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
             foreign_cluster=metadata.foreign_cluster,
             is_majority_gone=metadata.raft.is_majority_gone,
+            on_pause=self.groups.on_pause,
         )
         self._controller.follow_versions(self._on_controller_versions)
         self._assignments = Assignments(config.node_id, self._controller, lambda: self.broker_epoch)

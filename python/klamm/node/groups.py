@@ -69,6 +69,11 @@ class NodeGroups:
 
         return self.coordinator.registry.counts if self._is_made else Counts()
 
+    def on_pause(self, pause_ms: int) -> None:
+        """The process did not run for so long."""
+        if self._is_made:
+            self.coordinator.on_pause(pause_ms)
+
     def start(self) -> None:
         """The node serves: load what is led here. Requests that came meanwhile are still in the queue."""
         self._is_following = True

@@ -21,6 +21,8 @@ log = logging.getLogger("klamm.node.registration")
 
 REGISTRATION_VERSION: Final = 4
 LOOK_S: Final = 0.1
+LONG_PAUSE_MS: Final = 1_000
+"""A heartbeat that is so late was not kept back by a loop with much to do, but by a process that did not run."""
 FAILED_PAUSE_S: Final = 0.1
 """After an exception that was not foreseen, beside the core's own pause between requests."""
 
@@ -53,13 +55,15 @@ class Registration:
         log_dir_failure_timeout_ms: int,
         foreign_cluster: Callable[[], str | None] = lambda: None,
         is_majority_gone: Callable[[], bool] = lambda: False,
+        on_pause: Callable[[int], None] = lambda pause_ms: None,
     ) -> None:
-        """`on_fault` is told what ends the exchange before its time.
+        """`on_fault` is told what ends the exchange before its time; `on_pause` for how long the process did not run.
 
         `foreign_cluster` says which controller answered as one of another cluster, where one did; `is_majority_gone`
         whether so many controllers refuse connections that the rest can elect nobody.
         """
         self._is_majority_gone = is_majority_gone
+        self._on_pause = on_pause
         self._foreign_cluster = foreign_cluster
         self._foreign_answer: str | None = None
         self._log_dir_failure_timeout_ms = log_dir_failure_timeout_ms
@@ -191,7 +195,10 @@ class Registration:
         timeout_s = None if deadline_ms is None else max(0.0, (deadline_ms - _now_ms()) / 1000)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), timeout_s)
+        late_ms = 0 if deadline_ms is None or self._wake.is_set() else _now_ms() - deadline_ms
         self._wake.clear()
+        if late_ms >= LONG_PAUSE_MS:
+            self._on_pause(late_ms)
 
     async def _exchange(self, request: Register | Heartbeat) -> None:
         match request:

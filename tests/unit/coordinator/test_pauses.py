@@ -5,13 +5,14 @@ from __future__ import annotations
 from tests.unit.coordinator.harness import SESSION_MS, Room
 from tests.unit.coordinator.test_driver import CALLER, coordinator, join_request
 
-from klamm.coordinator.driver import LONG_PAUSE_MS, GroupCoordinator
+from klamm.coordinator.driver import GroupCoordinator
 from klamm.coordinator.states import GroupState
 from klamm.coordinator.timers import Timers
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import SyncGroupRequest
 
 PAUSE_MS = 60_000
+MEMBER_SESSION_MS = 6_000
 
 
 def resume(room: Room) -> None:
@@ -72,7 +73,7 @@ class Stopping:
 
 async def with_member(clock: Stopping) -> GroupCoordinator:
     groups = await coordinator(now_ms=clock)
-    joined = await groups.join_group(CALLER, join_request(session_timeout_ms=6_000))
+    joined = await groups.join_group(CALLER, join_request(session_timeout_ms=MEMBER_SESSION_MS))
     await groups.sync_group(SyncGroupRequest("g", 1, joined.member_id))
     return groups
 
@@ -81,22 +82,45 @@ def is_empty(groups: GroupCoordinator) -> bool:
     return groups.describe_groups(6, ["g"])[0].group_state == "Empty"
 
 
-def fire(groups: GroupCoordinator) -> None:
-    """Let the loop's timers of all shards fire, as they do first of all when the process goes on."""
-    for partition, (_, handle) in list(groups._timers.items()):
-        handle.cancel()
-        residence = groups.registry.get(partition)
-        assert residence is not None
-        groups._on_timer(residence)
+def let_run(groups: GroupCoordinator, clock: Stopping, for_ms: int) -> None:
+    """Time passes, in steps of 100 ms, and the loop's timers of all shards fire when they are due."""
+    for _ in range(0, for_ms, 100):
+        clock.now_ms += 100
+        fire_due(groups, clock)
+
+
+def fire_due(groups: GroupCoordinator, clock: Stopping) -> None:
+    for partition, (deadline_ms, handle) in list(groups._timers.items()):
+        if deadline_ms <= clock.now_ms:
+            handle.cancel()
+            residence = groups.registry.get(partition)
+            assert residence is not None
+            groups._on_timer(residence)
+    groups._settle()  # which sets them again
 
 
 async def test_a_late_timer_tells_of_a_pause() -> None:
     clock = Stopping()
     groups = await with_member(clock)
     clock.now_ms += PAUSE_MS
-    fire(groups)
+    fire_due(groups, clock)
+    let_run(groups, clock, MEMBER_SESSION_MS - 100)
     assert not is_empty(groups)
-    clock.now_ms += LONG_PAUSE_MS - 1
-    fire(groups)
-    assert not is_empty(groups), "one pause is taken in once, and the session lasts"
+    let_run(groups, clock, 200)
+    assert is_empty(groups), "a whole session after the pause, and no more"
+    groups.close()
+
+
+async def test_a_pause_that_others_tell_of_is_taken_in_once() -> None:
+    clock = Stopping()
+    groups = await with_member(clock)
+    let_run(groups, clock, 1_000)
+    clock.now_ms += 4_900  # no timer of a shard is late by then
+    groups.on_pause(4_000)
+    let_run(groups, clock, 500)
+    groups.on_pause(4_000)
+    let_run(groups, clock, MEMBER_SESSION_MS - 600)
+    assert not is_empty(groups)
+    let_run(groups, clock, 200)
+    assert is_empty(groups), "its session began again when the pause was told of first"
     groups.close()

@@ -108,3 +108,30 @@ def test_controllers_that_are_known_to_be_gone_are_not_waited_for() -> None:
         return await shut_down(lambda: asyncio.get_running_loop().time() > until)
 
     assert simulated_time.run(seen_later()) == pytest.approx(2.5, abs=0.2)
+
+
+def test_a_heartbeat_that_is_late_tells_of_a_pause() -> None:
+    async def pauses_of(pause_s: float) -> list[int]:
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[int]()
+        assert isinstance(loop, simulated_time.SimulatedTimeLoop)
+        registration = Registration(
+            lifecycle(2_000, 9_000, 60_000),
+            Leaving(),
+            lambda: REQUEST,
+            lambda: 5,
+            lambda error: pytest.fail(str(error)),
+            log_dir_failure_timeout_ms=30_000,
+            on_pause=told.put_nowait,
+        )
+        registration.start()
+        await registration.registered.wait()
+        registration.ready()
+        await registration.running.wait()
+        loop.call_later(1.5, loop.stop_for, pause_s)
+        await asyncio.sleep(20)
+        registration.stop()
+        return [told.get_nowait() for _ in range(told.qsize())]
+
+    assert simulated_time.run(pauses_of(1)) == []
+    [late_ms] = simulated_time.run(pauses_of(10))
+    assert 9_000 <= late_ms <= 10_000

@@ -4,7 +4,7 @@
 
     with open_audit("klamm-data") as audit:                # or bootstrap_controller="localhost:9093"
         print(*summarize(audit), sep="\n")
-        print(audit.answer("incidents").to_pylist())      # Arrow; up to half a million records, without Spark
+        print(audit.answer("incidents").to_pylist())      # Arrow; up to 16 MiB of log, without Spark
         audit.under_replicated().orderBy("duration_ms", ascending=False).show()
         audit.table("PartitionChangeRecord").where("leader = -1").show()
         audit.create_views()

@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RECORDS_VIEW: Final = "records"
-IN_MEMORY_BYTES: Final = 48 << 20
-"""Of a log and its snapshot: up to half a million records, whose answers take this process some seconds each."""
+IN_MEMORY_BYTES: Final = 16 << 20
+"""Of a log and its snapshot: some 300,000 records, which take this process ten seconds and less than 1 GiB."""
 # What is left of a log when it is shuffled is small: Spark's 200 tasks would do nothing most of the time.
-_CONF: Final = {"spark.sql.shuffle.partitions": "8"}
+_CONF: Final = {
+    "spark.sql.shuffle.partitions": "8",
+    # Answers come to this process by way of the JVM.
+    "spark.driver.memory": "2g",
+    "spark.driver.maxResultSize": "0",
+}
 
 
 class Audit:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+_AT_A_TIME: Final = 8192
 
 
 def in_ms(answer: pa.Table) -> pa.Table:
@@ -18,13 +20,15 @@ def in_ms(answer: pa.Table) -> pa.Table:
     return answer
 
 
-def rows_of_answer(answer: pa.Table) -> list[dict[str, Any]]:
-    """A dict for each row."""
-    found: list[dict[str, Any]] = in_ms(answer).to_pylist()
-    return found
+def rows_of_answer(answer: pa.Table) -> Iterator[dict[str, Any]]:
+    """A dict for each row, by offset. Few of them are there at a time: an answer may have millions."""
+    offset = "offset" if "offset" in answer.schema.names else "from_offset"
+    by_offset = answer.sort_by(offset) if offset in answer.schema.names else answer
+    for batch in in_ms(by_offset).to_batches(max_chunksize=_AT_A_TIME):
+        yield from batch.to_pylist()
 
 
 def columns_of_answer(answer: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
     """Some columns of each row."""
-    chosen = in_ms(answer.select(list(names)))
-    return zip(*(chosen.column(name).to_pylist() for name in names), strict=True)
+    for batch in in_ms(answer.select(list(names))).to_batches(max_chunksize=_AT_A_TIME):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

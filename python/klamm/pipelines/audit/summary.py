@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from klamm.metadata.moments import iso_text
 from klamm.pipelines.audit.durations import duration
 from klamm.pipelines.audit.findings import sort_keys
-from klamm.pipelines.audit.rows import columns_of_answer, rows_of_answer
+from klamm.pipelines.audit.rows import columns_of_answer, in_ms
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.audit import Audit
@@ -99,7 +99,7 @@ def _unclean(audit: Audit) -> str:
 
 def _incidents(audit: Audit) -> list[str]:
     first = audit.answer("incidents").sort_by(sort_keys("incidents")).slice(0, _INCIDENTS)
-    return [_incident(row) for row in rows_of_answer(first)]
+    return [_incident(row) for row in in_ms(first).to_pylist()]
 
 
 def _incident(row: dict[str, Any]) -> str:

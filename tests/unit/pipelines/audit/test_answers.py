@@ -24,7 +24,7 @@ DISK, OTHER_DISK = bytes(15) + b"\x21", bytes(15) + b"\x22"
 def answers(directory: Path, question: str, columns: str) -> list[tuple[Any, ...]]:
     """The rows, by offset."""
     with open_audit(directory) as audit:
-        found = rows_of_answer(audit.answer(question))
+        found = list(rows_of_answer(audit.answer(question)))
     found.sort(key=lambda row: row.get("offset", row.get("from_offset")))
     return [tuple(row[name] for name in columns.split()) for row in found]
 

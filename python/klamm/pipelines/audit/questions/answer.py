@@ -46,7 +46,7 @@ class OfAnswers(NamedTuple):
     columns: Mapping[str, pa.DataType]
     questions: tuple[str, ...]
     rows: Callable[..., Rows]
-    """Of the rows of those answers."""
+    """Of the rows of those answers, each by offset."""
 
 
 def table(columns: Mapping[str, pa.DataType], rows: Rows) -> pa.Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import heapq
+from collections.abc import Iterable
 from typing import Any, Final
 
 from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, OfAnswers, Rows
@@ -55,10 +57,10 @@ class _Incident:
 class _Causes:
     """Finds the incident that a change belongs to."""
 
-    def __init__(self, broker_states: list[Row]) -> None:
+    def __init__(self, broker_states: Iterable[Row]) -> None:
         self.found: dict[object, _Incident] = {}
         self._states: dict[int, list[Row]] = {}
-        for row in sorted(broker_states, key=lambda one: one["from_offset"]):
+        for row in broker_states:
             self._states.setdefault(row["broker"], []).append(row)
         self._latest: dict[tuple[str, int | None], _Incident] = {}
 
@@ -84,7 +86,7 @@ class _Causes:
         return latest
 
 
-def _rows(leadership: list[Row], isr_changes: list[Row], broker_states: list[Row]) -> Rows:
+def _rows(leadership: Iterable[Row], isr_changes: Iterable[Row], broker_states: Iterable[Row]) -> Rows:
     """A row for each cause: a broker that was fenced, shut down, unregistered or restarted, or that fell behind while
     it was active; elections of the preferred leader; and other moves, such as those of a reassignment.
 
@@ -97,7 +99,7 @@ def _rows(leadership: list[Row], isr_changes: list[Row], broker_states: list[Row
     causes = _Causes(broker_states)
     lost: dict[tuple[str, int], _Incident] = {}
     left: dict[tuple[str, int, int], _Incident] = {}
-    for row in sorted((*leadership, *isr_changes), key=lambda one: one["offset"]):
+    for row in heapq.merge(leadership, isr_changes, key=lambda one: int(one["offset"])):
         if "change" in row:
             _take_isr_change(causes, left, row)
         else:

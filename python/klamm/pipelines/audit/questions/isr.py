@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from klamm.pipelines.audit.partition_history import changes
@@ -30,20 +32,34 @@ def _changes(facts: Facts) -> Rows:
                 yield (*place, broker, "entered")
 
 
-def _churn(isr_changes: list[dict[str, Any]]) -> Rows:
+def _churn(isr_changes: Iterable[dict[str, Any]]) -> Rows:
     """A row for each broker: how often ISRs lost and gained it.
 
     broker; shrinks (it left an ISR and stayed a replica), expands (it entered one), removed (with its replica);
     partitions (how many are concerned), first_time and last_time.
     """
-    by_broker: dict[int, list[dict[str, Any]]] = {}
+    by_broker: dict[int, _Churn] = {}
     for row in isr_changes:
-        by_broker.setdefault(row["broker"], []).append(row)
-    for broker, rows in by_broker.items():
-        counts = [sum(row["change"] == change for row in rows) for change in ("left", "entered", "removed")]
-        partitions = len({(row["topic_id"], row["partition"]) for row in rows})
-        times = [row["timestamp"] for row in rows]
-        yield (broker, *counts, partitions, min(times), max(times))
+        by_broker.setdefault(row["broker"], _Churn()).take(row)
+    for broker, churn in by_broker.items():
+        counts = (churn.counts[change] for change in ("left", "entered", "removed"))
+        yield (broker, *counts, len(churn.partitions), min(churn.times_ms), max(churn.times_ms))
+
+
+class _Churn:
+    """What happened to one broker."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.partitions: set[tuple[str, int]] = set()
+        self.times_ms: tuple[int, ...] = ()
+        """The first and the last."""
+
+    def take(self, row: dict[str, Any]) -> None:
+        self.counts[row["change"]] += 1
+        self.partitions.add((row["topic_id"], row["partition"]))
+        times_ms = (*self.times_ms, row["timestamp"])
+        self.times_ms = min(times_ms), max(times_ms)
 
 
 isr_changes = OfFacts(

@@ -20,6 +20,8 @@ use crate::replica::{Durability, Published, Replicas, ReplicasOptions, Unassigne
 use crate::settings::Settings;
 use crate::{ErrorCode, Uuid};
 
+/// Fewer would not do for the metadata log, and an append beside it.
+const OPEN_FILES_LEAST: usize = 16;
 /// Log files that may be open when the process has no limit worth naming.
 const OPEN_FILES_MOST: usize = 100_000;
 
@@ -207,14 +209,14 @@ fn lock_all(paths: &[PathBuf], notices: &Notices) -> Result<Vec<LockedDir>, LogE
 
 fn open_files_max(settings: &Settings) -> usize {
     match usize::try_from(settings.number("klamm.open.files.max")) {
-        Ok(most) => most.max(1),
+        Ok(most) => most.max(OPEN_FILES_LEAST),
         Err(_) => open_files_of(os::descriptor_limit()),
     }
 }
 
 /// Log files of a process that may have so many descriptors: the other half is for connections.
 fn open_files_of(descriptors: u64) -> usize {
-    usize::try_from(descriptors / 2).unwrap_or(OPEN_FILES_MOST).min(OPEN_FILES_MOST)
+    usize::try_from(descriptors / 2).unwrap_or(OPEN_FILES_MOST).clamp(OPEN_FILES_LEAST, OPEN_FILES_MOST)
 }
 
 fn manager_config(settings: &Settings) -> ManagerConfig {
@@ -329,5 +331,6 @@ mod tests {
     #[test]
     fn log_files_leave_descriptors_to_connections_under_any_limit() {
         assert_eq!([256, 1024, 1 << 20, u64::MAX].map(open_files_of), [128, 512, OPEN_FILES_MOST, OPEN_FILES_MOST]);
+        assert_eq!([0, 6].map(open_files_of), [OPEN_FILES_LEAST; 2]);
     }
 }

@@ -31,6 +31,9 @@ use crate::runtime::SharedRuntime;
 /// Most bytes that the records of a batch in a log of this node take.
 const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
 
+/// Larger bodies may find no memory.
+const LARGE_BYTES: usize = 64 << 10;
+
 /// See `_engine.pyi`.
 #[pyclass(frozen, module = "klamm._engine")]
 pub struct Engine {
@@ -47,9 +50,20 @@ fn refused(py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
     raise().unwrap_or_else(|error| error)
 }
 
+/// A copy; MemoryError, and no panic, where there is no memory for a large one.
+fn bytes_or_error<'py>(py: Python<'py>, body: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    if body.len() < LARGE_BYTES {
+        return Ok(PyBytes::new(py, body));
+    }
+    PyBytes::new_with(py, body.len(), |room| {
+        room.copy_from_slice(body);
+        Ok(())
+    })
+}
+
 fn request_event<'py>(py: Python<'py>, request: Request) -> PyResult<Bound<'py, PyTuple>> {
     let Request { handle, connection_id, listener, peer, api_key, api_version, client_id, body, arrived, .. } = request;
-    let (peer, body) = (peer.ip().to_string(), PyBytes::new(py, &body));
+    let (peer, body) = (peer.ip().to_string(), bytes_or_error(py, &body)?);
     let age_ms = u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX);
     let fields = (handle, connection_id, api_key, api_version, client_id, &*listener, peer, body, age_ms);
     (intern!(py, "request"), fields).into_pyobject(py)
@@ -110,10 +124,17 @@ impl Engine {
     }
 
     fn drain<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
-        let events = self.engine.server().drain(most);
-        let image = self.engine.replicas().image();
-        let rows: PyResult<Vec<_>> = events.into_iter().map(|it| event(py, it, &image)).collect();
-        PyList::new(py, rows?)
+        let (rows, image) = (PyList::empty(py), self.engine.replicas().image());
+        for found in self.engine.server().drain(most) {
+            let handle = if let Event::Request(request) = &found { Some(request.handle) } else { None };
+            match (event(py, found, &image), handle) {
+                (Ok(row), _) => rows.append(row)?,
+                // No memory for the request: its connection ends, and the other events are given all the same.
+                (Err(_), Some(handle)) => self.engine.server().answer_all(std::iter::once((handle, Reply::Close))),
+                (Err(error), None) => return Err(error),
+            }
+        }
+        Ok(rows)
     }
 
     fn listen(&self, listener: ListenerRow) -> PyResult<(String, u16)> {

@@ -53,6 +53,8 @@ pub enum RecordsError {
     BadCompression { codec: Codec, what: &'static str },
     #[error("the records take more than the {max} bytes allowed when decompressed")]
     DecompressedTooLarge { max: usize },
+    #[error("there is no memory for the decompressed records")]
+    NoMemory,
     #[error("the control record is malformed: {what}")]
     BadControl { what: &'static str },
     #[error("{what} takes {size} bytes, more than a record batch can hold")]
@@ -74,6 +76,7 @@ impl RecordsError {
         match self {
             // What Apache Kafka did not think of.
             Self::UnknownCompression { .. }
+            | Self::NoMemory
             | Self::BadCompression { .. }
             | Self::BadRecord { fault: RecordFault::OverlongLength, .. } => UNKNOWN_SERVER_ERROR,
             Self::BadLength { .. } | Self::UnknownMagic { .. } | Self::BadCrc { .. } => CORRUPT_MESSAGE,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -200,17 +200,17 @@ pub(super) async fn read_frame<R: AsyncRead + Unpin>(
     }
 }
 
-/// The next `len` bytes; memory grows with what really arrives.
+/// The next `len` bytes; memory grows with what really arrives, and there may be none.
 async fn read_exactly<R: AsyncRead + Unpin>(stream: &mut R, len: usize) -> io::Result<Bytes> {
-    let mut bytes = BytesMut::with_capacity(len.min(FIRST_ROOM));
+    let mut bytes = Vec::with_capacity(len.min(FIRST_ROOM));
     while bytes.len() < len {
         if bytes.len() == bytes.capacity() {
-            bytes.reserve(bytes.len().min(len - bytes.len()));
+            bytes.try_reserve_exact(bytes.len().min(len - bytes.len()))?;
         }
         let left = len - bytes.len();
         if stream.read_buf(&mut (&mut bytes).limit(left)).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    Ok(bytes.freeze())
+    Ok(bytes.into())
 }

@@ -9,6 +9,8 @@ use super::value::ConfigValue;
 pub enum Allowed {
     Any,
     AtLeast(i64),
+    /// At least so much, or one value below that has a meaning of its own.
+    AtLeastOr(i64, i64),
     Between(i64, i64),
     Fraction(f64, f64),
     GzipLevel,
@@ -38,6 +40,10 @@ impl Allowed {
             (Self::GzipLevel, ConfigValue::Int(-1 | 1..=9)) => Ok(()),
             (Self::GzipLevel, _) => Err("Value must be between 1 and 9 or equal to -1".into()),
             (Self::AtLeast(min), value) => check_range(value, *min as f64, &min, None, &""),
+            (Self::AtLeastOr(min, special), value) => {
+                let is_allowed = value.as_number() >= *min as f64 || value.as_number() == *special as f64;
+                if is_allowed { Ok(()) } else { Err(format!("Value must be at least {min} or equal to {special}")) }
+            }
             (Self::Between(min, max), value) => check_range(value, *min as f64, &min, Some(*max as f64), &max),
             (Self::Fraction(min, max), value) => check_range(value, *min, &min, Some(*max), &max),
             (Self::ListOf { entries, may_be_empty }, ConfigValue::List(values)) => {
@@ -73,6 +79,7 @@ impl fmt::Display for Allowed {
         match self {
             Self::Any => Ok(()),
             Self::AtLeast(min) => write!(out, "[{min},...]"),
+            Self::AtLeastOr(min, special) => write!(out, "[{min},...] or {special}"),
             Self::Between(min, max) => write!(out, "[{min},...,{max}]"),
             Self::Fraction(min, max) => write!(out, "[{min},...,{max}]"),
             Self::GzipLevel => out.write_str("[1,...,9] or -1"),

@@ -32,7 +32,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
         .default("")
         .low()
         .doc("Other levels for single parts, as name=LEVEL,...; for example klamm.raft=DEBUG."),
-    node("klamm.open.files.max", Int).default("-1").at_least(-1).doc(
+    node("klamm.open.files.max", Int).default("-1").allowed(Allowed::AtLeastOr(16, -1)).doc(
         "The most files of logs that are open at a time; -1 derives it from the process's own limit. Files are opened when they \
          are used.",
     ),

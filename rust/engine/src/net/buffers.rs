@@ -9,6 +9,8 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
+use super::memory::{self, NoMemoryError};
+
 /// Size of the buffer that any connection gets.
 pub const SMALL_BYTES: usize = 64 << 10;
 /// Large buffers are made in multiples of this, so that they fit frames of about the same size.
@@ -46,13 +48,16 @@ impl Buffers {
     }
 
     /// A buffer of at least `len` bytes of whatever content.
-    pub fn take(&self, len: usize) -> Box<[u8]> {
+    pub fn take(&self, len: usize) -> Result<Box<[u8]>, NoMemoryError> {
         if len <= SMALL_BYTES {
-            return SMALL.take().unwrap_or_else(|| zeroed(SMALL_BYTES));
+            return SMALL.take().map_or_else(|| memory::zeroed(SMALL_BYTES), Ok);
         }
-        let buffer = self.take_idle(len).unwrap_or_else(|| zeroed(len.next_multiple_of(LARGE_STEP)));
+        let buffer = match self.take_idle(len) {
+            Some(idle) => idle,
+            None => memory::zeroed(len.checked_next_multiple_of(LARGE_STEP).unwrap_or(len))?,
+        };
         self.lent_bytes.fetch_add(buffer.len(), Ordering::AcqRel);
-        buffer
+        Ok(buffer)
     }
 
     /// Whether a large frame may be begun; if not, `waker` is woken when one has ended.
@@ -102,11 +107,6 @@ impl Buffers {
     }
 }
 
-/// Zeroed by the system when it is first touched, not here.
-fn zeroed(len: usize) -> Box<[u8]> {
-    vec![0; len].into_boxed_slice()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,32 +114,40 @@ mod tests {
     #[test]
     fn a_buffer_comes_back() {
         let buffers = Buffers::new(1 << 20, usize::MAX);
-        let first = buffers.take(300 << 10);
+        let first = buffers.take(300 << 10).expect("memory");
         assert_eq!(first.len(), 512 << 10);
         let address = first.as_ptr();
         buffers.give_back(first);
-        let second = buffers.take(400 << 10);
+        let second = buffers.take(400 << 10).expect("memory");
         assert_eq!(second.as_ptr(), address);
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_is_an_error_and_is_not_lent() {
+        let buffers = Buffers::new(1 << 20, 1 << 20);
+        assert!(buffers.take(isize::MAX as usize - LARGE_STEP).is_err());
+        assert!(buffers.take(usize::MAX).is_err());
+        assert!(buffers.has_room());
     }
 
     #[test]
     fn idle_bytes_are_bounded() {
         let buffers = Buffers::new(1 << 20, usize::MAX);
-        let taken: Vec<_> = (0..8).map(|_| buffers.take(512 << 10)).collect();
+        let taken: Vec<_> = (0..8).map(|_| buffers.take(512 << 10).expect("memory")).collect();
         taken.into_iter().for_each(|buffer| buffers.give_back(buffer));
         assert_eq!(buffers.idle.lock().len(), 2);
-        buffers.give_back(buffers.take(64 << 20));
+        buffers.give_back(buffers.take(64 << 20).expect("memory"));
         assert_eq!(buffers.idle.lock().len(), 2);
     }
 
     #[test]
     fn beyond_the_limit_a_frame_waits_for_another_to_end() {
         let buffers = Buffers::new(0, 1 << 20);
-        let first = buffers.take(1 << 20);
+        let first = buffers.take(1 << 20).expect("memory");
         assert!(!buffers.may_begin(Waker::noop()));
         assert_eq!(buffers.waiting.lock().len(), 1);
         // One that has begun may grow.
-        let larger = buffers.take(2 << 20);
+        let larger = buffers.take(2 << 20).expect("memory");
         buffers.give_back(first);
         assert!(!buffers.has_room() && buffers.waiting.lock().is_empty());
         buffers.give_back(larger);

@@ -180,7 +180,10 @@ impl Connection {
                     }
                 },
                 taken => {
-                    let request = routed.to_request(self.core.new_id(), &self.listener, &self.link, frame);
+                    let request = match routed.to_request(self.core.new_id(), &self.listener, &self.link, frame) {
+                        Ok(request) => request,
+                        Err(error) => return self.refuse(error.to_string()),
+                    };
                     let pending = match taken {
                         Taken::Waits(waiting) => WaitingReplica::pending(waiting, request, routed.header),
                         _ => match ask_outside(&self.core, &self.link, request, waker) {
@@ -306,8 +309,13 @@ impl Connection {
             return self.poll_end(cx);
         }
         let max = self.core.config.request_bytes_max;
-        if !self.input.make_room(&self.core.buffers, cx.waker(), max) {
-            return self.poll_end(cx);
+        match self.input.make_room(&self.core.buffers, cx.waker(), max) {
+            Ok(true) => {}
+            Ok(false) => return self.poll_end(cx),
+            Err(error) => {
+                self.refuse(error.to_string());
+                return true;
+            }
         }
         match self.input.poll_receive(cx, &mut self.socket, max) {
             Poll::Pending => false,

@@ -11,6 +11,7 @@ use super::events::Request;
 use super::handlers::{self, Call, Outcome};
 use super::link::Link;
 use super::listener::Listener;
+use super::memory::{self, NoMemoryError};
 use crate::wire::api::{self, Api};
 use crate::wire::header::{RequestHeader, ResponseHeader};
 
@@ -103,10 +104,16 @@ impl Routed {
     }
 
     /// The request in `frame` as something for elsewhere.
-    pub fn to_request(self, handle: u64, listener: &Listener, link: &Link, frame: &[u8]) -> Box<Request> {
+    pub fn to_request(
+        self,
+        handle: u64,
+        listener: &Listener,
+        link: &Link,
+        frame: &[u8],
+    ) -> Result<Box<Request>, NoMemoryError> {
         let (head, body) = frame.split_at(self.header_len);
         let client_id = RequestHeader::parse(head).map_or(Cow::Borrowed(""), |(header, _)| header.client_id);
-        Box::new(Request {
+        Ok(Box::new(Request {
             handle,
             connection_id: link.id,
             listener: listener.name.clone(),
@@ -115,8 +122,8 @@ impl Routed {
             api_version: self.version,
             correlation_id: self.correlation_id,
             client_id: client_id.into_owned(),
-            body: body.to_vec(),
+            body: memory::copied(body)?,
             arrived: Instant::now(),
-        })
+        }))
     }
 }

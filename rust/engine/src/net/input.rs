@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::ReadBuf;
 
 use super::buffers::{Buffers, SMALL_BYTES};
+use super::memory::NoMemoryError;
 use super::os;
 use super::socket::Socket;
 
@@ -111,7 +112,7 @@ impl Input {
     }
 
     /// Whether there is room to receive into; if not, `waker` is woken when there is.
-    pub fn make_room(&mut self, buffers: &Buffers, waker: &Waker, len_max: i32) -> bool {
+    pub fn make_room(&mut self, buffers: &Buffers, waker: &Waker, len_max: i32) -> Result<bool, NoMemoryError> {
         // A frame that does not fit the rules is refused before anything is received again.
         let frame_len = self.frame_len(len_max).ok().flatten().unwrap_or(self.large_frame);
         let needed = match self.is_empty() {
@@ -120,21 +121,21 @@ impl Input {
             false => (frame_len + 4).min(self.len().saturating_mul(TRUST)).max(SMALL_BYTES),
         };
         if self.buffer.len() - self.start >= needed {
-            return true;
+            return Ok(true);
         }
         if self.buffer.len() >= needed {
             self.buffer.copy_within(self.start..self.end, 0);
         } else {
             let begins = needed > SMALL_BYTES && self.buffer.len() <= SMALL_BYTES;
             if begins && !buffers.may_begin(waker) {
-                return false;
+                return Ok(false);
             }
-            let mut larger = buffers.take(needed);
+            let mut larger = buffers.take(needed)?;
             larger[..self.end - self.start].copy_from_slice(&self.buffer[self.start..self.end]);
             buffers.give_back(std::mem::replace(&mut self.buffer, larger));
         }
         (self.start, self.end) = (0, self.end - self.start);
-        true
+        Ok(true)
     }
 
     /// Gives back what is not needed while nothing arrives.

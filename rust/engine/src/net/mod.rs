@@ -23,6 +23,7 @@ mod limits;
 mod link;
 mod listener;
 mod lookup;
+mod memory;
 mod os;
 mod output;
 mod pending;

@@ -209,6 +209,16 @@ pub fn is_cached(_file: &File, _position: u64, _len: usize) -> Option<bool> {
     None
 }
 
+/// Whether the process could have so many bytes more, as its limits (`RLIMIT_AS`, strict overcommit) say now.
+pub fn has_address_space(bytes: usize) -> bool {
+    // SAFETY: a new mapping of its own, at no given address, which is given back as it came.
+    unsafe {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANON);
+        let start = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
+        start != libc::MAP_FAILED && libc::munmap(start, bytes) == 0
+    }
+}
+
 /// Keeps SIGPIPE from the calling thread: `sendfile` to a peer that is gone raises it, and has no flag against that. The
 /// process keeps whatever handler its owner wants.
 pub fn block_broken_pipe_signal() {

@@ -40,7 +40,7 @@ impl<'a> Decoder<'a> {
             self.begin_member()?;
         }
         let start = out.len();
-        extend(out, step_bytes(room), room);
+        extend(out, step_bytes(room), room)?;
         let (read_before, made_before) = (self.inflate.total_in(), self.inflate.total_out());
         let status = self.inflate.decompress(self.input, &mut out[start..], FlushDecompress::None);
         let read = (self.inflate.total_in() - read_before) as usize;

@@ -127,7 +127,7 @@ impl<'a> Decoder<'a> {
 fn decompress_block(data: &[u8], out: &mut Vec<u8>, block_bytes_max: usize, room: usize) -> Result<(), StepError> {
     let start = out.len();
     let most = block_bytes_max.min(data.len().saturating_mul(EXPANSION_MAX));
-    extend(out, most.min(room), room);
+    extend(out, most.min(room), room)?;
     let made = lz4_flex::block::decompress_into(data, &mut out[start..]);
     out.truncate(start + made.as_ref().copied().unwrap_or(0));
     match made {

@@ -142,12 +142,13 @@ impl Contexts {
 const STEP_BYTES: usize = 64 * 1024;
 
 /// Appends `len` zero bytes, and takes no more memory for it than the room that is left could need.
-fn extend(out: &mut Vec<u8>, len: usize, room: usize) {
+fn extend(out: &mut Vec<u8>, len: usize, room: usize) -> Result<(), StepError> {
     let spare = out.capacity() - out.len();
     if spare < len {
-        out.reserve_exact(out.len().min(room.saturating_add(1)).max(len));
+        out.try_reserve_exact(out.len().min(room.saturating_add(1)).max(len)).map_err(|_| StepError::NoMemory)?;
     }
     out.resize(out.len() + len, 0);
+    Ok(())
 }
 
 // One byte more than there is room for, so that a stream that ends exactly there is told from a longer one.
@@ -159,6 +160,7 @@ fn step_bytes(room: usize) -> usize {
 enum StepError {
     /// The output would take more than the room given.
     Full,
+    NoMemory,
     Corrupt(&'static str),
 }
 
@@ -222,6 +224,7 @@ impl<'a> Decompressor<'a> {
         match step {
             Ok(progress) => Ok(progress == Progress::More),
             Err(StepError::Full) => Err(RecordsError::DecompressedTooLarge { max: self.limit }),
+            Err(StepError::NoMemory) => Err(RecordsError::NoMemory),
             Err(StepError::Corrupt(what)) => Err(RecordsError::BadCompression { codec: self.codec, what }),
         }
     }
@@ -237,6 +240,7 @@ fn copy(payload: &mut &[u8], out: &mut Vec<u8>, room: usize) -> Step {
     if payload.len() > room {
         return Err(StepError::Full);
     }
+    out.try_reserve(payload.len()).map_err(|_| StepError::NoMemory)?;
     out.extend_from_slice(std::mem::take(payload));
     Ok(Progress::Ended)
 }

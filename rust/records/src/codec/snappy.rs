@@ -63,7 +63,7 @@ fn raw_block(block: &[u8], out: &mut Vec<u8>, room: usize) -> Result<(), StepErr
         return Err(StepError::Full);
     }
     let start = out.len();
-    extend(out, len, room);
+    extend(out, len, room)?;
     let decompressed = snap::raw::Decoder::new().decompress(block, &mut out[start..]).map_err(invalid);
     if decompressed.is_err() {
         out.truncate(start);

@@ -40,7 +40,7 @@ impl<'a> Decoder<'a> {
             self.begun = true;
         }
         let start = out.len();
-        extend(out, step_bytes(room), room);
+        extend(out, step_bytes(room), room)?;
         let mut input = InBuffer::around(self.input);
         let mut output = OutBuffer::around(&mut out[start..]);
         let hint = self.context.dctx.decompress_stream(&mut output, &mut input);

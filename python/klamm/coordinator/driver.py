@@ -312,8 +312,12 @@ class GroupCoordinator:
                 for residence in batches:
                     self._fail(residence, error)
 
-    def _append_done(self, residence: Residence, error: ErrorCode) -> None:
-        if self._registry.get(residence.partition) is residence:
+    def _append_done(self, residence: Residence, error: ErrorCode | None) -> None:
+        if self._registry.get(residence.partition) is not residence:
+            return
+        if error is None:
+            self._fail(residence, RuntimeError("what became of an append is not known"))
+        else:
             self._feed(residence, lambda now_ms: residence.shard.on_append_done(now_ms, error))
 
     def _set_timer(self, residence: Residence) -> None:

@@ -25,8 +25,11 @@ class Batch(NamedTuple):
 
     partition: int
     records: Sequence[LogRecord]
-    done: Callable[[ErrorCode], None]
-    """Called once, at once or later: NONE when the high watermark is behind the batch, else why it never will be."""
+    done: Callable[[ErrorCode | None], None]
+    """Called once, at once or later: NONE when the high watermark is behind the batch, else why it never will be.
+
+    None: nobody can say what became of it.
+    """
 
 
 class GroupLog(Protocol):

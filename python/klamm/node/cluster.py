@@ -316,11 +316,26 @@ class Cluster:
         except Exception:  # never begun, so it has to be ended; the error goes on
             work.close()
             raise
-        outcome = self._nodes.submit(work)
+        outcome = self._nodes.submit(self._while_running(work))
         if outcome is None:
+            work.close()
             raise self._closed_error()
         with self._until_closed():
             return outcome.result(START_TIMEOUT_S)
+
+    async def _while_running(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`; the reason of a node that stops meanwhile, which might never give one."""
+        task = asyncio.ensure_future(work)
+        failed = [member.node.failed for member in self._members.all if member.is_running]
+        ends: set[asyncio.Future[Any]] = {task, *failed}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+        if not task.done():
+            next(one for one in failed if one.done()).result()
+        return task.result()
 
     # End
 

@@ -21,7 +21,7 @@ class EngineGroupLog:
         self._codec = codec
         self._load_bytes = load_bytes
         self._tokens = itertools.count(1)
-        self._waiting: dict[int, Callable[[ErrorCode], None]] = {}
+        self._waiting: dict[int, Callable[[ErrorCode | None], None]] = {}
 
     def _topic(self) -> bytes:
         topic_id = self._topic_id()
@@ -46,11 +46,11 @@ class EngineGroupLog:
                 self._waiting.pop(token, None)
             raise
 
-    def on_acked(self, token: int, code: int) -> None:
-        """The engine tells what became of an append."""
+    def on_acked(self, token: int, code: int | None) -> None:
+        """The engine tells what became of an append; None: it has, and that was lost."""
         done = self._waiting.pop(token, None)
         if done is not None:
-            done(ErrorCode(code) if code else ErrorCode.NONE)
+            done(ErrorCode(code) if code else ErrorCode.NONE if code == 0 else None)
 
     async def open(self, partition: int) -> None:
         """Open a partition's log, on a thread when it has to be recovered."""

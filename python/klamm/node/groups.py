@@ -109,8 +109,8 @@ class NodeGroups:
                 self.coordinator.on_elected(partition, epoch)
         self._led = led
 
-    def on_acked(self, token: int, code: int) -> None:
-        """The engine tells what became of an append to `__consumer_offsets`."""
+    def on_acked(self, token: int, code: int | None) -> None:
+        """The engine tells what became of an append to `__consumer_offsets`; None: it has, and that was lost."""
         self._log.on_acked(token, code)
 
     def close(self) -> None:

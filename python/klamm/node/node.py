@@ -24,6 +24,8 @@ from klamm.node.handlers import Handlers
 from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
 from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.raft.log import MetadataLogError
+from klamm.raft.ports import RaftStoppedError, StateFailedError
 
 if TYPE_CHECKING:
     from klamm.coordinator.driver import GroupCoordinator
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("klamm.node")
 
 EVENTS_AT_ONCE: Final = 128
+LOST_EVENT_PAUSE_S: Final = 1.0
+"""Before the controller is told again of a log directory that failed."""
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
@@ -230,8 +234,16 @@ class Node:
                 self._on_event(kind, event)
             except Exception:  # it ends this event, and no other of the same turn
                 log.exception("an event of the engine failed: %s", kind)
-                if kind in ("request", "commit"):
-                    self._dispatcher.answer(event[0], None)
+                self._on_lost_event(kind, event)
+
+    def _on_lost_event(self, kind: str, event: Any) -> None:
+        """Nobody waits for it for ever. A client asks again for a topic that was not created."""
+        if kind in ("request", "commit"):
+            self._dispatcher.answer(event[0], None)
+        elif kind == "acked":
+            self.broker.groups.on_acked(event[0], None)
+        elif kind == "dir_failed":
+            asyncio.get_running_loop().call_later(LOST_EVENT_PAUSE_S, self._on_log_dir_failed, event)
 
     def _on_event(self, kind: str, event: Any) -> None:
         match kind:
@@ -305,7 +317,7 @@ class Node:
 
     def _on_fault(self, error: Exception) -> None:
         if not self.failed.done():
-            self.failed.set_exception(NodeFailedError(str(error)))
+            self.failed.set_exception(NodeFailedError(_reason(error)))
 
     def _quorum_view(self) -> QuorumView:
         from klamm.node.quorum_view import QuorumView
@@ -370,3 +382,9 @@ class Node:
             booted.log.close()
         # What was found clean is left so.
         engine.shutdown(engine.previous_broker_epoch)
+
+
+def _reason(error: Exception) -> str:
+    """In words, where the error has some; else what was raised, whose traceback is in the log."""
+    in_words = NodeFailedError, RaftStoppedError, MetadataLogError, StateFailedError, OSError
+    return str(error) if isinstance(error, in_words) else f"the replica stopped: {type(error).__name__}: {error}"

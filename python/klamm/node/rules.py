@@ -9,6 +9,7 @@ from typing import Final
 from klamm import _engine
 from klamm.node.config import BROKER, CONTROLLER, NodeConfig, NodeConfigError, parse
 from klamm.node.listeners import parse_protocol_map
+from klamm.node.ranges import check_ranges
 
 _NOT_YET: Final[Mapping[str, tuple[str, str]]] = {
     "authorizer.class.name": ("", "authorization"),
@@ -24,7 +25,8 @@ _NOT_YET: Final[Mapping[str, tuple[str, str]]] = {
 def checked(given: Mapping[str, str]) -> NodeConfig:
     """The configuration that these keys and values say, checked as a whole. Raises NodeConfigError."""
     config = parse(given)
-    for check in (_check_ids, _check_orders, _check_times, _check_limits, _check_roles, _check_names):
+    checks = (_check_ids, check_ranges, _check_orders, _check_times, _check_limits, _check_roles, _check_names)
+    for check in checks:
         check(config)
     return config
 
@@ -130,12 +132,19 @@ def _check_times(config: NodeConfig) -> None:
     for topic_key, node_key in (("segment.ms", "log.roll.ms"), ("retention.ms", "log.retention.ms")):
         value = int(defaults[topic_key])
         is_unlimited = topic_key == "retention.ms" and value == -1
-        _require(value >= 1 or is_unlimited, f"{node_key} comes to {value}, but must be at least 1")
+        _require(value >= 1 or is_unlimited, f"{_said_by(config, node_key, value)}, but must be at least 1")
     jitter = int(defaults["segment.jitter.ms"])
-    _require(jitter >= 0, f"log.roll.jitter.ms comes to {jitter}, but must not be negative")
+    _require(jitter >= 0, f"{_said_by(config, 'log.roll.jitter.ms', jitter)}, but must not be negative")
     idle, delay = "connections.max.idle.ms", "connection.failed.authentication.delay.ms"
     idle_ms, delay_ms = config.integer(idle), config.integer(delay)
     _require(idle_ms < 0 or delay_ms < idle_ms, f"{delay}={delay_ms} must be smaller than {idle}={idle_ms}")
+
+
+def _said_by(config: NodeConfig, name: str, value: int) -> str:
+    """A time in milliseconds, and the keys that it may come from in other units."""
+    keys = (name.removesuffix("ms") + unit for unit in ("minutes", "hours"))
+    given = [f"{key}={config.given[key]}" for key in keys if key in config.given]
+    return f"{name} comes to {value}" + (f" by {' and '.join(given)}" if given else "")
 
 
 def _check_limits(config: NodeConfig) -> None:

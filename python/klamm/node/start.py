@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from klamm._engine import StorageError, __version__
 from klamm.node.boot import Booting
@@ -59,18 +59,34 @@ async def _run(config: NodeConfig, booting: Booting, signals: Signals, on_servin
     starting.result()
     on_serving()
     _say_where(node)
-    ends: set[asyncio.Future[Any]] = {stopping, node.failed}
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    failed = node.failed.done()
+    await _until_done_or_failed(node, stopping)
     signals.forget()
     log.info("stopping")
-    try:
-        await node.stop()
-    finally:
-        if failed:
-            node.failed.result()  # and not what it leads to
+    stopped = asyncio.ensure_future(node.stop())
+    await _until_done_or_failed(node, stopped)
+    stopped.result()
     log.info("stopped")
     return 0
+
+
+async def _until_done_or_failed(node: Node, awaited: asyncio.Future[Any]) -> None:
+    """Wait; a node that fails meanwhile ends the process at once, as a crash would.
+
+    An orderly stop would wait for others and for the disk, on a state that is not to be trusted. What was acknowledged
+    is on the disk already; Apache Kafka halts as well.
+    """
+    await asyncio.wait({awaited, node.failed}, return_when=asyncio.FIRST_COMPLETED)
+    if node.failed.done():
+        _halt(f"klamm: {node.failed.exception()}")
+
+
+def _halt(last_line: str) -> NoReturn:
+    try:
+        logging.shutdown()
+        sys.stdout.flush()
+        print(last_line, file=sys.stderr, flush=True)
+    finally:
+        os._exit(1)
 
 
 def _say_where(node: Node) -> None:

@@ -60,7 +60,7 @@ class MemoryLog:
         self.refusal: ErrorCode | None = None
         self.load_refusals: list[ErrorCode] = []
         self.calls: list[Sequence[Batch]] = []
-        self.waiting: list[Callable[[ErrorCode], None]] = []
+        self.waiting: list[Callable[[ErrorCode | None], None]] = []
 
     def append(self, batches: Sequence[Batch], now_ms: int) -> None:
         self.calls.append(batches)
@@ -73,7 +73,7 @@ class MemoryLog:
             if not self.stopped:
                 asyncio.get_running_loop().call_soon(self.finish)
 
-    def finish(self, code: ErrorCode = ErrorCode.NONE) -> None:
+    def finish(self, code: ErrorCode | None = ErrorCode.NONE) -> None:
         self.waiting.pop(0)(code)
 
     async def open(self, partition: int) -> None:

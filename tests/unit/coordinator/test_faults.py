@@ -232,6 +232,20 @@ async def test_a_log_that_fails(name: str, monkeypatch: pytest.MonkeyPatch, capl
     groups.close()
 
 
+async def test_an_append_of_which_nothing_is_known_reloads_the_shard(caplog: pytest.LogCaptureFixture) -> None:
+    log = MemoryLog()
+    groups, _ = await with_a_member(log)
+    log.stopped = True
+    answer = commit_beside(groups)
+    await asyncio.sleep(0)
+    log.finish(None)
+    assert await answer == ErrorCode.NOT_COORDINATOR
+    log.stopped = False
+    await assert_it_serves(groups)
+    assert len(errors(caplog)) == 1
+    groups.close()
+
+
 async def test_an_answer_that_cannot_be_given_is_no_fault_of_the_shard(caplog: pytest.LogCaptureFixture) -> None:
     groups, _ = await with_a_member(MemoryLog())
     shard = groups.registry.active(groups.partition_for("g")).shard

@@ -1,0 +1,58 @@
+"""Starts a node for each given key and value, and says what came of it: a line of JSON each, flushed at once.
+
+A program of its own, because a value that is let through by mistake may end or hold up the process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import klamm
+from klamm.node.config import NodeConfigError
+
+WAIT_S = 20.0
+
+
+def serve(cluster: klamm.Cluster) -> str:
+    """What is missing of a produce and a fetch; nothing when both work."""
+    cluster.create_topic("t")
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}
+    errors: list[object] = []
+    producer = Producer(settings | {"linger.ms": 0, "message.timeout.ms": int(WAIT_S * 1000)})
+    producer.produce("t", b"x", on_delivery=lambda error, message: errors.append(error))
+    if producer.flush(WAIT_S) or errors[0] is not None:
+        return f"produce: {errors}"
+    consumer = Consumer(settings | {"group.id": "g", "enable.auto.commit": False, "fetch.wait.max.ms": 10})
+    try:
+        consumer.assign([TopicPartition("t", 0, 0)])
+        message = consumer.poll(WAIT_S)
+        return "" if message is not None and message.value() == b"x" else f"fetch: {message and message.error()}"
+    finally:
+        consumer.close()
+
+
+def outcome(config: dict[str, str]) -> str:
+    """ "served", "refused: ..." with what a person reads, or "failed: ..."."""
+    try:
+        with klamm.Cluster(config=config) as cluster:
+            missing = serve(cluster)
+    except NodeConfigError as error:
+        left = {name: value for name, value in config.items() if name not in str(error)}
+        return outcome(left) if 0 < len(left) < len(config) else f"refused: {error}"
+    except Exception as error:  # whatever it is, the test is to see it
+        return f"failed: {type(error).__name__}: {error}"
+    return f"failed: {missing}" if missing else "served"
+
+
+def main(cases: Sequence[dict[str, str]]) -> None:
+    """Try each configuration."""
+    for config in cases:
+        print(json.dumps(outcome(config)), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

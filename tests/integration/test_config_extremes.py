@@ -49,7 +49,7 @@ def cases() -> Iterator[dict[str, str]]:
         if key.type not in ENDS or key.is_dynamic_only:
             continue
         for value in numbers(key):
-            if key.documentation:
+            if key.is_honoured:
                 yield {key.name: value}
             elif is_allowed(key.name, value):
                 others.setdefault(value, {})[key.name] = value

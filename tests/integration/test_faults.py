@@ -6,8 +6,10 @@ Each is injected into a cluster that goes on from test to test: whatever one of 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
 from klamm.coordinator.driver import GroupCoordinator
+from klamm.node import node as node_module
 from klamm.node import publishing
 from klamm.node.broker_part import BrokerPart
 from klamm.node.cluster import Cluster
@@ -296,9 +299,15 @@ def test_a_follower_of_the_image(
 
 EVENTS: dict[str, Callable[[House], None]] = {
     "request": House.create_topic,
+    "commit": lambda house: None,
     "acked": lambda house: None,
     "auto_create": House.auto_create,
 }
+
+
+def test_every_kind_of_event_is_among_them() -> None:
+    kinds = set(re.findall(r'case "(\w+)":', inspect.getsource(Node._on_event)))
+    assert kinds == EVENTS.keys() | {"dir_failed", "log"}
 
 
 @pytest.mark.parametrize("kind", sorted(EVENTS))
@@ -307,6 +316,20 @@ def test_an_event_of_the_engine(
 ) -> None:
     raised = inject(monkeypatch, Node, "_on_event", lambda node, found, event: found == kind)
     assert_survives(house, raised, EVENTS[kind], caplog)
+
+
+def test_a_log_directory_whose_failure_could_not_be_taken_in_is_looked_at_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[bytes] = []
+    monkeypatch.setattr(node_module, "LOST_EVENT_PAUSE_S", 0.01)
+    monkeypatch.setattr(Node, "_on_log_dir_failed", lambda node, directory_id: taken.append(directory_id))
+
+    async def lose() -> None:
+        house.nodes[0]._on_lost_event("dir_failed", b"d" * 16)
+
+    house.cluster.run(lose())
+    wait_until(lambda: taken == [b"d" * 16])
 
 
 OTHERS: list[tuple[type, str]] = [

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
+from klamm.controller.controller import Controller as ActiveControllerCore
 from klamm.coordinator.driver import GroupCoordinator
 from klamm.node import node as node_module
 from klamm.node import publishing
@@ -252,6 +253,24 @@ def test_an_exchange_between_replicas(
 ) -> None:
     raised = inject(monkeypatch, owner, name, lambda *_: True)
     assert_survives(house, raised, House.resign, caplog)
+
+
+CONTROLLER: dict[str, Callable[[House], None]] = {
+    "activate": House.resign,
+    "deactivate": House.resign,
+    "replay": House.create_topic,
+    "on_create_topics": House.create_topic,
+    "on_broker_heartbeat": House.create_topic,
+}
+
+
+@pytest.mark.parametrize("name", sorted(CONTROLLER))
+def test_a_call_of_the_controller(
+    house: House, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its epoch is resigned, because what is in memory may not be what is in the log; the next one decides."""
+    raised = inject(monkeypatch, ActiveControllerCore, name, lambda *_: True)
+    assert_survives(house, raised, CONTROLLER[name], caplog)
 
 
 # Followers of the committed image

@@ -322,7 +322,11 @@ class ControllerDriver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline_ms = self._controller.deadline_ms
+        try:
+            deadline_ms = self._controller.deadline_ms
+        except Exception:  # a controller without a clock must not lead; the next that leads sets it again
+            self._fail("the clock")
+            return
         if deadline_ms is not None:
             delay_ms = max(0, deadline_ms - self._now_ms())
             self._timer = asyncio.get_running_loop().call_later(delay_ms / 1_000, self._on_timer)

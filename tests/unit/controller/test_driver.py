@@ -231,6 +231,25 @@ async def test_the_clock_writes_and_is_set_again() -> None:
     rig.driver.close()
 
 
+async def test_a_clock_that_cannot_be_set_resigns(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without it no broker would be fenced any more, and nothing would say so."""
+    rig = Rig()
+    rig.lead()
+
+    def fail(controller: Controller) -> int:
+        raise ZeroDivisionError("injected")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Controller, "deadline_ms", property(fail))
+        rig.driver._arm()
+    assert rig.log.resigned == [3]
+    assert "the clock failed; resigning from epoch 3" in caplog.text
+    rig.driver.on_not_leader()
+    rig.driver.close()
+
+
 async def test_leading_again_begins_from_what_is_committed() -> None:
     rig = Rig()
     await rig.with_broker()

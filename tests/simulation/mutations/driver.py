@@ -2,6 +2,7 @@
 
 from klamm.raft.driver import delivery, quorum_state, replica
 from klamm.raft.waiters import CommitWaiters
+from klamm.testing.simulator.fetch_stream import SimulatedStream
 
 
 def quorum_state_is_renamed_without_fsync(patch):
@@ -100,3 +101,13 @@ def leadership_is_delivered_before_what_was_committed(patch):
 def a_flush_is_awaited_by_no_one(patch):
     """The core learns when its log is durable."""
     patch.setattr(replica.RaftDriver, "_on_flush_done", lambda self, flushed_offset, error: None)
+
+
+def a_stream_acknowledges_before_its_flush(patch):
+    """The next fetch of a stream acknowledges what it has appended: the flush comes first."""
+    patch.setattr(SimulatedStream, "_flush", SimulatedStream._fetch_on)
+
+
+def the_core_is_not_told_what_a_stream_fetched(patch):
+    """The core hears of what a stream fetched before any other event, its end among them."""
+    patch.setattr(replica.RaftDriver, "_take_fetched", lambda self: None)

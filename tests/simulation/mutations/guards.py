@@ -149,4 +149,6 @@ DRIVER: dict[Mutation, Faults | None] = {
     driver.a_proposal_is_acknowledged_one_commit_early: None,
     driver.leadership_is_delivered_before_what_was_committed: None,
     driver.a_flush_is_awaited_by_no_one: None,
+    driver.a_stream_acknowledges_before_its_flush: None,
+    driver.the_core_is_not_told_what_a_stream_fetched: None,
 }

@@ -28,6 +28,7 @@ from klamm.raft.wire.responses import decode_response
 from klamm.testing.simulator import memory_snapshot
 from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.disk_files import DiskFiles
+from klamm.testing.simulator.fetch_stream import FIRST_ID, SimulatedStream
 from klamm.testing.simulator.memory_log import MemoryLog
 from klamm.testing.simulator.replica import CLUSTER, Envelope, SimulatedReplica
 from klamm.testing.simulator.replica_loop import new_loop
@@ -80,6 +81,8 @@ class DrivenReplica(SimulatedReplica):
         self._loaded: tuple[OffsetAndEpoch, int] | None = None  # the state of the snapshot that was fetched last
         self._fault: Exception | None = None
         self._acknowledged: dict[int, asyncio.Future[None]] = {}
+        self._stream = SimulatedStream(self)
+        self._is_stream_flush_begun = False
 
     # What it is
 
@@ -129,6 +132,7 @@ class DrivenReplica(SimulatedReplica):
         self.core = node
         self._load_latest_snapshot()
         self.loaded_at_start = self.applied
+        self._stream = SimulatedStream(self)
         with self._loop.running():
             self._driver = RaftDriver(
                 node,
@@ -136,6 +140,7 @@ class DrivenReplica(SimulatedReplica):
                 QuorumStateFile(FOLDER, files=self._files),
                 self,
                 transport=self,
+                open_streams=(lambda: self._stream) if self.config.fetches_go_on else None,
                 wall_clock_ms=self.now_ms,
                 start_thread=self._start_thread,
             )
@@ -216,6 +221,9 @@ class DrivenReplica(SimulatedReplica):
         if self.log.flushing_to is not None and not self._is_flush_begun:
             self._is_flush_begun = True
             found.append(self._finish_flush)
+        if self._stream.flush_target is not None and not self._is_stream_flush_begun:
+            self._is_stream_flush_begun = True
+            found.append(self._finish_stream_flush)
         return found
 
     def crash(self, keep_records: int | None, *, write_survives: bool) -> None:
@@ -228,7 +236,7 @@ class DrivenReplica(SimulatedReplica):
         if keep_records is not None:
             self._files.lose_power(self._luck)
         self._driver = self._requests = self._thread = self._loaded = self._fault = None
-        self._is_thread_begun = self._is_flush_begun = False
+        self._is_thread_begun = self._is_flush_begun = self._is_stream_flush_begun = False
         self._checks_begun = 0
         self._waiting, self._acknowledged = {}, {}
         super().crash(keep_records, write_survives=False)
@@ -274,6 +282,19 @@ class DrivenReplica(SimulatedReplica):
     def on_fault(self, error: Exception) -> None:
         """The world is to know: nothing that it does to a replica excuses a stop."""
         self._fault = error
+
+    # The stream's surroundings
+
+    def call_later(self, delay_ms: int, act: Callable[[], None]) -> None:
+        """See `Surroundings`."""
+        self._loop.call_later(delay_ms / 1000, act)
+
+    def make_readable(self, fd: int) -> None:
+        """See `Surroundings`: another event may come before the loop looks."""
+        if self._luck():
+            self._loop.make_readable(fd)
+        else:
+            self._loop.call_later(0.002, self._loop.make_readable, fd)
 
     # The log's watcher
 
@@ -332,6 +353,9 @@ class DrivenReplica(SimulatedReplica):
             self._requests.handle(api_key_of(request), version, encode_request(request, version), LISTENER, give)
 
     def _end_request(self, correlation_id: int, response: Response | None) -> None:
+        if correlation_id < FIRST_ID:
+            self._stream.on_answer(correlation_id, response)
+            return
         on_done = self._waiting.pop(correlation_id, None)
         if on_done is not None:
             on_done(response)
@@ -361,6 +385,10 @@ class DrivenReplica(SimulatedReplica):
     def _finish_flush(self) -> None:
         self._is_flush_begun = False
         self._act(self.log.finish_flush)
+
+    def _finish_stream_flush(self) -> None:
+        self._is_stream_flush_begun = False
+        self._act(self._stream.finish_flush)
 
     def _finish_check(self) -> None:
         self._checks_begun -= 1

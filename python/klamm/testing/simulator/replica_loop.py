@@ -28,6 +28,7 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._next_timer = 0
+        self._readers: dict[int, Callable[..., Any]] = {}
         self.error: BaseException | None = None  # what a task or a callback raised and no one took
 
     # For the world
@@ -65,7 +66,20 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
             heappop(self._timers)
         return math.ceil(self._timers[0][0] * 1000 - 0.5) if self._timers else NEVER_MS
 
+    def make_readable(self, fd: int) -> None:
+        """Call who waits for that descriptor."""
+        if fd in self._readers:
+            self.call_soon(self._readers[fd])
+
     # For asyncio
+
+    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
+        """Of a simulated descriptor."""
+        self._readers[fd] = callback
+
+    def remove_reader(self, fd: Any) -> bool:
+        """Of a simulated descriptor."""
+        return self._readers.pop(fd, None) is not None
 
     def time(self) -> float:
         """In seconds; within the ms that the clock shows, so that a time-out of whole ms is over when it is shown."""

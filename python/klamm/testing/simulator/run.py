@@ -73,6 +73,7 @@ def play(
     drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
     drawn.hasten(haste)
     driven = seed % DRIVEN_EVERY == 0 if driven is None else driven
+    config = config._replace(fetches_go_on=driven and dice.random() < 0.5)
     world = World(dice, voter_count, observer_count, drawn, config, haste=haste, driven=driven)
     world.trace = trace
     if in_full:
@@ -110,6 +111,7 @@ def play_dynamic(
         drawn, haste = replace(directed), 1.0
     drawn.hasten(haste)
     driven = seed % DRIVEN_EVERY == 0 if driven is None else driven
+    config = config._replace(fetches_go_on=driven and dice.random() < 0.5)
     world = World(
         dice, voter_count, spare_count, drawn, config, dynamic=True, upgraded=upgraded, haste=haste, driven=driven
     )

@@ -77,10 +77,12 @@ class World:
             self._clock_offsets_ms[node_id] = dice.randrange(1_000_000)
             directory = "A" if dynamic else None
             clock = self._clock_of(node_id)
+            never_votes = not dynamic and node_id > voter_count and dice.random() < 0.5
+            own_config = config._replace(never_votes=never_votes)
             replica = (
-                DrivenReplica(node_id, voters, config, clock, directory=directory, luck=lambda: dice.random() < 0.5)
+                DrivenReplica(node_id, voters, own_config, clock, directory=directory, luck=lambda: dice.random() < 0.5)
                 if driven
-                else SimulatedReplica(node_id, voters, config, clock, directory=directory)
+                else SimulatedReplica(node_id, voters, own_config, clock, directory=directory)
             )
             replica.damage = self._damage
             self.replicas[node_id] = replica

@@ -1,0 +1,162 @@
+"""A simulated thread that goes on fetching, as `_engine.FetchStream` does (`klamm.raft.ports.FetchStreams`).
+
+It appends plain answers, flushes, and fetches again; the core is told afterwards. Anything else ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from klamm.raft.effects import SendRequest
+from klamm.raft.messages import Error, FetchRequest, FetchResponse, Response
+from klamm.raft.ports import FetchEnd, FetchFailedError, WentOn
+from klamm.raft.requests import FetchedOn
+from klamm.testing.simulator.memory_log import DATA, MemoryLog, decode
+
+FD: Final = 3  # that no one reads
+FIRST_ID: Final = -100  # correlation ids of the core are positive
+
+
+class Surroundings(Protocol):
+    """What the thread has of its process."""
+
+    log: MemoryLog
+
+    def now_ms(self) -> int:
+        """Its clock."""
+
+    def post(self, effect: SendRequest) -> None:
+        """Give a request to the network."""
+
+    def call_later(self, delay_ms: int, act: Callable[[], None]) -> None:
+        """Do something later, while the process lives."""
+
+    def make_readable(self, fd: int) -> None:
+        """Let the driver's loop find something to take, now or a little later."""
+
+
+class SimulatedStream:
+    """One fetch at a time. Invariant: while a flush is to be finished no request is in flight."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._around = surroundings
+        self._effect: SendRequest | None = None
+        self._request: FetchRequest | None = None
+        self._id = FIRST_ID
+        self._sent_ms = 0
+        self._heard_ms: int | None = None
+        self._high_watermark = -1
+        self._end: FetchEnd | None = None
+        self._has_news = False
+        self.flush_target: int | None = None  # what the thread is flushing up to
+
+    @property
+    def fd(self) -> int | None:
+        """See `FetchStreams.fd`."""
+        return FD
+
+    def begin(self, effect: SendRequest) -> bool:
+        """See `FetchStreams.begin`."""
+        if not isinstance(effect.request, FetchRequest):
+            return False
+        self._effect, self._request, self._end, self._heard_ms = effect, effect.request, None, None
+        self._high_watermark, self._has_news = effect.request.high_watermark, False
+        self._send()
+        return True
+
+    def hold(self) -> None:
+        """See `FetchStreams.hold`; each of its steps is one event of the world."""
+
+    def release(self) -> None:
+        """See `FetchStreams.release`."""
+
+    def stop(self) -> None:
+        """See `FetchStreams.stop`."""
+        self._effect = self.flush_target = None
+        self._has_news = False
+
+    def close(self) -> None:
+        """See `FetchStreams.close`."""
+        self.stop()
+
+    def take(self) -> WentOn | None:
+        """See `FetchStreams.take`."""
+        if not self._has_news or self._request is None:
+            return None
+        self._has_news = False
+        fetched = FetchedOn(self._sent_ms, self._heard_ms, self._request, self._high_watermark)
+        self._heard_ms = None
+        return WentOn(fetched, self._end)
+
+    # The thread
+
+    def on_answer(self, correlation_id: int, response: Response | None) -> None:
+        """An answer, or the end of the connection."""
+        if self._effect is None or self._end is not None or correlation_id != self._id or self.flush_target is not None:
+            return
+        if response is None:
+            self._finish(FetchFailedError("the connection is gone", is_of_disk=False))
+        elif not isinstance(response, FetchResponse) or not self._is_plain(response):
+            self._finish(response)
+        else:
+            self._go_on(response)
+
+    def finish_flush(self) -> None:
+        """What was appended is durable: only now it is acknowledged, by the next fetch."""
+        target, self.flush_target = self.flush_target, None
+        if target is not None and self._effect is not None:
+            self._around.log.flushed_offset = target
+            self._fetch_on()
+
+    def _is_plain(self, response: FetchResponse) -> bool:
+        request = self._request
+        is_of_epoch = request is not None and response.epoch == request.epoch and response.error is Error.NONE
+        if not is_of_epoch or response.diverging is not None or response.snapshot_id is not None:
+            return False
+        records = [record for batch in decode(response.records) for record in batch]
+        return all(record.type == DATA and record.epoch == response.epoch for record in records)
+
+    def _go_on(self, response: FetchResponse) -> None:
+        self._heard_ms = self._around.now_ms()
+        self._high_watermark = max(self._high_watermark, response.high_watermark)
+        self._note_news()
+        if response.records:
+            self._around.log.append_fetched(response.records, response.epoch)
+            self._flush()
+        else:
+            self._fetch_on()
+
+    def _flush(self) -> None:
+        self.flush_target = self._around.log.end_offset
+
+    def _fetch_on(self) -> None:
+        log = self._around.log
+        if self._request is None:
+            return
+        self._request = replace(
+            self._request,
+            fetch_offset=log.end_offset,
+            last_fetched_epoch=log.last_epoch,
+            high_watermark=self._high_watermark,
+        )
+        self._send()
+        self._note_news()
+
+    def _send(self) -> None:
+        effect, request = self._effect, self._request
+        if effect is None or request is None:
+            return
+        self._id -= 1
+        sent_id, self._sent_ms = self._id, self._around.now_ms()
+        self._around.post(replace(effect, correlation_id=sent_id, request=request))
+        self._around.call_later(request.max_wait_ms + 2_000, lambda: self.on_answer(sent_id, None))
+
+    def _finish(self, end: FetchEnd) -> None:
+        self._end = end
+        self._note_news()
+
+    def _note_news(self) -> None:
+        self._has_news = True
+        self._around.make_readable(FD)

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, final
+from typing import Any, Literal, Self, TypeVar, final
+
+_T = TypeVar("_T")
 
 __version__: str
 
@@ -1219,6 +1221,20 @@ class CommitRequest:
     @property
     def offset_count(self) -> int:
         """Offsets of partitions that exist."""
+    def changes(
+        self,
+        now_ms: int,
+        expire_ms: int,
+        metadata_max: int,
+        record_offset: int,
+        make: Callable[[tuple[int, int, str, int, int, bytes, int]], _T],
+    ) -> tuple[list[tuple[bytes, bytes | None]], int, list[tuple[str, int, _T]], list[int]]:
+        """What to commit: records for `__consumer_offsets` and their bytes, changes, and an error code for each offset.
+
+        Metadata of more than `metadata_max` UTF-16 units is refused. A change is topic, partition and what `make` makes
+        of offset, leader epoch, metadata, now, expiry (-1: none of its own), topic id and place among the records,
+        counted from `record_offset` on. OverflowError: a record cannot hold a string of that length.
+        """
     def offsets(self) -> list[tuple[str, bytes, int, int, int, str]]:
         """Topic, its id, partition, offset, leader epoch and metadata of each of them, in order."""
     def answer(self, codes: int | Sequence[int]) -> bytes:
@@ -1226,6 +1242,19 @@ class CommitRequest:
 
         The partitions that do not exist have errors of their own. ValueError: not as many codes.
         """
+
+def offset_record_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset in `__consumer_offsets`. OverflowError: a name is longer than 32,767 bytes."""
+
+def offset_record_value(
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_timestamp_ms: int,
+    expire_timestamp_ms: int,
+    topic_id: bytes,
+) -> bytes:
+    """Its value: version 4, or version 1 with an expiry, which is -1 for none. OverflowError as above."""
 
 EngineEvent = tuple[str, Any]  # in the stub only
 # ("request", (handle, connection id, API key, API version, client id, listener, peer, body, age in ms))

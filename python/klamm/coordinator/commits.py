@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from klamm._engine import CommitRequest
@@ -14,7 +16,6 @@ from klamm.coordinator.records import (
     NO_TIMESTAMP,
     LogRecord,
     OffsetAndMetadata,
-    RecordTooLarge,
     offset_key,
     offset_value,
 )
@@ -44,11 +45,12 @@ CommitAnswer = int | list[int]
 # An enumeration's members are looked up in a microsecond's tenth, and every commit needs some.
 NONE: Final = ErrorCode.NONE
 OK: Final = int(ErrorCode.NONE)
-TOO_LARGE: Final = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 UNKNOWN_SERVER_ERROR: Final = int(ErrorCode.UNKNOWN_SERVER_ERROR)
 RENEWING_STATES: Final = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
-Commit = tuple[str, int, OffsetAndMetadata]
-"""Topic, partition, and the offset to commit there."""
+_MAKE_OFFSET: Final[Callable[[tuple[int, int, str, int, int, bytes, int]], OffsetAndMetadata]] = partial(
+    tuple.__new__, OffsetAndMetadata
+)
+"""`OffsetAndMetadata._make`, without a step in Python."""
 Change = tuple[str, str, int, OffsetAndMetadata | None]
 """Group, topic, partition, and the offset that is now committed there, if any."""
 
@@ -69,13 +71,24 @@ class Commits:
             self._context.pipeline.reply_when_committed(now_ms, ticket, answer, request, _failed_commit)
 
     def _commit(self, now_ms: int, request: CommitRequest) -> CommitAnswer:
+        context, retention_ms = self._context, request.retention_time_ms
+        expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION_MS else min(now_ms + retention_ms, INT64_MAX)
+        metadata_max, record_offset = context.config.offset_metadata_max_bytes, context.next_record_offset
         try:
-            records, changes, codes = self._changes(now_ms, request)
-        except RecordTooLarge:
+            found = request.changes(now_ms, expire_ms, metadata_max, record_offset, _MAKE_OFFSET)
+        except OverflowError:
             return UNKNOWN_SERVER_ERROR
-        if changes and not self._apply_commits(request.group_id, records, changes):
-            return UNKNOWN_SERVER_ERROR
-        self._context.counts.offset_commits += len(changes)
+        records, size, changes, codes = found
+        if changes:
+            write = context.pipeline.open_write(records, size)
+            if write is None:
+                return UNKNOWN_SERVER_ERROR
+            group_id = request.group_id
+            if group_id not in context.groups:
+                self.make_simple_group(group_id, write)
+            context.offsets.put_all(group_id, changes, write)
+            context.next_record_offset += len(changes)
+            context.counts.offset_commits += len(changes)
         return codes if len(changes) < len(codes) else OK
 
     def _check_commit(self, now_ms: int, request: CommitRequest) -> ErrorCode:
@@ -104,41 +117,6 @@ class Commits:
         if request.version >= GROUP_ID_NOT_FOUND_MIN_VERSION:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
-
-    def _changes(self, now_ms: int, request: CommitRequest) -> tuple[list[LogRecord], list[Commit], list[int]]:
-        """What to commit, with its records; and an error code for each offset. Raises RecordTooLarge."""
-        context = self._context
-        retention_ms = request.retention_time_ms
-        expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION_MS else min(now_ms + retention_ms, INT64_MAX)
-        group_id, metadata_max = request.group_id, context.config.offset_metadata_max_bytes
-        record_offset = context.next_record_offset
-        records: list[LogRecord] = []
-        changes: list[Commit] = []
-        codes = []
-        for topic, topic_id, partition, offset, leader_epoch, metadata in request.offsets():
-            # A character is at most two units, so a short text needs no count.
-            if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
-                codes.append(TOO_LARGE)
-                continue
-            codes.append(OK)
-            at = record_offset + len(changes)
-            commit = OffsetAndMetadata(offset, leader_epoch, metadata, now_ms, expire_ms, topic_id, at)
-            changes.append((topic, partition, commit))
-            records.append((offset_key(group_id, topic, partition), offset_value(commit)))
-        return records, changes, codes
-
-    def _apply_commits(self, group_id: str, records: list[LogRecord], changes: list[Commit]) -> bool:
-        """`apply` for the offsets of one group."""
-        context = self._context
-        write = context.pipeline.open_write(records)
-        if write is None:
-            return False
-        if group_id not in context.groups:
-            self.make_simple_group(group_id, write)
-        for topic, partition, commit in changes:
-            context.offsets.put(group_id, topic, partition, commit, write)
-        context.next_record_offset += len(changes)
-        return True
 
     def apply(self, records: list[LogRecord], changes: list[Change]) -> bool:
         """Take the changes into memory and their records to the log, as one operation; False if they do not fit."""
@@ -245,11 +223,6 @@ class Commits:
                 changes.append((*place, None))
         deleted = tuple(DeletedPartition(partition.partition_index, error) for partition in topic.partitions)
         return DeletedTopic(topic.name, deleted)
-
-
-def utf16_units(text: str) -> int:
-    """The length that Java gives the text."""
-    return len(text) + sum(1 for char in text if ord(char) > 0xFFFF)
 
 
 def _check_member(group: ClassicGroup, generation_id: int, request: CommitRequest) -> Member:

@@ -482,7 +482,7 @@ class GroupCoordinator:
         return await asked
 
     def _residence_of(self, group_id: str) -> Residence:
-        return self._registry.active(self._registry.partition_for(group_id))
+        return self._registry.active_for(group_id)
 
 
 def into(asked: asyncio.Future[T]) -> Callable[[T], None]:

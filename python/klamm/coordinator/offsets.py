@@ -49,6 +49,23 @@ class OffsetStore:
             _note(write, group_id, (topic, partition), partitions.get(partition))
         partitions[partition] = commit
 
+    def put_all(self, group_id: str, changes: list[tuple[str, int, OffsetAndMetadata]], write: Write) -> None:
+        """`put` for many of a group: topic, partition and offset."""
+        topics = self._by_group.get(group_id)
+        if topics is None:
+            topics = self._by_group[group_id] = {}
+        noted = write.offsets.get(group_id)
+        if noted is None:
+            noted = write.offsets[group_id] = {}
+        for topic, partition, commit in changes:
+            partitions = topics.get(topic)
+            if partitions is None:
+                partitions = topics[topic] = {}
+            place = (topic, partition)
+            if place not in noted:
+                noted[place] = partitions.get(partition)
+            partitions[partition] = commit
+
     def remove(self, group_id: str, topic: str, partition: int, write: Write | None) -> None:
         """Take an offset away, and what open transactions have pending there."""
         self._remove_committed(group_id, topic, partition, write)

@@ -117,14 +117,15 @@ class Pipeline:
         last.holds.append(hold)
         self._waiting.append(hold)
 
-    def open_write(self, records: list[LogRecord]) -> Write | None:
+    def open_write(self, records: list[LogRecord], size: int | None = None) -> Write | None:
         """The write that takes an operation's records, to note there what applying them overwrites.
 
-        None when they do not fit a batch at all; then the operation is to be refused with MESSAGE_TOO_LARGE.
+        `size` is the bytes of their keys and values where that is known. None when they do not fit a batch at all; then
+        the operation is to be refused with MESSAGE_TOO_LARGE.
         """
-        size = 0
-        for key, value in records:
-            size += RECORD_OVERHEAD_BYTES_MAX + len(key) + (0 if value is None else len(value))
+        if size is None:
+            size = sum(len(key) + (0 if value is None else len(value)) for key, value in records)
+        size += RECORD_OVERHEAD_BYTES_MAX * len(records)
         if size + BATCH_OVERHEAD_BYTES > self._batch_bytes_max:
             return None
         if not self._queued or self._queued[-1].size + size > self._batch_bytes_max:

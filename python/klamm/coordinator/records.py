@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from functools import lru_cache
 from typing import Final, NamedTuple
 
+from klamm._engine import offset_record_key, offset_record_value
 from klamm.protocol.group_messages import NO_LEADER_EPOCH, ZERO_ID
 from klamm.protocol.value import Value
 
@@ -130,15 +130,7 @@ Record = OffsetCommit | GroupRecord | ForeignRecord | UnknownRecord
 SHORT: Final = struct.Struct(">h")
 INT: Final = struct.Struct(">i")
 LONG: Final = struct.Struct(">q")
-_OFFSET_AND_EPOCH: Final = struct.Struct(">hqi")
-_COMMIT_V4_EMPTY: Final = struct.Struct(">hqiBq")
-"""Up to the timestamp, with empty metadata."""
-_COMMIT_V1: Final = struct.Struct(">hq")
-_TWO_LONGS: Final = struct.Struct(">qq")
-_OFFSET_KEY: Final = SHORT.pack(RecordType.OFFSET_COMMIT)
 _GROUP_KEY: Final = SHORT.pack(RecordType.GROUP_METADATA)
-OFFSET_VALUE_VERSION: Final = 4
-OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 GROUP_VALUE_VERSION: Final = 3
 _STRING_BYTES_MAX: Final = 0x7FFF
 
@@ -158,41 +150,20 @@ def _bytes(raw: bytes) -> bytes:
     return INT.pack(len(raw)) + raw
 
 
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-@lru_cache(4096)  # who commits an offset commits it again and again
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of a committed offset."""
-    return _OFFSET_KEY + _string(group_id) + _string(topic) + INT.pack(partition)
+    """The key of a committed offset. Raises RecordTooLarge."""
+    try:
+        return offset_record_key(group_id, topic, partition)
+    except OverflowError as error:
+        raise RecordTooLarge(str(error)) from None
 
 
 def offset_value(commit: OffsetAndMetadata) -> bytes:
-    """Version 4, or version 1 for a commit with a retention time of its own."""
-    if commit.expire_timestamp_ms != NO_TIMESTAMP:
-        head = _COMMIT_V1.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY, commit.offset)
-        tail = _TWO_LONGS.pack(commit.commit_timestamp_ms, commit.expire_timestamp_ms)
-        return head + _string(commit.metadata) + tail
-    tags = b"\x00" if commit.topic_id == ZERO_ID else b"\x01\x00\x10" + commit.topic_id
-    if not commit.metadata:  # as with nearly all
-        version, timestamp_ms = OFFSET_VALUE_VERSION, commit.commit_timestamp_ms
-        return _COMMIT_V4_EMPTY.pack(version, commit.offset, commit.leader_epoch, 1, timestamp_ms) + tags
-    raw = commit.metadata.encode()
-    return b"".join(
-        (
-            _OFFSET_AND_EPOCH.pack(OFFSET_VALUE_VERSION, commit.offset, commit.leader_epoch),
-            _uvarint(len(raw) + 1),
-            raw,
-            LONG.pack(commit.commit_timestamp_ms),
-            tags,
-        )
-    )
+    """Version 4, or version 1 for a commit with a retention time of its own. Raises RecordTooLarge."""
+    try:
+        return offset_record_value(*commit[:6])
+    except OverflowError as error:
+        raise RecordTooLarge(str(error)) from None
 
 
 def group_key(group_id: str) -> bytes:

@@ -114,6 +114,10 @@ class GroupRegistry:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return residence
 
+    def active_for(self, group_id: str) -> Residence:
+        """The same of the partition that a group belongs to."""
+        return self.active(partition_of(group_id, self.partition_count))
+
     def all_active(self) -> list[Residence]:
         """Every partition that serves. Raises COORDINATOR_LOAD_IN_PROGRESS while one of them loads."""
         residences = [one for one in self._residences.values() if one.state is not LoadState.FAILED]

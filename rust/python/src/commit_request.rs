@@ -4,7 +4,9 @@ use klamm_engine::ErrorCode;
 use klamm_engine::metadata::MetadataImage;
 use klamm_engine::wire::Writer;
 use klamm_engine::wire::offset_commit::{CommitPartition, CommitTopic, OffsetCommitRequest as Request};
-use pyo3::exceptions::PyValueError;
+use klamm_engine::wire::offset_record::{self, OffsetRecord, TooLarge};
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
@@ -38,6 +40,51 @@ impl CommitRequest {
         let request = Request::read(version, body, image);
         Ok(Self::new_from(py, request.map_err(|error| PyValueError::new_err(error.to_string()))?))
     }
+}
+
+/// Records, their bytes, changes and error codes.
+type Changes<'py> = (Bound<'py, PyList>, usize, Bound<'py, PyList>, Bound<'py, PyList>);
+
+fn metadata_of<'py>(py: Python<'py>, at: &CommitPartition) -> Bound<'py, PyString> {
+    if at.metadata.is_empty() { intern!(py, "").clone() } else { PyString::new(py, &at.metadata) }
+}
+
+fn too_large(error: TooLarge) -> PyErr {
+    PyOverflowError::new_err(error.to_string())
+}
+
+/// See `_engine.pyi`.
+#[pyfunction]
+fn offset_record_key<'py>(
+    py: Python<'py>,
+    group_id: &str,
+    topic: &str,
+    partition: i32,
+) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &offset_record::key(group_id, topic, partition).map_err(too_large)?))
+}
+
+/// See `_engine.pyi`.
+#[pyfunction]
+fn offset_record_value<'py>(
+    py: Python<'py>,
+    offset: i64,
+    leader_epoch: i32,
+    metadata: &str,
+    commit_timestamp_ms: i64,
+    expire_timestamp_ms: i64,
+    topic_id: Id,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let topic_id = topic_id.0;
+    let record = OffsetRecord { offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id };
+    Ok(PyBytes::new(py, &record.value().map_err(too_large)?))
+}
+
+/// Adds what this file defines to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<CommitRequest>()?;
+    module.add_function(wrap_pyfunction!(offset_record_key, module)?)?;
+    module.add_function(wrap_pyfunction!(offset_record_value, module)?)
 }
 
 /// What became of the offsets of a request.
@@ -118,12 +165,52 @@ impl CommitRequest {
         self.request.retention_time_ms
     }
 
+    /// What to commit at `now_ms`; see `_engine.pyi`.
+    fn changes<'py>(
+        &self,
+        py: Python<'py>,
+        now_ms: i64,
+        expire_ms: i64,
+        metadata_max: usize,
+        record_offset: i64,
+        make: &Bound<'py, PyAny>,
+    ) -> PyResult<Changes<'py>> {
+        let (records, changes, codes) = (PyList::empty(py), PyList::empty(py), PyList::empty(py));
+        let mut size = 0;
+        for topic in &self.request.topics {
+            let (name, id) = (PyString::new(py, &topic.name), PyBytes::new(py, &topic.id.0));
+            for at in topic.partitions.iter().filter(|it| it.exists()) {
+                // A byte is at most one unit, so a short text needs no count.
+                if at.metadata.len() > metadata_max && at.metadata.encode_utf16().count() > metadata_max {
+                    codes.append(ErrorCode::OFFSET_METADATA_TOO_LARGE.0)?;
+                    continue;
+                }
+                codes.append(ErrorCode::NONE.0)?;
+                let record = OffsetRecord {
+                    offset: at.offset,
+                    leader_epoch: at.leader_epoch,
+                    metadata: &at.metadata,
+                    commit_timestamp_ms: now_ms,
+                    expire_timestamp_ms: expire_ms,
+                    topic_id: topic.id,
+                };
+                let key = offset_record::key(&self.request.group_id, &topic.name, at.index).map_err(too_large)?;
+                let value = record.value().map_err(too_large)?;
+                size += key.len() + value.len();
+                let place = record_offset + changes.len() as i64;
+                let fields = (at.offset, at.leader_epoch, metadata_of(py, at), now_ms, expire_ms, &id, place);
+                changes.append((&name, at.index, make.call1((fields,))?))?;
+                records.append((PyBytes::new(py, &key), PyBytes::new(py, &value)))?;
+            }
+        }
+        Ok((records, size, changes, codes))
+    }
+
     /// Topic, its id, partition, offset, leader epoch and metadata of each offset that may be committed.
     fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let rows = PyList::empty(py);
         for (topic, at) in self.request.existing() {
-            let metadata =
-                if at.metadata.is_empty() { pyo3::intern!(py, "").clone() } else { PyString::new(py, &at.metadata) };
+            let metadata = metadata_of(py, at);
             rows.append((&*topic.name, Id(topic.id), at.index, at.offset, at.leader_epoch, metadata))?;
         }
         Ok(rows)

@@ -40,7 +40,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("StorageError", module.py().get_type::<errors::StorageError>())?;
     module.add_class::<message_schema::MessageSchema>()?;
     image::register(module)?;
-    module.add_class::<commit_request::CommitRequest>()?;
+    commit_request::register(module)?;
     registrations::register(module)?;
     security::register(module)?;
     elections::register(module)?;

@@ -12,6 +12,7 @@ pub mod list_offsets;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_for_leader_epoch;
+pub mod offset_record;
 pub mod primitives;
 pub mod produce;
 pub mod topic;

@@ -115,7 +115,7 @@ impl Log {
         active.append(&self.context.cache, batches)?;
         if !self.config.flush_before_ack {
             let end = active.size();
-            active.write_back_mut().on_append(now_ms, end);
+            active.write_back_mut().on_append(now_ms, end, self.config.segment_bytes);
         }
         self.log_end_offset = summary.last_offset + 1;
         self.producers.apply(update);

@@ -370,7 +370,7 @@ fn a_log_that_nobody_waits_for_is_flushed_when_it_rolls() {
     }
     append_at(&mut log, 100);
     append_at(&mut log, 1_100);
-    assert!(log.wants_flush(), "what is a second old is written back");
+    assert!(log.wants_flush(), "half a segment for a second is written back");
     let job = log.begin_flush().expect("something to write back");
     assert_eq!(job.file_count(), 0);
     job.run().expect("flush");

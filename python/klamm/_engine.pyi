@@ -1057,6 +1057,32 @@ class MetadataReader:
         IndexError: the record is cleaned away, or the log was cut below it.
         """
 
+_StorageFinding = tuple[str, Path, int | None, tuple[int, int] | None, str, str]
+_StorageLog = tuple[Path, bytes | None, int, int, int, int, int, list[_StorageFinding]]
+_StorageDirectory = tuple[Path, bool, list[_StorageLog], list[_StorageFinding]]
+
+@final
+class StorageCheck:
+    """Looks at the files of a stopped node, klamm's or Apache Kafka's. Takes no lock, changes no file, raises nothing.
+
+    A finding is kind (damaged, missing, note), path, byte, offsets `[first, next)`, reason, and what a start does.
+    """
+
+    def __new__(cls) -> Self: ...
+    def directories(self, paths: Sequence[str | PathLike[str]], is_deep: bool, threads: int) -> list[_StorageDirectory]:
+        """Log directories, or folders of single logs: path, whether the last stop was clean, logs, findings.
+
+        A log is path, topic id, start offset, end offset, segments, batches, bytes, findings. `is_deep`: every
+        checksum is verified, not only those that a start verifies.
+        """
+    @staticmethod
+    def snapshot(path: str | PathLike[str]) -> _StorageFinding | None:
+        """What is wrong with a metadata snapshot, or with `bootstrap.checkpoint`."""
+    def progress(self) -> tuple[int, int]:
+        """Bytes of segments that were read, and how many there are as far as that is known. From any thread."""
+    def cancel(self) -> None:
+        """End `directories` soon, with part of the findings. From any thread."""
+
 def metadata_rows(data: bytes) -> list[tuple[int, int, int, int, int | None, bytes]]:
     """Of each record in whole batches: offset, the batch's base offset, epoch, time in ms, type of a control record or
     None, value. RecordsDamagedError."""

@@ -23,8 +23,10 @@ group = Group(
         "Format the data directories of a node, and look at them.",
         "klamm storage format -c server.properties -t $(klamm storage random-uuid)",
         "klamm storage info -c server.properties",
+        "klamm storage check server.properties --deep",
         "klamm storage version-mapping -r 4.1",
-    )
+    ),
+    {"check": "klamm.cli.storage_check:check"},
 )
 
 ConfigFile = Annotated[Path, Option("--config", "-c", metavar="SERVER.PROPERTIES", help="The node's configuration.")]

@@ -2,6 +2,7 @@
 
 pub mod appender;
 pub mod boot;
+pub mod check;
 pub mod client;
 pub mod config;
 pub mod counters;

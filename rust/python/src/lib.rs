@@ -27,6 +27,7 @@ mod records;
 mod registrations;
 mod runtime;
 mod security;
+mod storage_check;
 
 use pyo3::prelude::*;
 
@@ -51,6 +52,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fetch_answers::FetchAnswers>()?;
     module.add_class::<fetch_stream::FetchStream>()?;
     metadata_reader::register(module)?;
+    storage_check::register(module)?;
     records::register(module)?;
     client::register(module)?;
     formats::register(module)?;

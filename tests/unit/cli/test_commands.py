@@ -79,6 +79,7 @@ def test_help_is_there(command: str, capsys: pytest.CaptureFixture[str]) -> None
         "quorum doctor",
         "quorum recover",
         "storage",
+        "storage check",
         "topics create",
         "start",
         "produce",

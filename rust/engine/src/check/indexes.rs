@@ -1,0 +1,180 @@
+//! Compares the indexes of a segment with its batches, while these are read.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use klamm_records::header::Header;
+
+use super::Finding;
+use super::segment::Damage;
+
+const OFFSET_ENTRY: usize = 8;
+const TIME_ENTRY: usize = 12;
+const TXN_ENTRY: usize = 34;
+const MADE_AGAIN: &str = "look-ups may begin at the wrong place; remove the file, and a start makes it again";
+
+/// One entry, by what it says of a batch.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// In the index's file.
+    at: u64,
+    offset: i64,
+    /// Position, timestamp or producer id.
+    value: i64,
+}
+
+/// What an index says, in the order of the batches.
+pub struct Index<'a> {
+    path: &'a Path,
+    kind: Kind,
+    entries: Vec<Entry>,
+    next: usize,
+    /// Of the offset index: the entry whose batch has begun.
+    begun: Option<Entry>,
+    wrong: Option<(Entry, String)>,
+    malformed: Option<Finding>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Offset,
+    Time,
+    /// Of aborted transactions.
+    Txn,
+}
+
+impl<'a> Index<'a> {
+    /// Reads an index; `None` when there is no file.
+    pub fn read(path: &'a Path, kind: Kind, base_offset: i64) -> io::Result<Option<Self>> {
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (entries, reason) = parse(&bytes, kind, base_offset);
+        let malformed = reason.map(|(at, reason)| Finding::damaged(path, reason, action(kind)).at(at));
+        Ok(Some(Self { path, kind, entries, next: 0, begun: None, wrong: None, malformed }))
+    }
+
+    /// An intact batch of the segment.
+    pub fn on_batch(&mut self, position: u64, header: &Header<'_>) {
+        match self.kind {
+            Kind::Offset => self.on_position(position, header),
+            Kind::Time => self.on_offsets(header, "timestamp", header.max_timestamp(), true),
+            Kind::Txn => self.on_offsets(header, "producer", header.producer_id(), header.is_control()),
+        }
+    }
+
+    /// What is wrong after all batches. `next_offset`: of the segment. What stands for damaged batches is not judged.
+    pub fn finish(mut self, next_offset: i64, damage: &[Damage]) -> Vec<Finding> {
+        if let Some(malformed) = self.malformed {
+            return vec![malformed];
+        }
+        let within = |entry: &Entry| {
+            damage.iter().any(|damage| {
+                entry.offset >= damage.first_offset && damage.next_offset.is_none_or(|next| entry.offset < next)
+            })
+        };
+        if self.wrong.is_none()
+            && let Some(&entry) = self.begun.iter().chain(&self.entries[self.next..]).find(|entry| !within(entry))
+        {
+            self.wrong =
+                Some((entry, format!("an entry of offset {} and the segment ends before {next_offset}", entry.offset)));
+        }
+        let Some((entry, reason)) = self.wrong.filter(|(entry, _)| !within(entry)) else { return Vec::new() };
+        vec![Finding::damaged(self.path, reason, action(self.kind)).at(entry.at)]
+    }
+
+    /// Offset index: a batch begins at the position, and it or one after it ends with the offset.
+    fn on_position(&mut self, position: u64, header: &Header<'_>) {
+        while let Some(&entry) = self.entries.get(self.next).filter(|entry| entry.value <= position as i64) {
+            self.next += 1;
+            if entry.value < position as i64 {
+                self.note(entry, format!("an entry of byte {}, where no batch begins", entry.value));
+            } else if entry.offset < header.base_offset() {
+                let base = header.base_offset();
+                self.note(entry, format!("an entry of offset {} for the batch of offset {base}", entry.offset));
+            } else {
+                self.begun = Some(entry);
+            }
+        }
+        if let Some(entry) = self.begun
+            && header.last_offset() >= entry.offset
+        {
+            self.begun = None;
+            if header.last_offset() > entry.offset {
+                self.note(entry, format!("an entry of offset {}, with which no batch ends", entry.offset));
+            }
+        }
+    }
+
+    /// Time and transaction index: the batch of the offset says the same.
+    fn on_offsets(&mut self, header: &Header<'_>, what: &str, value: i64, is_kind: bool) {
+        while let Some(&entry) = self.entries.get(self.next).filter(|entry| entry.offset <= header.last_offset()) {
+            self.next += 1;
+            if entry.offset < header.base_offset() || !is_kind {
+                self.note(entry, format!("an entry of offset {}, which no such batch has", entry.offset));
+            } else if entry.value != value {
+                let reason = format!("{what} {} for offset {}, whose batch has {value}", entry.value, entry.offset);
+                self.note(entry, reason);
+            }
+        }
+    }
+
+    fn note(&mut self, entry: Entry, reason: String) {
+        self.wrong.get_or_insert((entry, reason));
+    }
+}
+
+fn action(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Offset | Kind::Time => MADE_AGAIN,
+        Kind::Txn => {
+            "readers of committed records may get aborted ones; remove the file, and a start after a crash makes it again"
+        }
+    }
+}
+
+/// The entries, and what is wrong with one of them by itself.
+fn parse(bytes: &[u8], kind: Kind, base_offset: i64) -> (Vec<Entry>, Option<(u64, String)>) {
+    let size = match kind {
+        Kind::Offset => OFFSET_ENTRY,
+        Kind::Time => TIME_ENTRY,
+        Kind::Txn => TXN_ENTRY,
+    };
+    // Zeroes were written ahead.
+    let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| (last / size + 1) * size);
+    if used > bytes.len() || !bytes.len().is_multiple_of(size) && used > 0 {
+        let whole = (bytes.len() / size * size) as u64;
+        return (Vec::new(), Some((whole, format!("{} bytes are no whole number of entries", bytes.len()))));
+    }
+    let mut entries: Vec<Entry> = Vec::with_capacity(used / size);
+    for (number, bytes) in bytes[..used].chunks_exact(size).enumerate() {
+        let at = (number * size) as u64;
+        let entry = match kind {
+            Kind::Offset => Entry { at, offset: base_offset + unsigned(bytes, 0), value: unsigned(bytes, 4) },
+            Kind::Time => Entry { at, offset: base_offset + unsigned(bytes, 8), value: signed(bytes, 0) },
+            Kind::Txn => Entry { at, offset: signed(bytes, 18), value: signed(bytes, 2) },
+        };
+        if kind == Kind::Txn && (bytes[..2] != [0, 0] || signed(bytes, 10) > entry.offset || signed(bytes, 10) < 0) {
+            return (entries, Some((at, "no aborted transaction".to_owned())));
+        }
+        if let Some(&before) = entries.last() {
+            let falls = entry.offset < before.offset || kind != Kind::Txn && entry.value < before.value;
+            if falls {
+                return (entries, Some((at, format!("an entry of offset {} after {}", entry.offset, before.offset))));
+            }
+        }
+        entries.push(entry);
+    }
+    (entries, None)
+}
+
+fn unsigned(bytes: &[u8], at: usize) -> i64 {
+    i64::from(u32::from_be_bytes(*bytes[at..].first_chunk().expect("an entry's size")))
+}
+
+fn signed(bytes: &[u8], at: usize) -> i64 {
+    i64::from_be_bytes(*bytes[at..].first_chunk().expect("an entry's size"))
+}

@@ -1,4 +1,4 @@
-"""Clients that leave while a request of theirs waits and further ones lie unread behind it: the node forgets them."""
+"""Clients that leave while a request of theirs waits and further ones lie unread after it: their sockets are closed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The time during which the controller ran, by which brokers' sessions are counted.
 
-A process that was stopped (SIGSTOP, a paused container, a starved processor) hears nobody. What it missed is not the
-brokers' silence: their heartbeats lie in its sockets.
+A process that was stopped (SIGSTOP, a paused container, a starved processor) reads no heartbeat. What it missed is not
+the brokers' silence: their heartbeats lie in its sockets.
 """
 
 from __future__ import annotations

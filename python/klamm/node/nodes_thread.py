@@ -150,12 +150,12 @@ class NodesThread:
             format_blanks(configs, is_volatile=self._is_volatile)
             self.members = Members(configs, is_volatile=self._is_volatile)
             loop = asyncio.new_event_loop()
-        except BaseException as error:  # whatever it is, who waits for the start is told
+        except BaseException as error:  # whatever it is, the caller who opens gets it
             self.opened.set_error(error)
             return
         try:
             loop.run_until_complete(self._serve(loop, self.members))
-        except BaseException as error:  # the same, or who waits for the end
+        except BaseException as error:  # the same, or the caller who closes
             if self.opened.is_set:
                 self._fault = error
             self.opened.set_error(error)
@@ -169,7 +169,7 @@ class NodesThread:
         """The nodes from their start until somebody asks for the end."""
         wake = self._wake = asyncio.Event()
         self._loop = loop
-        if self._is_end_asked:  # before it could wake anybody up
+        if self._is_end_asked:  # before there was an event to set
             return
         start = loop.create_task(members.start())
         asked = loop.create_task(wake.wait())
@@ -196,7 +196,7 @@ class NodesThread:
             call.set_error(CancelledError())
 
     def _leave(self) -> None:
-        """At the process's end, when nobody closed them: a stop needs threads, and none can be begun then."""
+        """At the process's end, for nodes that were not closed: a stop needs threads, and none can be begun then."""
         if os.getpid() == self._process_id:
             self._remove_folder()
 

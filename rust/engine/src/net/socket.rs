@@ -65,7 +65,7 @@ impl AsRawFd for Socket {
     }
 }
 
-/// Being readable ends no wait for urgent data, which Kafka's protocol does not have; the end of the stream does.
+/// Bytes to read do not end a wait for urgent data, which Kafka's protocol does not have; the end of the stream does.
 #[cfg(target_os = "linux")]
 fn watch(writer: Arc<OwnedWriteHalf>) -> Watch {
     Box::pin(async move {
@@ -74,7 +74,7 @@ fn watch(writer: Arc<OwnedWriteHalf>) -> Watch {
     })
 }
 
-/// Other systems tell nothing of the kind: `connections.max.idle.ms` ends such a connection.
+/// Other systems do not report it: `connections.max.idle.ms` ends such a connection.
 #[cfg(not(target_os = "linux"))]
 fn watch(_writer: Arc<OwnedWriteHalf>) -> Watch {
     Box::pin(std::future::pending())

@@ -1,4 +1,4 @@
-//! Peers that end their side while a request of theirs waits and bytes behind it are left unread.
+//! Peers that end their side while a request of theirs waits and the bytes after it are left unread.
 
 use std::time::Duration;
 

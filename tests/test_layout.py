@@ -13,6 +13,7 @@ ROOMS_THAT_KNOW_THE_ENGINE = {
     "broker": "the config keys",
     "cli": "the version, and the errors that a person is told",
     "controller": "the metadata image",
+    "coordinator": "OffsetCommit requests as the engine has read them",
     "metadata": "the reader of metadata logs, and images",
     "node": "everything: it introduces the parts to each other",
     "pipelines": "the reader of metadata logs",
@@ -22,7 +23,7 @@ ROOMS_THAT_KNOW_THE_ENGINE = {
     "records.py": "the record codec in public",
     "spark": "the client of brokers, which moves the bytes",
 }
-"""Folders and files under klamm, and what for. The cores of `raft` and `coordinator` do without."""
+"""Folders and files under klamm, and what for. The core of `raft` does without."""
 
 
 def imports_the_engine(file: Path) -> bool:

@@ -362,9 +362,18 @@ impl LogManager {
         Ok(())
     }
 
-    /// Sets the log of a partition aside that is not this broker's (any more): nothing is removed.
-    pub fn set_aside(&self, topic: &str, partition: i32) -> Result<Option<PathBuf>, LogError> {
-        self.put_away(topic, partition, DirStage::Stray)
+    /// Sets the log of a partition aside that is not this broker's (any more), and warns of it: nothing is removed.
+    pub fn set_aside(&self, topic: &str, partition: i32, reason: &str) -> Result<Option<PathBuf>, LogError> {
+        let stray = self.put_away(topic, partition, DirStage::Stray)?;
+        if let Some(path) = &stray {
+            let folder = path.with_file_name(partition_dir(topic, partition, DirStage::Live, ""));
+            (self.on_event)(Event::Warning(format!(
+                "{} is a stray: {reason}. It is renamed to {}, and nothing in it is removed",
+                folder.display(),
+                path.display()
+            )));
+        }
+        Ok(stray)
     }
 
     fn put_away(&self, topic: &str, partition: i32, stage: DirStage) -> Result<Option<PathBuf>, LogError> {

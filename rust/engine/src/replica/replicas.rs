@@ -184,7 +184,7 @@ impl Replicas {
         self.on_disk.lock().remove(&(name.clone(), index));
         if is_ours == Some(false) {
             // Left by an earlier topic of that name: kept beside, as Apache Kafka does.
-            self.logs.set_aside(&name, index)?;
+            self.logs.set_aside(&name, index, &other_topic(topic))?;
         }
         let found = found.filter(|_| is_ours == Some(true));
         let (log, dir, high_watermark) = match found {
@@ -256,18 +256,19 @@ impl Replicas {
             let image = self.image();
             let topic = image.topics().by_name(&found.topic);
             let record = topic.and_then(|topic| Some((topic, topic.partition(found.partition)?)));
-            let is_ours = match record {
+            let stray_because = match record {
                 // Opening it looks whose it is; an error was told to the directory.
                 Some((topic, record)) if record.leader() == self.node_id => {
                     drop(self.get(topic.id(), found.partition));
                     continue;
                 }
-                Some((topic, _)) => self.is_of(&found, topic.id()).unwrap_or(true),
-                None => false,
+                Some((topic, _)) if self.is_of(&found, topic.id()).unwrap_or(true) => continue,
+                Some((topic, _)) => other_topic(topic),
+                None if topic.is_some() => format!("topic {} has no partition {}", found.topic, found.partition),
+                None => format!("the metadata has no topic {}", found.topic),
             };
-            if !is_ours
-                && self.on_disk.lock().remove(&(found.topic.clone(), found.partition)).is_some()
-                && let Err(error) = self.logs.set_aside(&found.topic, found.partition)
+            if self.on_disk.lock().remove(&(found.topic.clone(), found.partition)).is_some()
+                && let Err(error) = self.logs.set_aside(&found.topic, found.partition, &stray_because)
             {
                 errors.push(error);
             }
@@ -360,6 +361,15 @@ impl Replicas {
         self.logs.shutdown(broker_epoch);
         self.open.write().clear();
     }
+}
+
+/// Why a directory whose `partition.metadata` names another topic than this one is a stray.
+fn other_topic(topic: &Topic) -> String {
+    format!(
+        "its partition.metadata names another topic id than {}, the one that topic {} has",
+        topic.id(),
+        topic.name()
+    )
 }
 
 fn leadership(record: &PartitionRecord, node_id: i32) -> Leadership {

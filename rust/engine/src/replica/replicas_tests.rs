@@ -10,7 +10,7 @@ use tempfile::tempdir;
 
 use super::{Durability, Partition, Replicas, ReplicasOptions};
 use crate::log::testing::{BatchSpec, batch, read_all};
-use crate::log::{LockedDir, LogContext, LogManager, ManagerConfig, Origin};
+use crate::log::{Event, LockedDir, LogContext, LogManager, ManagerConfig, OnEvent, Origin};
 use crate::metadata::MetadataImage;
 use crate::metadata::records::{PartitionChangeRecord, PartitionRecord, Record, TopicRecord};
 use crate::settings::Settings;
@@ -29,8 +29,12 @@ fn changed(image: &MetadataImage, records: &[Record<'_>]) -> Arc<MetadataImage> 
 
 /// The node with one topic of one partition, which it leads.
 fn leading(dir: &Path) -> Replicas {
+    leading_with_events(dir, Arc::new(drop))
+}
+
+fn leading_with_events(dir: &Path, on_event: OnEvent) -> Replicas {
     let locked = vec![LockedDir::open(dir).expect("free")];
-    let logs = LogManager::start(locked, ManagerConfig::default(), LogContext::new(64), 0, Arc::new(drop));
+    let logs = LogManager::start(locked, ManagerConfig::default(), LogContext::new(64), 0, on_event);
     let replicas = Replicas::new(ReplicasOptions {
         node_id: NODE,
         durability: Durability::Flushed,
@@ -204,6 +208,41 @@ fn in_the_background_strays_are_set_aside_whoever_leads() {
     assert_eq!(names(dir.path()), ["gone-0-stray", "t-0-stray", "t-1-stray"]);
     assert!(replicas.opened().is_empty());
     replicas.shutdown(1);
+}
+
+#[test]
+fn every_stray_is_a_warning_with_its_reason() {
+    let dir = tempdir().expect("a folder");
+    for (name, topic) in [("t-0", OTHER_TEXT), ("t-1", OWN_TEXT), ("gone-0", OTHER_TEXT)] {
+        left_behind(dir.path(), name, topic);
+    }
+    let (told, heard) = channel();
+    let on_event: OnEvent = Arc::new(move |event| drop(told.send(event)));
+    let replicas = leading_with_events(dir.path(), on_event);
+    assert!(replicas.open_the_rest().is_empty());
+    replicas.shutdown(1);
+    drop(replicas);
+    let mut warnings: Vec<String> = heard
+        .iter()
+        .filter_map(|event| match event {
+            Event::Warning(text) => Some(text.replace(&format!("{}/", dir.path().display()), "")),
+            Event::DirFailed { .. } => None,
+        })
+        .filter(|text| text.contains(" is a stray"))
+        .collect();
+    warnings.sort();
+    let without_hex: Vec<String> =
+        warnings.iter().map(|text| text.split(". It is renamed").next().unwrap_or_default().to_owned()).collect();
+    let other = format!("its partition.metadata names another topic id than {TOPIC}, the one that topic t has");
+    assert_eq!(
+        without_hex,
+        [
+            "gone-0 is a stray: the metadata has no topic gone".to_owned(),
+            format!("t-0 is a stray: {other}"),
+            "t-1 is a stray: topic t has no partition 1".to_owned(),
+        ]
+    );
+    assert!(warnings.iter().all(|text| text.contains("-stray, and nothing in it is removed")), "{warnings:?}");
 }
 
 #[test]

@@ -865,8 +865,14 @@ class MetadataLog:
         segment_ms: int,
         now_ms: int,
         is_volatile: bool = False,
+        accept_loss: bool = False,
+        voters: tuple[int, Sequence[int]] | None = None,
     ) -> Self:
-        """Open the folder (made when absent) and check every batch in it. Volatile: appends and flushes never sync."""
+        """Open the folder (made when absent) and check every batch in it. Volatile: appends and flushes never sync.
+
+        A log that lost records (see `proven_end`) is refused, and nothing is changed. It is cut where it is damaged
+        when `accept_loss`, or when other voters have the records: `voters` is this node's id and the configured voters.
+        """
     @property
     def start_offset(self) -> int: ...
     @property
@@ -875,6 +881,9 @@ class MetadataLog:
     def flushed_offset(self) -> int: ...
     @property
     def last_epoch(self) -> int: ...
+    @property
+    def proven_end(self) -> tuple[int, int]:
+        """The log held durably what ends here (offset, epoch), at least. It is past the end while records are lost."""
     @property
     def size_bytes(self) -> int: ...
     def counters(self) -> dict[str, int]:
@@ -1047,6 +1056,8 @@ class MetadataReader:
         """Where the first segment begins; None when there is none."""
     def end(self) -> tuple[int, str | None]:
         """The offset behind the last whole batch, and what stands there if it is neither nothing nor zeroes."""
+    def intact_end(self) -> tuple[int, int, str | None]:
+        """Offset and epoch where the intact part ends, and what is lost after it, in words. Reads every batch."""
     def offset_after_time(self, timestamp_ms: int) -> int:
         """The offset of the first batch that is later, or the log's end."""
     def snapshots(self) -> list[tuple[int, int, str]]:

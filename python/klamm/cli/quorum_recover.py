@@ -28,6 +28,9 @@ def recover(
         Path | None,
         Option(metavar="DIR", help="Where what is replaced is kept; beside each log directory without it."),
     ] = None,
+    accept_loss: Annotated[
+        bool, Option("--accept-loss", help="Give up records that damaged logs have lost; take what is intact.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Form a quorum anew from what is left, when a majority of the voters is lost for good.
@@ -38,11 +41,15 @@ def recover(
     the log may be the longest. Says what it would do; --apply does it, and
     ends what an earlier call did not come to the end of.
 
+    A damaged log is refused, unless --accept-loss: then the part before
+    the damage counts. So does a node start again that is the only voter.
+
     \b
     [bold]Examples[/bold]
       klamm quorum recover server.properties
       klamm quorum recover /data/controller-1 /data/broker-4
       klamm quorum recover /data/controller-1 --apply
+      klamm quorum recover --accept-loss /data/klamm --apply
     """
     directories = [directory_of(path) for path in nodes]
     earlier = find_interrupted(directories)
@@ -55,7 +62,7 @@ def recover(
         if earlier is not None and apply:
             for directory in earlier.directories:
                 close_stage(directory)
-        plan = make_plan([read_survivor(path) for path in nodes])
+        plan = make_plan([read_survivor(path, accept_loss=accept_loss) for path in nodes])
         fields = _fields(plan, applied=apply)
         if earlier is not None:
             done = "was" if apply else "is to be"
@@ -124,8 +131,9 @@ def _print(plan: Plan) -> None:
         f"{chosen.end.epoch}, {time_text(chosen.last_time_ms)}"
     )
     print(f"voters: {ids_text(plan.old_voters.ids)} -> {ids_text(plan.new_voters.ids)}, from epoch {plan.epoch} on")
+    whose = f"{ids_text(plan.lost)} committed" if plan.lost else "was committed"
     print(
-        f"may be lost: whatever {ids_text(plan.lost)} committed from offset {chosen.end.offset} on; "
+        f"may be lost: whatever {whose} from offset {chosen.end.offset} on; "
         "what is here and never was committed counts from now on"
     )
 
@@ -141,9 +149,13 @@ def _print_result(fields: Mapping[str, Any]) -> None:
 
 
 def _next_steps(plan: Plan) -> list[str]:
-    lost = ids_text(plan.lost)
-    steps = [f"never start {lost} again with the directories that they had: format them anew, then let them join"]
-    if plan.kraft_version == 0:
+    steps = []
+    if plan.lost:
+        steps.append(
+            f"never start {ids_text(plan.lost)} again with the directories that they had: "
+            "format them anew, then let them join"
+        )
+    if plan.kraft_version == 0 and plan.lost:
         known = [
             f"{one}@{plan.static_voters[one][0]}:{plan.static_voters[one][1]}"
             for one in plan.new_voters.ids

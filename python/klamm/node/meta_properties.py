@@ -100,7 +100,7 @@ def load(directories: Sequence[Path]) -> Ensemble:
         except OSError as error:
             failed[directory] = message_of(error)
         except ValueError as error:
-            raise StorageError(f"{file}: {error}") from None
+            raise StorageError(f"{file}: {error}. Correct it, or restore it from a copy") from None
     return Ensemble(formatted, empty, failed)
 
 

@@ -23,6 +23,7 @@ from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.control_records import snapshot_head
 from klamm.raft.driver import QuorumStateFile, RaftDriver
+from klamm.raft.election_state import QuorumStateError
 from klamm.raft.log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
@@ -105,8 +106,11 @@ class Metadata:
         self.active_controller = ActiveController(config, self.controller, self.raft)
 
     def start(self) -> None:
-        """Take part in the quorum. Raises what stops the replica at once."""
-        self.raft.start()
+        """Take part in the quorum. Raises StorageError and what else stops the replica at once."""
+        try:
+            self.raft.start()
+        except QuorumStateError as error:
+            raise _engine.StorageError(str(error)) from None
 
     @property
     def applied_offset(self) -> int:

@@ -38,7 +38,7 @@ class Elections:
             replica.become_unattached(now_ms, request.epoch)  # for pre-votes too (facts 10.1, 9)
         if not is_meant_for(replica, request.voter):
             return self._reply(request_id, Error.INVALID_VOTER_KEY, granted=False)
-        granted = can_grant_vote(
+        granted = not replica.has_lost_records and can_grant_vote(
             replica.state,
             replica.election,
             request.candidate,

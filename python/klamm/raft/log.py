@@ -64,6 +64,13 @@ class LogView(Protocol):
     def last_epoch(self) -> int:
         """The epoch of the last record; of the latest snapshot when the log is empty; 0 when there is neither."""
 
+    @property
+    def proven_end(self) -> OffsetAndEpoch:
+        """The log is known to have held durably what ends here: past its end while records are lost (damaged files).
+
+        `truncate_to` lowers it: what a later leader has cut away was not committed.
+        """
+
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Where the records of `epoch` end in this log, by its leader-epoch checkpoint.
 
@@ -91,6 +98,14 @@ class LogView(Protocol):
 
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int | None:
         """The bytes of that finished snapshot; None when there is none."""
+
+
+def durable_end(log: LogView) -> OffsetAndEpoch:
+    """Where the part of the log ends that is on stable storage."""
+    flushed = log.flushed_offset
+    if flushed >= log.end_offset:
+        return OffsetAndEpoch(log.end_offset, log.last_epoch)
+    return OffsetAndEpoch(flushed, log.epoch_at(flushed - 1)) if flushed > 0 else NOTHING
 
 
 class MetadataLog(LogView, Protocol):

@@ -46,6 +46,11 @@ class NativeMetadataLog:
         return self.native.last_epoch
 
     @property
+    def proven_end(self) -> OffsetAndEpoch:
+        """The log held durably what ends here, at least."""
+        return OffsetAndEpoch(*self.native.proven_end)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the segments."""
         return self.native.size_bytes

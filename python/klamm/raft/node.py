@@ -119,7 +119,7 @@ class RaftNode:
         """Take the role that quorum-state and the log call for (facts 4.1)."""
         replica = self.replica
         replica.start(stored, *self._initial_state(now_ms, stored or ElectionState()))
-        if replica.voters.is_only_voter(replica.key):
+        if replica.voters.is_only_voter(replica.key) and not replica.has_lost_records:
             if isinstance(replica.state, Candidate):
                 self._elections.advance(now_ms)
             else:

@@ -19,7 +19,7 @@ from klamm.raft.effects import (
     SendRequest,
 )
 from klamm.raft.election_state import ElectionState
-from klamm.raft.log import LogView, OffsetAndEpoch
+from klamm.raft.log import LogView, OffsetAndEpoch, durable_end
 from klamm.raft.messages import Error, FetchResponse, Request, Response
 from klamm.raft.quorum import UNKNOWN_OFFSET, Tally
 from klamm.raft.requests import Requests
@@ -77,6 +77,7 @@ class Replica:
         self._stored = ElectionState()  # what `ticket` carried; no file says as much
         self._announced_leader: tuple[int | None, int] = (None, 0)
         self._looked_up: tuple[VoterSet | None, bool] = (None, False)  # whether it is a voter of that set
+        self._has_all_records = False  # stays so, once it is
 
     # What it knows
 
@@ -124,12 +125,26 @@ class Replica:
         return self._looked_up[1]
 
     @property
+    def has_lost_records(self) -> bool:
+        """Whether its log ends before what it is known to have held, and so may have acknowledged.
+
+        Until it has fetched that much again, or a record of a later leader, whose log holds all that is committed, it
+        neither votes nor campaigns: a majority with it could elect a leader that lacks a committed record.
+        """
+        if not self._has_all_records:
+            self._has_all_records = durable_end(self.log).is_up_to_date_with(self.log.proven_end)
+        return not self._has_all_records
+
+    @property
     def may_campaign(self) -> bool:
         """Whether it takes part in elections: a voter, or one whose removal is in its log and not known as committed.
 
-        Without the latter no other may be electable, because this log holds more (Ongaro's dissertation, 4.2.2). Of
-        the voters in force it is none, so that its own vote does not count.
+        None takes part that has lost records. Without the one whose removal may not be committed no other may be
+        electable, because this log holds more (Ongaro's dissertation, 4.2.2). Of the voters in force it is none, so
+        that its own vote does not count.
         """
+        if self.has_lost_records:
+            return False
         if self.is_voter:
             return True
         known = self.voters_in_log

@@ -14,8 +14,8 @@ use crate::engine::{Engine, EngineError, EngineOptions, net_config, now_ms};
 use crate::log::{LogContext, LogError};
 use crate::metadata::MetadataImage;
 use crate::metadata::checkpoint::{CheckpointError, load_snapshot};
-use crate::net::{ListenerOptions, NetConfig, SupportedFeatures, bind};
-use crate::quorum::{ControlEntry, QuorumLog, QuorumLogConfig};
+use crate::net::{ListenerOptions, LogLevel, NetConfig, SupportedFeatures, bind};
+use crate::quorum::{ControlEntry, OnLoss, QuorumLog, QuorumLogConfig, check_not_empty};
 
 /// Files of the metadata log that may be open at a time.
 const OPEN_FILES_MAX: usize = 64;
@@ -91,7 +91,14 @@ fn boot(options: BootOptions, runtime: Handle) -> Result<Booted, BootError> {
             engine.server().accept_on(socket, options).map_err(|error| refused(options, &error))
         };
         let addresses = sockets.into_iter().zip(&listeners).map(accept).collect::<Result<_, _>>()?;
-        let (log, _) = QuorumLog::open(&metadata_dir, &metadata_log, &context, now_ms())?;
+        let on_loss = OnLoss::RefuseSoleVoter { node_id, static_voters: &static_voters };
+        if let Some(partition) = engine.replicas().logs().found().first() {
+            check_not_empty(&metadata_dir, on_loss, &partition.path)?;
+        }
+        let (log, recovery) = QuorumLog::open(&metadata_dir, &metadata_log, &context, on_loss, now_ms())?;
+        for warning in recovery.warnings {
+            engine.server().events().log(LogLevel::Warn, warning);
+        }
         let read = read_images(&log, node_id, &static_voters).inspect_err(|_| drop(log.close()))?;
         Ok((addresses, Arc::new(log), read))
     })();
@@ -130,7 +137,11 @@ type Whole = (ImageUpTo, i16);
 fn read_images(log: &QuorumLog, node_id: i32, static_voters: &[i32]) -> Result<(ImageUpTo, Option<Whole>), BootError> {
     let snapshot = match log.latest_snapshot() {
         Some(id) if id.end_offset > 0 => {
-            let image = load_snapshot(&log.snapshot_path(id), id.end_offset, id.epoch)?;
+            let loaded = load_snapshot(&log.snapshot_path(id), id.end_offset, id.epoch);
+            let image = loaded.map_err(|error| match error {
+                CheckpointError::Storage(error) => BootError::Log(log.with_way_out(id, error)),
+                error => BootError::Snapshot(error),
+            })?;
             ImageUpTo { image: Arc::new(image), end_offset: id.end_offset }
         }
         _ => ImageUpTo { image: Arc::default(), end_offset: log.start_offset() },

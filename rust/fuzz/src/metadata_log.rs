@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use klamm_engine::log::{LogContext, LogError};
-use klamm_engine::quorum::{LogReader, QuorumLog, QuorumLogConfig};
+use klamm_engine::quorum::{LogReader, OnLoss, QuorumLog, QuorumLogConfig};
 use klamm_records::Batch;
 use klamm_records::header::{Header, set_crc, set_position};
 
@@ -123,7 +123,7 @@ fn read_on(start: i64, mut read: impl FnMut(i64) -> Result<Vec<u8>, LogError>) -
 
 fn open_beside(folder: &Path) {
     let config = QuorumLogConfig { segment_bytes: 1 << 20, segment_ms: i64::MAX };
-    let Ok((log, _)) = QuorumLog::open(folder, &config, &LogContext::volatile(8), 0) else { return };
+    let Ok((log, _)) = QuorumLog::open(folder, &config, &LogContext::volatile(8), OnLoss::Cut, 0) else { return };
     let mut reader = LogReader::new(folder);
     let mut offset = log.start_offset();
     for _ in 0..STEPS_MAX {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use klamm_engine::log::{AppendError, LogContext, LogError};
 use klamm_engine::net::WakeUp;
-use klamm_engine::quorum::{Answering, QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
+use klamm_engine::quorum::{Answering, OnLoss, QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -78,7 +78,8 @@ type Entry<'py> = (i64, i16, Bound<'py, PyBytes>);
 #[pymethods]
 impl MetadataLog {
     #[new]
-    #[pyo3(signature = (directory, *, segment_bytes, segment_ms, now_ms, is_volatile=false))]
+    #[pyo3(signature = (directory, *, segment_bytes, segment_ms, now_ms, is_volatile=false, accept_loss=false, voters=None))]
+    #[expect(clippy::too_many_arguments, reason = "a constructor's arguments are what Python gives it")]
     fn new(
         py: Python<'_>,
         directory: PathBuf,
@@ -86,12 +87,19 @@ impl MetadataLog {
         segment_ms: i64,
         now_ms: i64,
         is_volatile: bool,
+        accept_loss: bool,
+        voters: Option<(i32, Vec<i32>)>,
     ) -> PyResult<Self> {
         const OPEN_FILES_MAX: usize = 64;
         let config = QuorumLogConfig { segment_bytes, segment_ms };
         let make = if is_volatile { LogContext::volatile } else { LogContext::new };
         let context = make(OPEN_FILES_MAX);
-        let opened = py.detach(|| QuorumLog::open(&directory, &config, &context, now_ms));
+        let on_loss = match &voters {
+            _ if accept_loss => OnLoss::Accept,
+            Some((node_id, static_voters)) => OnLoss::RefuseSoleVoter { node_id: *node_id, static_voters },
+            None => OnLoss::Refuse,
+        };
+        let opened = py.detach(|| QuorumLog::open(&directory, &config, &context, on_loss, now_ms));
         let (log, _) = opened.map_err(|error| storage_error(&error))?;
         Ok(Self::over(Arc::new(log))?)
     }
@@ -109,6 +117,12 @@ impl MetadataLog {
     #[getter]
     fn flushed_offset(&self) -> i64 {
         self.log.flushed_offset()
+    }
+
+    #[getter]
+    fn proven_end(&self) -> (i64, i32) {
+        let end = self.log.proven_end();
+        (end.end_offset, end.epoch)
     }
 
     #[getter]

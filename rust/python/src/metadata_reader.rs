@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use klamm_engine::log::LogError;
-use klamm_engine::quorum::{BATCH_BYTES_MAX, LogReader};
+use klamm_engine::quorum::{BATCH_BYTES_MAX, Examination, LogReader};
 use klamm_records::control::control_kind;
 use klamm_records::{RecordsError, batches, records};
 use parking_lot::Mutex;
@@ -17,6 +17,7 @@ use crate::records::damaged;
 /// See `_engine.pyi`.
 #[pyclass(frozen, module = "klamm._engine")]
 pub struct MetadataReader {
+    directory: PathBuf,
     reader: Mutex<LogReader>,
 }
 
@@ -31,7 +32,14 @@ fn reader_error(error: LogError) -> PyErr {
 impl MetadataReader {
     #[new]
     fn new(directory: PathBuf) -> Self {
-        Self { reader: Mutex::new(LogReader::new(&directory)) }
+        let reader = Mutex::new(LogReader::new(&directory));
+        Self { directory, reader }
+    }
+
+    fn intact_end(&self, py: Python<'_>) -> PyResult<(i64, i32, Option<String>)> {
+        let examined = py.detach(|| Examination::of(&self.directory)).map_err(reader_error)?;
+        let end = examined.end_with_snapshots();
+        Ok((end.end_offset, end.epoch, examined.loss(true).map(|loss| loss.to_string())))
     }
 
     fn start_offset(&self) -> PyResult<Option<i64>> {

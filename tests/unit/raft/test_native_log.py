@@ -26,8 +26,10 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def open_log(directory: Path) -> NativeMetadataLog:
-    native = _engine.MetadataLog(directory, segment_bytes=8 << 20, segment_ms=604_800_000, now_ms=wall_clock_ms())
+def open_log(directory: Path, voters: tuple[int, list[int]] | None = None) -> NativeMetadataLog:
+    native = _engine.MetadataLog(
+        directory, segment_bytes=8 << 20, segment_ms=604_800_000, now_ms=wall_clock_ms(), voters=voters
+    )
     return NativeMetadataLog(native, wall_clock_ms)
 
 
@@ -66,11 +68,45 @@ def test_records_survive_a_reopen(tmp_path: Path) -> None:
 def test_a_torn_batch_is_cut(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append([b"kept"], 1, 1)
-    log.append([b"torn"], 1, 1)
     log.close()
     file = tmp_path / "00000000000000000000.log"
-    file.write_bytes(file.read_bytes()[:-3])
-    assert open_log(tmp_path).end_offset == 1
+    kept = file.read_bytes()
+    log = open_log(tmp_path)
+    log.append([b"torn"], 1, 1)
+    log.close()
+    torn = file.read_bytes()[:-3]
+    with pytest.raises(_engine.StorageError, match=r"00000\.log is damaged at byte .*held the records up to offset 2"):
+        open_cut(tmp_path, torn)
+    # The same bytes are no loss as long as nothing says that they were ever flushed.
+    (tmp_path / "klamm-recovery-point").unlink()
+    assert open_cut(tmp_path, torn).end_offset == 1
+    assert file.read_bytes() == kept
+
+
+def open_cut(directory: Path, content: bytes) -> NativeMetadataLog:
+    (directory / "00000000000000000000.log").write_bytes(content)
+    return open_log(directory)
+
+
+def test_lost_records_are_known_until_they_are_fetched_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for epoch in (1, 2, 3):
+        log.append([b"record"], epoch, 1)
+    batches = log.read(1, 1 << 20)
+    log.close()
+    file = tmp_path / "00000000000000000000.log"
+    file.write_bytes(file.read_bytes()[: len(batches) // 2])
+    for voters in (None, (1, [1])):
+        with pytest.raises(_engine.StorageError, match="klamm quorum recover --accept-loss"):
+            _engine.MetadataLog(tmp_path, segment_bytes=8 << 20, segment_ms=1 << 40, now_ms=0, voters=voters)
+    log = open_log(tmp_path, voters=(1, [1, 2, 3]))
+    assert (log.end_offset, log.proven_end) == (1, OffsetAndEpoch(3, 3))
+    log.close()
+    log = open_log(tmp_path, voters=(1, [1, 2, 3]))
+    assert log.append_fetched(batches, 3) == 3
+    assert (log.end_offset, log.proven_end) == (3, OffsetAndEpoch(3, 3))
+    log.close()
+    open_log(tmp_path).close()
 
 
 def test_a_batch_that_is_too_large_is_refused_whole(tmp_path: Path) -> None:
@@ -266,6 +302,6 @@ def test_a_start_sweeps_what_was_not_installed_and_finishes_what_was(tmp_path: P
     assert (log.end_offset, log.snapshots(), part.exists()) == (60, [], False)
     log.close()
     (tmp_path / "log" / "00000000000000000040-0000000003.checkpoint").write_bytes(data)
-    log = open_log(tmp_path / "log")
+    log = open_log(tmp_path / "log", voters=(1, [1, 2, 3]))
     assert (log.start_offset, log.end_offset, log.last_epoch) == (40, 40, 3)
     log.close()

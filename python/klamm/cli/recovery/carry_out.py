@@ -34,7 +34,8 @@ from klamm.raft.election_state import ElectionState, encode
 
 _SEGMENT_BYTES: Final = 1 << 30
 _SEGMENT_MS: Final = 7 * 24 * 3_600_000
-_LEFT_OUT: Final = (QUORUM_STATE, f"{QUORUM_STATE}.tmp", LOCK_FILE)
+_RECOVERY_POINT: Final = "klamm-recovery-point"  # of the old log: the new one may end before it
+_LEFT_OUT: Final = (QUORUM_STATE, f"{QUORUM_STATE}.tmp", LOCK_FILE, _RECOVERY_POINT)
 _LEFT_OUT_SUFFIXES: Final = (".part", ".deleted", ".tmp", ".swap", ".cleaned", ".index", ".timeindex")
 
 
@@ -89,7 +90,13 @@ def _copy_log(source: Path, made: Path) -> None:
 
 def _append(plan: Plan, made: Path, now_ms: int) -> None:
     """Check the copy, cut a torn end, and with kraft.version 1 write who the voters are."""
-    log = _engine.MetadataLog(made, segment_bytes=_SEGMENT_BYTES, segment_ms=_SEGMENT_MS, now_ms=now_ms)
+    log = _engine.MetadataLog(
+        made,
+        segment_bytes=_SEGMENT_BYTES,
+        segment_ms=_SEGMENT_MS,
+        now_ms=now_ms,
+        accept_loss=plan.chosen.loss is not None,
+    )
     try:
         if (log.end_offset, log.last_epoch) != plan.chosen.end:
             raise StorageError(

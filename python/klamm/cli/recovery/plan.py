@@ -36,7 +36,10 @@ class Plan(NamedTuple):
 
 
 def make_plan(survivors: Sequence[Survivor]) -> Plan:
-    """The plan for these directories. Raises ClientError: they do not belong together, or nothing is lost."""
+    """The plan for these directories. Raises ClientError: they do not belong together, or nothing is lost.
+
+    Survivors with damaged logs are here because somebody accepted the loss.
+    """
     _check_together(survivors)
     # The rule of elections: the last record's epoch first, then the log's length.
     chosen = max(survivors, key=lambda one: (one.end.epoch, one.end.offset))
@@ -102,10 +105,10 @@ def _is_voter(voters: VoterSet, key: ReplicaKey) -> bool:
 
 
 def _check_majority(voters: VoterSet, targets: Sequence[Survivor]) -> None:
-    ids = [one.key.id for one in targets]
+    ids = [one.key.id for one in targets if one.loss is None]
     if not targets:
         raise ClientError(f"none of these nodes is a voter: the voters are {_listed(voters.ids)}")
-    if 2 * len(targets) > len(voters):
+    if 2 * len(ids) > len(voters):
         raise ClientError(
             f"nothing is lost: {_listed(ids)} of the voters {_listed(voters.ids)} are a majority. Start them; "
             "`klamm quorum doctor` says why they find no leader. Do not name directories here that cannot be used"
@@ -115,6 +118,8 @@ def _check_majority(voters: VoterSet, targets: Sequence[Survivor]) -> None:
 def _warnings(survivors: Sequence[Survivor], targets: Sequence[Survivor]) -> list[str]:
     found = []
     for one in survivors:
+        if one.loss is not None:
+            found.append(one.loss)
         if one.problem is not None:
             found.append(f"quorum-state of node {one.key.id} cannot be read and is made anew: {one.problem}")
         if one not in targets:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klamm._engine import StorageError
+from klamm._engine import MetadataReader, StorageError
 from klamm.admin.connection import ClientError
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.history import History
@@ -38,6 +38,8 @@ class Survivor(NamedTuple):
     """Its quorum-state; nothing where there is none, or none that can be read."""
     problem: str | None = None
     """Why its quorum-state cannot be read."""
+    loss: str | None = None
+    """What its log lost by damage: only the part before that counts."""
     static_voters: Mapping[int, Address] | None = None
     """controller.quorum.voters of the server.properties that it was named by; None when named by its directory."""
 
@@ -61,21 +63,30 @@ def directory_of(path: Path) -> Path:
     return directory.parent if directory.name == METADATA_FOLDER else directory
 
 
-def read_survivor(path: Path) -> Survivor:
-    """By a log directory, its `__cluster_metadata-0`, or a server.properties. Raises ClientError."""
+def read_survivor(path: Path, *, accept_loss: bool = False) -> Survivor:
+    """By a log directory, its `__cluster_metadata-0`, or a server.properties. Raises ClientError.
+
+    `accept_loss`: of a damaged log the part before the damage counts.
+    """
     try:
         voters = _static_voters(path) if path.is_file() else None
         directory = directory_of(path)
         meta = _meta(directory)
-        history = History(directory)
-        state = history.state_at()
+        end, loss = _intact_end(directory / METADATA_FOLDER)
+        if loss is not None and not accept_loss:
+            raise ClientError(f"{loss}. Restore it from a copy; --accept-loss gives up the records that are lost")
+        state = History(directory).state_at(end.offset - 1)
     except (HistoryError, StorageError) as error:
         raise ClientError(str(error)) from None
     except OSError as error:
         raise ClientError(message_of(error)) from None
     election, problem = read_election(directory / METADATA_FOLDER / QUORUM_STATE)
-    end = OffsetAndEpoch(history.end_offset(), max(state.epoch, 0))
-    return Survivor(directory, meta, end, state.timestamp_ms, state.quorum, election, problem, voters)
+    return Survivor(directory, meta, end, state.timestamp_ms, state.quorum, election, problem, loss, voters)
+
+
+def _intact_end(folder: Path) -> tuple[OffsetAndEpoch, str | None]:
+    offset, epoch, loss = MetadataReader(folder).intact_end()
+    return OffsetAndEpoch(offset, epoch), loss
 
 
 def read_election(file: Path) -> tuple[ElectionState, str | None]:

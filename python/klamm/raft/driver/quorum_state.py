@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from klamm.raft.driver.files import Files, OsFiles
 from klamm.raft.election_state import ElectionState, QuorumStateError, decode
 from klamm.raft.ports import ElectionStore
+
+logger = logging.getLogger("klamm.raft")
 
 
 class QuorumStateFile:
@@ -44,11 +47,25 @@ class QuorumStateFile:
         return str(self.path)
 
 
-def read_election(store: ElectionStore) -> ElectionState | None:
-    """What the store holds. Raises OSError, and QuorumStateError that names the file."""
+def read_election(store: ElectionStore, log_end_offset: int, *, has_peers: bool) -> ElectionState | None:
+    """What the store holds. Raises OSError, and QuorumStateError that names the file.
+
+    Every replica stores an epoch before its first record. `has_peers`: a voter that forgot its votes could give one
+    twice, so that two leaders are elected in one epoch. One without peers goes on from the epoch of its log.
+    """
     data = store.read()
     try:
-        return None if data is None else decode(data)
+        if data is not None:
+            return decode(data)
+        problem = f"{store} is missing, although the log ends at offset {log_end_offset}"
     except QuorumStateError as error:
-        text = f"{store} cannot be understood: {error}. Restore it, or format this node anew and let it join again"
-        raise QuorumStateError(text) from None
+        problem = f"{store} cannot be understood: {error}"
+        if not has_peers:
+            raise QuorumStateError(f"{problem}. Remove it: no other voter counts on what it says") from None
+    if data is None and (log_end_offset == 0 or not has_peers):
+        if log_end_offset > 0:
+            logger.warning("%s. The epoch of the log is taken instead", problem)
+        return None
+    raise QuorumStateError(
+        f"{problem}. Restore it; or remove this node's directories, format them again, and let it join the others"
+    )

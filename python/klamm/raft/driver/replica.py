@@ -142,7 +142,9 @@ class RaftDriver:
         """Read quorum-state and take part. Raises QuorumStateError, OSError, and what stops the replica at once."""
         if self._flush_fd is not None:
             self._loop.add_reader(self._flush_fd, self._log.on_flush_end)
-        self._step(self._node.on_start, read_election(self._store))
+        replica = self._node.replica
+        has_peers = replica.is_voter and not replica.voters.is_only_voter(replica.key)
+        self._step(self._node.on_start, read_election(self._store, self._log.end_offset, has_peers=has_peers))
         if self._fault is not None:
             raise self._fault
         self._snapshots.schedule_clean()

@@ -193,6 +193,15 @@ impl FileCache {
         Ok(open)
     }
 
+    /// Opens a file whose bytes are overwritten in place, made when it is absent.
+    pub fn open_in_place(self: &Arc<Self>, path: &Path) -> Result<OpenFile, LogError> {
+        let permit = self.reserve()?;
+        let file = open_read_write(self, path, true)?;
+        let open = OpenFile { id: self.next_id(), file, path: path.to_owned(), permit };
+        self.record(|| Change::Create { id: open.id, path: path.to_owned() });
+        Ok(open)
+    }
+
     fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }

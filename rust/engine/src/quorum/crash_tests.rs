@@ -8,6 +8,8 @@ use std::sync::mpsc::channel;
 use tempfile::{TempDir, tempdir};
 
 use super::log::{QuorumLog, QuorumLogConfig};
+use super::opening::OnLoss;
+use super::recovery_point::LogEnd;
 use super::snapshots::SnapshotId;
 use crate::log::LogContext;
 use crate::log::crash::{Dice, Disk};
@@ -45,7 +47,14 @@ fn open(root: &Path, recorder: Option<Arc<Recorder>>) -> QuorumLog {
     let cache = FileCache::with_recorder(16, recorder);
     let context = LogContext { cache, trash: Arc::default(), counters: Arc::default() };
     let config = QuorumLogConfig { segment_bytes: 2000, segment_ms: 1 << 40 };
-    QuorumLog::open(&root.join(DIR), &config, &context, 0).expect("open").0
+    let log = QuorumLog::open(&root.join(DIR), &config, &context, OnLoss::Cut, 0).expect("open").0;
+    let end = LogEnd { end_offset: log.end_offset(), epoch: log.last_epoch() };
+    assert!(
+        end.is_up_to_date_with(log.proven_end()),
+        "{end:?}: no crash makes a log look damaged: {:?}",
+        log.proven_end()
+    );
+    log
 }
 
 fn flush(log: &QuorumLog) {

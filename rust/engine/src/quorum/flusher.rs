@@ -8,7 +8,8 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::buffered::BufferedLog;
-use crate::log::{FlushJob, LogError};
+use super::recovery_point::{LogEnd, RecoveryPoint};
+use crate::log::{FlushJob, Log, LogError};
 use crate::os::ask_for_short_turns;
 
 /// Called on the flusher's thread with the flushed offset, or with what went wrong: then nothing more can be trusted.
@@ -21,11 +22,27 @@ pub struct Flushes {
     log: Arc<BufferedLog>,
     /// What went wrong when nobody waited: whoever flushes next hears of it, since a sync that failed is never tried again.
     failed: Mutex<Option<LogError>>,
+    recovery_point: Arc<RecoveryPoint>,
 }
 
 impl Flushes {
-    pub fn new(log: Arc<BufferedLog>) -> Self {
-        Self { log, failed: Mutex::new(None) }
+    pub fn new(log: Arc<BufferedLog>, recovery_point: Arc<RecoveryPoint>) -> Self {
+        Self { log, failed: Mutex::new(None), recovery_point }
+    }
+
+    /// Lets the recovery point follow what the log holds durably.
+    pub fn note_durable(&self) -> Result<(), LogError> {
+        let (locked, _) = self.log.written();
+        self.raise_recovery_point(&locked)
+    }
+
+    /// With the log locked, so that nobody cuts it meanwhile.
+    fn raise_recovery_point(&self, log: &Log) -> Result<(), LogError> {
+        let end_offset = log.flushed_offset();
+        match log.epoch_for_offset(end_offset - 1).filter(|_| end_offset > log.log_start_offset()) {
+            Some(epoch) => self.recovery_point.raise(LogEnd { end_offset, epoch }),
+            None => Ok(()),
+        }
     }
 
     /// Makes durable what the log holds now; gives the flushed offset, and what [`Flushes::prepare`] takes once it is told.
@@ -44,6 +61,7 @@ impl Flushes {
         locked.counters().flushes.add(1);
         locked.counters().flush_us.add_time(begun.elapsed());
         locked.complete_flush(job.end());
+        self.raise_recovery_point(&locked)?;
         Ok((log.note_flushed(&locked), Some(job)))
     }
 

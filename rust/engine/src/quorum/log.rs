@@ -6,10 +6,14 @@ use std::sync::Arc;
 use klamm_records::{BatchBuilder, BatchFields, Compression, batches};
 use parking_lot::Mutex;
 
+use super::batches::{batch_start, has_epoch, whole_batches};
 use super::buffered::BufferedLog;
 use super::control::{self, ControlEntries, ControlEntry};
+use super::examination::Examination;
 use super::flusher::{Flushes, OnFlushed, QuorumFlusher};
+use super::opening::{self, OnLoss, is_behind};
 use super::received::{ReceiveError, Received};
+use super::recovery_point::{LogEnd, RecoveryPoint};
 use super::snapshots::{SnapshotId, SnapshotInfo, Snapshots};
 use crate::counters::Named;
 use crate::log::files::FileCache;
@@ -51,18 +55,32 @@ pub struct QuorumLog {
     received: Mutex<(u64, Option<Arc<Received>>)>,
     flushes: Arc<Flushes>,
     flusher: QuorumFlusher,
+    recovery_point: Arc<RecoveryPoint>,
+    examined: Examination,
 }
 
 impl QuorumLog {
     /// Opens `dir` (`<metadata.log.dir>/__cluster_metadata-0`), made when it is not there, and checks all of it: a
-    /// metadata log is small, and nothing in it may be taken on trust.
+    /// metadata log is small, and nothing in it may be taken on trust. A refusal because of a loss changes nothing.
     pub fn open(
         dir: &Path,
         config: &QuorumLogConfig,
         context: &LogContext,
+        on_loss: OnLoss<'_>,
         now_ms: i64,
     ) -> Result<(Self, Recovery), LogError> {
+        let examined = Examination::of(dir)?;
+        let loss = opening::check(dir, &examined, on_loss)?;
         std::fs::create_dir_all(dir).map_err(LogError::io("cannot make", dir))?;
+        let mut known = examined.recovery_point.unwrap_or_default();
+        match &loss {
+            Some(_) if matches!(on_loss, OnLoss::Accept) => known.end = examined.end_with_snapshots(),
+            Some(loss) => known.end = known.end.max(loss.proven),
+            None => {}
+        }
+        let recovery_point = RecoveryPoint::open(&context.cache, dir, examined.recovery_point, known)?;
+        let mut warnings = examined.warnings.clone();
+        opening::cut(dir, &context.cache, &examined, loss.as_ref(), &mut warnings)?;
         let mut snapshots = Snapshots::open(dir, &context.cache)?;
         let batch_bytes_max = BATCH_BYTES_MAX.min(config.segment_bytes as usize);
         let config = Arc::new(LogConfig {
@@ -74,30 +92,38 @@ impl QuorumLog {
             ..LogConfig::default()
         });
         let at = OpenAt { recovery_point: 0, log_start_offset: 0, clean: false, has_gaps: false, ..OpenAt::default() };
-        let (mut log, recovery) = Log::open(dir, TOPIC, 0, config, context, at, now_ms)?;
-        let start = log.log_start_offset();
-        snapshots.remove_before(start)?;
-        let latest = snapshots.list().last().map(|info| info.id);
-        match latest {
-            None if start > 0 => {
-                let reason = format!("the log begins at offset {start} and there is no snapshot of what came before");
-                return Err(LogError::Directory { path: dir.to_owned(), reason });
-            }
-            // An install that was cut short goes on here.
-            Some(id) if is_behind(&log, id) => {
-                log.truncate_fully_and_start_at(id.end_offset, now_ms)?;
-            }
-            _ => {}
+        let (mut log, mut recovery) = Log::open(dir, TOPIC, 0, config, context, at, now_ms)?;
+        snapshots.remove_before(log.log_start_offset())?;
+        // An install that was cut short goes on here.
+        if let Some(id) = snapshots.list().last().map(|info| info.id).filter(|id| is_behind(&log, *id)) {
+            log.truncate_fully_and_start_at(id.end_offset, now_ms)?;
         }
         log.flush()?;
+        warnings.append(&mut recovery.warnings);
+        recovery.warnings = warnings;
+        let recovery_point = Arc::new(recovery_point);
         let log = Arc::new(BufferedLog::new(dir.to_owned(), log));
-        let flushes = Arc::new(Flushes::new(log.clone()));
+        let flushes = Arc::new(Flushes::new(log.clone(), recovery_point.clone()));
+        flushes.note_durable()?;
         let flusher = QuorumFlusher::start(flushes.clone()).map_err(LogError::io("cannot start a thread for", dir))?;
         let snapshots = Mutex::new(snapshots);
         let control = ControlEntries::default();
         let (cache, received) = (context.cache.clone(), Mutex::new((0, None)));
         let dir = dir.to_owned();
-        Ok((Self { dir, log, batch_bytes_max, snapshots, control, cache, received, flushes, flusher }, recovery))
+        let opened = Self {
+            dir,
+            log,
+            batch_bytes_max,
+            snapshots,
+            control,
+            cache,
+            received,
+            flushes,
+            flusher,
+            recovery_point,
+            examined,
+        };
+        Ok((opened, recovery))
     }
 
     /// What the log has done since it was opened.
@@ -123,6 +149,16 @@ impl QuorumLog {
     /// Everything below is durable.
     pub fn flushed_offset(&self) -> i64 {
         self.log.flushed_offset()
+    }
+
+    /// The error of a snapshot that was there at the start and cannot be read, with what can be done about it.
+    pub fn with_way_out(&self, id: SnapshotId, error: LogError) -> LogError {
+        opening::with_way_out(&self.dir, &self.examined, id, error)
+    }
+
+    /// The log held durably what ends here, at least. It ends before that when records were lost and not fetched again.
+    pub fn proven_end(&self) -> LogEnd {
+        self.recovery_point.end()
     }
 
     /// Bytes of all segments.
@@ -209,11 +245,13 @@ impl QuorumLog {
         if size > self.batch_bytes_max {
             return Err(AppendError::LargerThanSegment { size, segment_bytes });
         }
+        self.recovery_point.begin_epoch(epoch)?;
         self.log.append(batch, count, epoch, now_ms)
     }
 
     /// Appends whole batches from the leader as they are and gives the new end offset.
     pub fn append_fetched(&self, batches: &[u8], max_epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
+        self.recovery_point.begin_epoch(max_epoch)?;
         let mut log = self.log.whole()?;
         log.append_as_follower(batches, max_epoch, now_ms)?;
         self.log.note_changed(&log);
@@ -325,6 +363,12 @@ impl QuorumLog {
     pub fn truncate_to(&self, offset: i64, now_ms: i64) -> Result<(), LogError> {
         let mut log = self.log.whole()?;
         let offset = batch_start(&mut log, offset)?;
+        if offset < self.recovery_point.end().end_offset {
+            // The leader of a later epoch has none of what goes, so nothing of it, nor of what was lost, is committed.
+            let epoch = (offset - 1).max(0);
+            let epoch = log.epoch_for_offset(epoch).or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0);
+            self.recovery_point.set(LogEnd { end_offset: offset, epoch })?;
+        }
         log.truncate_to(offset, now_ms)?;
         log.flush()?;
         self.log.note_changed(&log);
@@ -401,6 +445,8 @@ impl QuorumLog {
             return Err(ReceiveError::NotChecked(id.file_name()));
         };
         received.finish(id, &self.snapshot_path(id))?;
+        let end = LogEnd { end_offset: id.end_offset, epoch: id.epoch };
+        self.recovery_point.set(self.recovery_point.end().max(end))?;
         // A flush that is under way holds files of the log that goes.
         self.wait_for_flusher()?;
         let paused = self.flushes.pause();
@@ -443,38 +489,11 @@ impl QuorumLog {
         self.wait_for_flusher()?;
         self.flusher.end();
         let _paused = self.flushes.pause();
-        self.log.settled().close()
+        self.log.settled().close()?;
+        self.recovery_point.sync()
     }
-}
-
-/// Whether the log ends before the snapshot does, or holds something else than what the snapshot stands for. What an epoch
-/// file says of an empty log is about another one.
-fn is_behind(log: &Log, id: SnapshotId) -> bool {
-    let has_older_epoch = log.latest_epoch().is_some_and(|epoch| epoch < id.epoch);
-    let is_empty = log.log_start_offset() == log.log_end_offset();
-    id.end_offset > log.log_end_offset() || has_older_epoch || is_empty && !log.epochs().is_empty()
-}
-
-fn has_epoch(log: &Log, epoch: i32) -> bool {
-    log.epochs().iter().any(|entry| entry.0 == epoch)
 }
 
 fn too_large(count: usize) -> AppendError {
     AppendError::LargerThanSegment { size: count, segment_bytes: BATCH_BYTES_MAX as u32 }
-}
-
-/// Where the batch begins that holds `offset`; `offset` where none does.
-fn batch_start(log: &mut Log, offset: i64) -> Result<i64, LogError> {
-    if !(log.log_start_offset()..log.log_end_offset()).contains(&offset) {
-        return Ok(offset);
-    }
-    let bytes = log.read(offset, 1, i64::MAX, true)?.read()?;
-    let base_offset = batches(&bytes).next().and_then(Result::ok).map(|batch| batch.header().base_offset());
-    Ok(base_offset.map_or(offset, |base_offset| base_offset.min(offset)))
-}
-
-fn whole_batches(bytes: &[u8]) -> usize {
-    let mut whole = batches(bytes);
-    while let Some(Ok(_)) = whole.next() {}
-    whole.position()
 }

@@ -1,14 +1,20 @@
 //! The log of `__cluster_metadata-0` with its snapshots, as the quorum's policy drives it (facts 3.6, 3.7).
 
 mod answering;
+mod batches;
 mod buffered;
 mod control;
 #[cfg(test)]
 mod crash_tests;
+mod examination;
+#[cfg(test)]
+mod examination_tests;
 mod flusher;
 mod log;
+mod opening;
 mod reader;
 mod received;
+mod recovery_point;
 mod snapshots;
 mod stream;
 
@@ -17,9 +23,12 @@ const METADATA_TOPIC_ID: crate::Uuid = crate::Uuid::UNASSIGNED;
 
 pub use answering::{Answering, Lead, Looked, Noted, Taken, Waiting};
 pub use control::ControlEntry;
+pub use examination::{Damage, Examination, Loss, Proof};
 pub use flusher::OnFlushed;
 pub use log::{BATCH_BYTES_MAX, QuorumLog, QuorumLogConfig, ReplayFailed};
+pub use opening::{OnLoss, check_not_empty};
 pub use reader::{LogReader, ReaderEnd};
 pub use received::{ReceiveError, Received};
+pub use recovery_point::LogEnd;
 pub use snapshots::{SnapshotId, SnapshotInfo};
 pub use stream::{End, FetchPlan, FetchStream, News, Position};

@@ -251,7 +251,8 @@ impl Segment {
         let mut whole = 0;
         while let Ok(batch) = Batch::at_start_of(&bytes[whole..]) {
             if let Err(reason) = check_behind(&batch, next_offset) {
-                if self.is_last {
+                // What is intact before it comes first; the next read meets the damage.
+                if self.is_last || whole > 0 {
                     break;
                 }
                 return Err(self.damaged(position + whole as u64, &reason));
@@ -339,13 +340,13 @@ mod tests {
 
     use super::*;
     use crate::log::LogContext;
-    use crate::quorum::{QuorumLog, QuorumLogConfig};
+    use crate::quorum::{OnLoss, QuorumLog, QuorumLogConfig};
 
     const FIRST: &str = "00000000000000000000.log";
 
     fn open(dir: &Path) -> QuorumLog {
         let config = QuorumLogConfig { segment_bytes: 1000, segment_ms: i64::MAX };
-        QuorumLog::open(dir, &config, &LogContext::new(16), 0).expect("open").0
+        QuorumLog::open(dir, &config, &LogContext::new(16), OnLoss::Refuse, 0).expect("open").0
     }
 
     /// `count` batches of two records; batch `i` is of epoch `i / 10` and time `i`.

@@ -38,8 +38,10 @@ class HomeOwner(NamedTuple):
 class Home:
     """An open directory. Everything here blocks."""
 
-    def __init__(self, directory: Path, owner: HomeOwner, *, segment_bytes: int, is_volatile: bool) -> None:
-        """Make or open it. Raises ReplicaDirectoryError, OSError, StorageError."""
+    def __init__(
+        self, directory: Path, owner: HomeOwner, *, voters: tuple[int, ...], segment_bytes: int, is_volatile: bool
+    ) -> None:
+        """Make or open it; `voters` are the configured ones. Raises ReplicaDirectoryError, OSError, StorageError."""
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(directory / LOCK_FILE)
@@ -52,6 +54,7 @@ class Home:
                 segment_ms=SEGMENT_MS,
                 now_ms=wall_clock_ms(),
                 is_volatile=is_volatile,
+                voters=(owner.node_id, voters),
             )
         except BaseException:
             os.close(self._lock)

@@ -108,7 +108,11 @@ class Replica(Generic[M]):
     def _open_home(self) -> Home:
         owner = HomeOwner(self._node_id, self._cluster)
         return Home(
-            self._directory, owner, segment_bytes=self._config.segment_bytes, is_volatile=not self._config.flush
+            self._directory,
+            owner,
+            voters=self._voters.ids,
+            segment_bytes=self._config.segment_bytes,
+            is_volatile=not self._config.flush,
         )
 
     def _default_network(self) -> Network:

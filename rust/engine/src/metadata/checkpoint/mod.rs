@@ -8,7 +8,7 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use reader::{check, header_records, load_snapshot, read_records, read_values};
+pub use reader::{check, first_words, header_records, load_snapshot, read_records, read_values};
 pub use writer::{write_snapshot, write_values};
 
 use crate::log::LogError;

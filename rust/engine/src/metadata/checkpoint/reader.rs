@@ -79,6 +79,15 @@ pub fn header_records(path: &Path) -> Result<Vec<(i16, Vec<u8>)>, LogError> {
     Ok(found)
 }
 
+/// The epoch of a snapshot's first batch and the append time of the last record that it contains.
+pub fn first_words(path: &Path) -> Result<(i32, i64), LogError> {
+    let mut reader = CheckpointReader::open(path)?;
+    if !reader.read_batch(|_| Ok(()))? || reader.place == Place::Start {
+        return Err(reader.damaged("it does not begin with a snapshot header".to_owned()));
+    }
+    Ok((reader.epoch.unwrap_or_default(), reader.last_contained_log_timestamp))
+}
+
 /// Where in a file a reader is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {

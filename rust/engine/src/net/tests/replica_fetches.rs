@@ -13,7 +13,7 @@ use crate::net::handlers::replica_fetch::WaitingReplica;
 use crate::net::pending::{Pending, PendingQueue};
 use crate::net::testing::{Client, Fixture, frame};
 use crate::net::{Event, ListenerOptions, NetConfig, Reply, Request};
-use crate::quorum::{Answering, Lead, QuorumLog, QuorumLogConfig, Taken};
+use crate::quorum::{Answering, Lead, OnLoss, QuorumLog, QuorumLogConfig, Taken};
 use crate::wire::api::{API_VERSIONS, FETCH, ListenerKind, VOTE};
 use crate::wire::api_versions::ApiRange;
 use crate::wire::header::ResponseHeader;
@@ -41,7 +41,8 @@ impl Scene {
     fn with(config: NetConfig) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let log_config = QuorumLogConfig { segment_bytes: 1 << 20, segment_ms: 1 << 40 };
-        let (log, _) = QuorumLog::open(&dir.path().join("log-0"), &log_config, &LogContext::new(16), 0).expect("open");
+        let (log, _) = QuorumLog::open(&dir.path().join("log-0"), &log_config, &LogContext::new(16), OnLoss::Refuse, 0)
+            .expect("open");
         let log = Arc::new(log);
         for _ in 0..END {
             log.append(&[b"value"], EPOCH, 0).expect("append");

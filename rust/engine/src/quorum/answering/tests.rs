@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::log::LogContext;
-use crate::quorum::QuorumLogConfig;
+use crate::quorum::{OnLoss, QuorumLogConfig};
 use crate::wire::Reader;
 
 const EPOCH: i32 = 7;
@@ -170,7 +170,8 @@ impl Scene {
         let dir = tempfile::tempdir().expect("temporary directory");
         let config = QuorumLogConfig { segment_bytes: 16 << 20, segment_ms: 1 << 40 };
         let context = LogContext::new(16);
-        let log = Arc::new(QuorumLog::open(&dir.path().join("log-0"), &config, &context, 0).expect("open").0);
+        let log =
+            Arc::new(QuorumLog::open(&dir.path().join("log-0"), &config, &context, OnLoss::Refuse, 0).expect("open").0);
         let answering = Arc::new(Answering::new(log.clone()).expect("a descriptor"));
         let scene = Self { log, answering, listener: "CONTROLLER".into(), _dir: dir };
         for (count, epoch) in [(START, EPOCH - 1), (FLUSHED - START, EPOCH)] {

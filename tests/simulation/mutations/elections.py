@@ -1,5 +1,7 @@
 """Who is elected: votes, pre-votes, majorities."""
 
+import pytest
+
 from klamm.raft import elections, following, log, reconfiguration, replica, role_states, voting
 from klamm.raft.messages import VoteResponse
 from klamm.raft.role_states import Follower
@@ -113,6 +115,27 @@ def a_pre_vote_takes_the_vote(patch):
             self._replica.add_vote(now_ms, request.candidate)
 
     patch.setattr(elections.Elections, "on_vote_request", binding)
+
+
+def a_log_that_lost_records_votes(patch):
+    """A voter that lost records, which it may have acknowledged, helps nobody until it has them again (goals R5)."""
+    on_vote_request = elections.Elections.on_vote_request
+
+    def careless(self, now_ms, request_id, request):
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(replica.Replica, "has_lost_records", False)
+            on_vote_request(self, now_ms, request_id, request)
+
+    patch.setattr(elections.Elections, "on_vote_request", careless)
+
+
+def a_log_that_lost_records_campaigns(patch):
+    """Nor does it ask for votes: those that lack the same records would give theirs (goals R5)."""
+
+    def careless(self):
+        return self.is_voter
+
+    patch.setattr(replica.Replica, "may_campaign", property(careless))
 
 
 def a_second_leader_of_an_epoch_is_believed(patch):

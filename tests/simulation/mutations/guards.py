@@ -20,6 +20,8 @@ BREAKS: dict[Mutation, str] = {
     elections.vote_twice_in_an_epoch: "a_vote_is_durable",
     elections.half_is_a_majority: "a_vote_is_durable",
     elections.late_votes_count: "late_votes",
+    elections.a_log_that_lost_records_votes: "lost_records",
+    elections.a_log_that_lost_records_campaigns: "lost_records",
     elections.a_new_disk_is_as_good_as_the_old_one: "replaced_disk",
     durability.answer_before_the_election_is_durable: "a_vote_is_durable",
     durability.ask_for_votes_before_the_own_vote_is_durable: "a_vote_is_durable",

@@ -18,6 +18,7 @@ from klamm.raft.role_states import Leader
 from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet
 from klamm.testing.simulator import by_hand, memory_snapshot, wiping, words
 from klamm.testing.simulator.invariants import InvariantViolatedError
+from klamm.testing.simulator.lost_records import damage_log
 from klamm.testing.simulator.operator import CLIENT
 from klamm.testing.simulator.replica import Envelope, SimulatedReplica, format_first_voters
 from klamm.testing.simulator.stage import Stage
@@ -66,6 +67,7 @@ class Commands:
             "ask-snapshot": self._ask_snapshot,
             "add-voter": self._add_voter,
             "remove-voter": self._remove_voter,
+            "lose-records": self._lose_records,
             "wipe": self._wipe,
             "move": self._move,
             "voters": self._voters,
@@ -355,6 +357,14 @@ class Commands:
 
     def _request(self, replica: SimulatedReplica, request: Request) -> None:
         self._stage.act(replica, lambda: replica.receive(Envelope(CLIENT, replica.id, -1, 0, request)))
+
+    def _lose_records(self, arguments: list[str]) -> None:
+        """`lose-records 2 keep=1`: its log is damaged while it is down: of what is flushed, one record stays."""
+        replica = self._replica(arguments)
+        damage_log(replica, int(_options(arguments)["keep"]))
+        self._stage.lines.append(
+            f"{replica.id}: the log ends at {replica.log.end_offset}, and held {words.of_end(replica.log.proven_end)}"
+        )
 
     def _wipe(self, arguments: list[str]) -> None:
         """`wipe 3`: the disk is lost while it is down, where the quorum survives that; the next has the next letter."""

@@ -26,6 +26,7 @@ class Faults:
     clean_share: float = 0.5  # of the snapshots: the log before them goes
     snapshot_bytes_max: int = 100  # of filler
     damaged_slice_chance: float = 0.0  # of the slices of a snapshot: the disk loses or changes some of their bytes
+    damage_every_us: int = 0  # a static voter's log has lost records when it comes back, and knows it
     wipe_every_us: int = 0  # a replica comes back with an empty disk, where its quorum survives that
     reconfigure_every_us: int = 0  # an operator changes the voters, or moves one (dynamic quorums)
     stall_change_chance: float = 0.0  # of the changes of voters: the leader is cut off until it times out

@@ -54,6 +54,7 @@ class MemoryLog:
     received: ReceivedSnapshot | None = None
     checks: list[tuple[ReceivedSnapshot, Callable[[str | None], None]]] = field(default_factory=list)
     control_offsets: list[int] = field(default_factory=list)  # of the control records among `records`
+    proven_end: OffsetAndEpoch = NOTHING  # since it was last damaged
     _encoded: dict[int, tuple[bytes, int]] = field(default_factory=dict)  # base offset -> batch as read, its end
 
     # LogView
@@ -209,6 +210,8 @@ class MemoryLog:
         del self.control_offsets[bisect_left(self.control_offsets, offset) :]
         self._encoded = {base: batch for base, batch in self._encoded.items() if batch[1] <= offset}
         self.flushed_offset = min(self.flushed_offset, offset)
+        if offset < self.proven_end.offset:
+            self.proven_end = OffsetAndEpoch(offset, self.last_epoch)
         self._cut_flush(offset)
 
     def _cut_flush(self, offset: int) -> None:
@@ -337,10 +340,19 @@ class MemoryLog:
             if self.records[end - self.start_offset].batch_offset == end:
                 break
             end -= 1
-        flushed_offset = self.flushed_offset
+        known = self.flushed_offset, self.proven_end
         self.truncate_to(end)
-        self.flushed_offset = flushed_offset
+        self.flushed_offset, self.proven_end = known
         self.on_flush_done = self.flushing_to = None
+
+    def damage(self, keep: int) -> None:
+        """Lose what is flushed at or above `keep`, while nothing runs; what it held is known (`proven_end`)."""
+        flushed = self.flushed_offset
+        end = OffsetAndEpoch(flushed, self.epoch_at(flushed - 1)) if flushed > self.start_offset else self.proven_end
+        held = end if end.is_up_to_date_with(self.proven_end) else self.proven_end
+        if keep < self.end_offset:
+            self.truncate_to(self.records[keep - self.start_offset].batch_offset)
+        self.proven_end = held
 
     def restart(self) -> None:
         """The process ended: what it was receiving is gone, and an install that was cut short is finished."""

@@ -92,6 +92,7 @@ class SimulatedReplica:
         self.is_host_up = True  # so that its host refuses connections while the process is gone
         self.is_stopping = self.has_handed_over = False
         self.lost: list[LostDisk] = []
+        self.before_damage: LostDisk | None = None  # what its log held, which the files that are left prove
         self.config = config
         self.now_ms = now_ms
         self.log = self._new_log()
@@ -380,7 +381,7 @@ class SimulatedReplica:
             self.directory = chr(ord(self.directory) + 1)
         self.log, self.stored, self.chains = self._new_log(), None, []
         self.applied = self.state = 0
-        self._known_voters = None
+        self._known_voters = self.before_damage = None
         self.wipes += 1
 
     @property

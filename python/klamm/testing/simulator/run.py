@@ -21,6 +21,7 @@ UPGRADE_US = 6_000_000  # without crashes: the upgrade needs every voter in one 
 LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
 TRACE_LINES_SHOWN = 60
 DRIVEN_EVERY = 4  # runs, one is played by the product's driver
+DAMAGED_SHARE = 0.25  # of the runs with static voters: logs are damaged
 UPGRADED_SHARE = 0.25  # of the runs whose voters change
 
 
@@ -70,6 +71,9 @@ def play(
     observer_count = dice.choice([0, 0, 1])
     config = _draw_config(dice)
     drawn = faults.draw(dice, list(range(1, voter_count + observer_count + 1)))
+    damage_dice = random.Random(f"damage {seed}")
+    if damage_dice.random() < DAMAGED_SHARE:
+        drawn.damage_every_us = damage_dice.choice([300_000, 1_000_000, 3_000_000])
     drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
     drawn.hasten(haste)
     driven = seed % DRIVEN_EVERY == 0 if driven is None else driven

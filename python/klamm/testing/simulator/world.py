@@ -22,6 +22,7 @@ from klamm.testing.simulator.in_full import InFull
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.every import EveryInvariant
+from klamm.testing.simulator.lost_records import damage_log, has_lost_records
 from klamm.testing.simulator.network import Network
 from klamm.testing.simulator.operations import Operations
 from klamm.testing.simulator.operator import CLIENT, Operator
@@ -135,6 +136,7 @@ class World:
         self._every(lambda: faults.snapshot_every_us, self._snapshot_somewhere)
         self._every(lambda: faults.wipe_every_us, self._wipe_someone)
         self._every(lambda: faults.shutdown_every_us, self.operations.shut_down_someone)
+        self._every(lambda: faults.damage_every_us, self._damage_a_log)
         self._every(lambda: faults.false_alarm_every_us, self._alarm_falsely)
 
     def heal(self) -> None:
@@ -357,6 +359,25 @@ class World:
         self._check(replica)
         away_us = self.dice.randrange(self.faults.away_us_max) if self._is_dynamic else self._wiped_for_us
         self.at(away_us, lambda: self._start(replica))
+
+    def _damage_a_log(self) -> None:
+        """A voter loses records while it is down. A majority of the voters keeps theirs, or nobody could be elected."""
+        voters = [replica for replica in self.replicas.values() if replica.is_voter]
+        replica = self.dice.choice(voters)
+        damaged = sum(has_lost_records(other) for other in voters if other is not replica)
+        if not replica.is_up or damaged >= (len(voters) - 1) // 2:
+            return
+        replica.crash(None, write_survives=False)
+        replica.is_host_up = True
+        self._tick_at_us.pop(replica.id, None)
+        log = replica.log
+        lowest = max(log.start_offset, log.latest_snapshot_id.offset if log.latest_snapshot_id is not None else 0)
+        damage_log(replica, self.dice.randint(lowest, max(lowest, log.flushed_offset)))
+        self.say(
+            f"{replica.id} loses records: its log ends at {log.end_offset}, and held {words.of_end(log.proven_end)}"
+        )
+        self._check(replica)
+        self.at(self.dice.randrange(self.faults.away_us_max), lambda: self._start(replica))
 
     def _may_be_wiped(self, replica: SimulatedReplica) -> bool:
         if self._is_dynamic:

@@ -7,13 +7,15 @@ from klamm.raft.quorum import majority_size
 from klamm.raft.voters import ReplicaKey, VoterSet
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
+from klamm.testing.simulator.lost_records import has_lost_records
 from klamm.testing.simulator.replica import SimulatedReplica
 
 
 class MajorityHolds:
     """Counts disks of the voters by whose majority the newest record was committed: those of dead replicas too.
 
-    A disk that was lost counts with what it held, as long as the voters name it: its vote is lost with it.
+    A disk that was lost counts with what it held, as long as the voters name it: its vote is lost with it. So does a
+    log that was damaged, until it has its records again: it must not vote before.
     """
 
     def __init__(self, history: CommittedHistory) -> None:
@@ -50,4 +52,7 @@ class MajorityHolds:
         return [*lost, replica.key] if self._holds(replica, count) else lost
 
     def _holds(self, replica: SimulatedReplica, count: int) -> bool:
+        held = replica.before_damage
+        if held is not None and has_lost_records(replica):
+            return held.log.flushed_offset >= count and self.history.is_in(held.chains, count)
         return replica.log.flushed_offset >= count and self.history.agrees_with(replica, count)

@@ -1,0 +1,19 @@
+"""Replicas whose logs were damaged while they were down, and which know what they held (goals R5)."""
+
+from klamm.raft.log import durable_end
+from klamm.testing.simulator.memory_log import MemoryLog
+from klamm.testing.simulator.replica import LostDisk, SimulatedReplica
+
+
+def damage_log(replica: SimulatedReplica, keep: int) -> None:
+    """Lose the flushed records at or above `keep`; the replica is down."""
+    if replica.before_damage is None or not has_lost_records(replica):
+        held = MemoryLog(flushed_offset=replica.log.flushed_offset)
+        replica.before_damage = LostDisk(replica.key, held, list(replica.chains))
+    replica.log.damage(keep)
+    del replica.chains[replica.log.end_offset :]
+
+
+def has_lost_records(replica: SimulatedReplica) -> bool:
+    """Whether its log lacks what it held before it was damaged."""
+    return not durable_end(replica.log).is_up_to_date_with(replica.log.proven_end)

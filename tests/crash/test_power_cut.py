@@ -212,6 +212,9 @@ def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None
         for position in positions:
             target, chance = folder / "left", dice.randrange(1 << 30)
             power.cut(position, chance, target)
+            # A machine that lost its power is in another boot.
+            for boot_id in target.rglob("klamm-boot-id"):
+                boot_id.unlink()
             kept = shutil.copytree(target, folder / "start", copy_function=shutil.copy)
             try:
                 with klamm.Cluster(kept, config=BUSY) as cluster:

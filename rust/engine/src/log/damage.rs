@@ -280,6 +280,16 @@ impl Search<'_> {
             .filter(|&next| next <= self.bounds.limit)
     }
 
+    /// Whether the bytes that a header names have its checksum.
+    pub fn has_right_checksum(&self, position: u64) -> Result<bool, LogError> {
+        let Some(header) = self.header_at(position)? else { return Ok(false) };
+        let header = Header::at_start_of(&header).expect("a whole header");
+        let Ok(size) = checked_size(self.file, &header, position, self.end - position) else { return Ok(false) };
+        let mut bytes = vec![0; size];
+        self.file.read_at(&mut bytes, position)?;
+        Ok(header.crc() == compute_crc(&bytes))
+    }
+
     /// Whether an intact batch that may follow is at `position`.
     fn is_intact(&self, position: u64) -> Result<bool, LogError> {
         let Some(header) = self.header_at(position)? else { return Ok(false) };

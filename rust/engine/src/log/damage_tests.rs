@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, LazyLock};
 
 use klamm_records::Header;
 use parking_lot::Mutex;
@@ -30,44 +30,65 @@ struct Scene {
     end: i64,
 }
 
+/// What a node left behind: its files and the batches of `a-0`.
+struct Left {
+    files: Vec<(PathBuf, Vec<u8>)>,
+    batches: Vec<Vec<u8>>,
+}
+
+impl Left {
+    fn new(clean: bool) -> Self {
+        let dir = tempdir().expect("temporary directory");
+        let root = fs::canonicalize(dir.path()).expect("there");
+        let mut batches = Vec::new();
+        let (manager, _events) = start_over(&[&root], ManagerConfig::default(), LogContext::new(64));
+        let mut owners = Vec::new();
+        for (topic, value_bytes) in [("a", 100), ("b", 90)] {
+            let (owner, _) = create_with(&manager, 0, topic, settings());
+            for at in 0..40 {
+                let value_bytes = value_bytes + at % 7;
+                let records = RECORDS as i32;
+                let mut bytes =
+                    batch(&BatchSpec { records, value_bytes, timestamp: at as i64, ..BatchSpec::default() });
+                let appended = with_log(&*owner, |log| log.append_as_leader(&mut bytes, 0, 0, Origin::Client));
+                appended.expect("append");
+                if topic == "a" {
+                    batches.push(bytes);
+                }
+            }
+            with_log(&*owner, |log| log.flush().expect("flush"));
+            owners.push(owner);
+        }
+        if clean {
+            manager.shutdown(1);
+        } else {
+            // The high watermark's checkpoint is the only one that is due within seconds.
+            manager.dirs()[0].checkpoint_high_watermarks(&manager.context().cache).expect("checkpoint");
+        }
+        let folders = [root.clone(), root.join("a-0"), root.join("b-0")];
+        let paths = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("list"));
+        let paths = paths.map(|entry| entry.expect("entry").path()).filter(|path| path.is_file());
+        let relative = |path: &Path| path.strip_prefix(&root).expect("below").to_owned();
+        let files = paths.map(|path| (relative(&path), fs::read(&path).expect("read"))).collect();
+        Self { files, batches }
+    }
+}
+
+static STOPPED: LazyLock<Left> = LazyLock::new(|| Left::new(true));
+static KILLED: LazyLock<Left> = LazyLock::new(|| Left::new(false));
+
 impl Scene {
     /// `clean`: the node stopped cleanly, else it was killed.
     fn new(clean: bool) -> Self {
         let dir = tempdir().expect("temporary directory");
         let root = fs::canonicalize(dir.path()).expect("there");
-        let mut batches = Vec::new();
-        {
-            let (manager, _events) = start_over(&[&root], ManagerConfig::default(), LogContext::new(64));
-            let mut owners = Vec::new();
-            for (topic, value_bytes) in [("a", 100), ("b", 90)] {
-                let (owner, _) = create_with(&manager, 0, topic, settings());
-                for at in 0..40 {
-                    let value_bytes = value_bytes + at % 7;
-                    let spec = BatchSpec {
-                        records: RECORDS as i32,
-                        value_bytes,
-                        timestamp: at as i64,
-                        ..BatchSpec::default()
-                    };
-                    let mut bytes = batch(&spec);
-                    let appended = with_log(&*owner, |log| log.append_as_leader(&mut bytes, 0, 0, Origin::Client));
-                    appended.expect("append");
-                    if topic == "a" {
-                        batches.push(bytes);
-                    }
-                }
-                with_log(&*owner, |log| log.flush().expect("flush"));
-                owners.push(owner);
-            }
-            if clean {
-                manager.shutdown(1);
-            } else {
-                // The high watermark's checkpoint is the only one that is due within seconds.
-                manager.dirs()[0].checkpoint_high_watermarks(&manager.context().cache).expect("checkpoint");
-            }
+        let left = if clean { &*STOPPED } else { &*KILLED };
+        for (path, bytes) in &left.files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().expect("below the root")).expect("create");
+            fs::write(path, bytes).expect("write");
         }
-        let end = 40 * RECORDS;
-        Self { _dir: dir, root, batches, end }
+        Self { _dir: dir, root, batches: left.batches.clone(), end: 40 * RECORDS }
     }
 
     fn files(&self, extension: &str) -> Vec<PathBuf> {
@@ -263,6 +284,23 @@ fn damaged_bytes_take_their_batch_only() {
             let what =
                 format!("round {at}: byte {} of batch {number}, segment {segment}, clean {clean}", hit - position);
             check(&scene, &[number], &name(&file), &what);
+        }
+    }
+}
+
+#[test]
+fn every_field_of_a_header_may_be_damaged() {
+    for clean in stops() {
+        for byte in 0..61 {
+            for bit in [0, 6] {
+                let scene = Scene::new(clean);
+                let file = scene.files("log")[1].clone();
+                let (number, position, _) = placed(&scene, 1)[2];
+                let mut bytes = fs::read(&file).expect("read");
+                bytes[position + byte] ^= 1 << bit;
+                fs::write(&file, &bytes).expect("write");
+                check(&scene, &[number], &name(&file), &format!("bit {bit} of byte {byte} of a header, clean {clean}"));
+            }
         }
     }
 }

@@ -88,6 +88,8 @@ pub struct Headers<'a> {
     /// What is damaged is passed over, with the offset that no batch may reach, and noted.
     limit: Option<i64>,
     found: Vec<Damage>,
+    /// Position of the batch before, and the last offset of the one before that.
+    passed: Option<(u64, i64)>,
 }
 
 impl<'a> Headers<'a> {
@@ -96,7 +98,7 @@ impl<'a> Headers<'a> {
         let after = base_offset - 1;
         let chunk = [0; HEADER_CHUNK];
         let (want, limit, found) = (HEADER_LEN, None, Vec::new());
-        Self { file, position, end, after, chunk, chunk_at: 0, chunk_len: 0, want, limit, found }
+        Self { file, position, end, after, chunk, chunk_at: 0, chunk_len: 0, want, limit, found, passed: None }
     }
 
     /// Passes over what is damaged. No batch may hold the offset `limit` or a later one.
@@ -112,6 +114,7 @@ impl<'a> Headers<'a> {
     /// From the batch behind `before` on.
     pub fn behind(file: &'a OpenFile, before: &BatchAt, end: u64) -> Self {
         let mut headers = Self::new(file, before.position, end, before.header().base_offset());
+        headers.passed = Some((before.position, before.header().base_offset() - 1));
         headers.pass(before.size, before.header().last_offset());
         headers
     }
@@ -125,11 +128,22 @@ impl<'a> Headers<'a> {
             let reason = match found {
                 Err(LogError::Corrupt { reason, .. }) => reason,
                 Ok(Some(batch)) => match self.misplaced(&batch, before.1 + 1, limit)? {
-                    None => return Ok(Some(batch)),
+                    None => {
+                        self.passed = Some(before);
+                        return Ok(Some(batch));
+                    }
                     Some(reason) => reason,
                 },
                 result => return result,
             };
+            // A wrong length passes for a batch until what follows it is looked at.
+            let (before, reason) = match self.passed {
+                Some(passed) if !self.search(passed.1 + 1, limit).has_right_checksum(passed.0)? => {
+                    (passed, format!("its length or its checksum is wrong; {reason} where it ends"))
+                }
+                _ => (before, reason),
+            };
+            self.passed = None;
             let damage = self.search(before.1 + 1, limit).damage_at(before.0, reason)?;
             (self.position, self.after) = (damage.end, damage.next_offset - 1);
             self.want = HEADER_LEN;

@@ -421,6 +421,24 @@ impl Segment {
 
     /// The first batch whose last offset is at least `offset`; `None` when all end below it.
     pub fn locate(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<Place>, LogError> {
+        let mut found = self.locate_by_headers(cache, offset)?;
+        // Whatever a header says that is known to be damaged.
+        while let Some(end) = found.and_then(|place| self.end_of_damage_at(place.position)) {
+            let file = self.log.open(cache)?;
+            let mut headers = self.headers(&file, end);
+            let next = headers.find(|header| header.last_offset() >= offset)?;
+            self.note_damage(headers.take_damage());
+            found = next.as_ref().map(Place::of);
+        }
+        Ok(found)
+    }
+
+    fn end_of_damage_at(&self, position: u64) -> Option<u64> {
+        let damage = self.damage.iter().find(|damage| (damage.position..damage.end).contains(&position));
+        damage.map(|damage| damage.end)
+    }
+
+    fn locate_by_headers(&mut self, cache: &Arc<FileCache>, offset: i64) -> Result<Option<Place>, LogError> {
         if let Some(found) = self.locate_recent(offset) {
             return Ok(found);
         }

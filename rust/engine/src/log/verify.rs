@@ -7,15 +7,17 @@ use std::sync::Arc;
 
 use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch};
 use super::error::LogError;
-use super::files::OpenFile;
+use super::files::{LogFile, OpenFile};
 use super::partition_log::Log;
+use super::segment::Segment;
 
 /// A range of a segment's file that nobody checked since the start.
 #[derive(Clone)]
 pub struct Unverified {
+    segment: Arc<LogFile>,
     file: Arc<OpenFile>,
-    /// Base offset of the segment.
-    base_offset: i64,
+    /// Of the log: what was cut meanwhile may have been read half.
+    generation: u64,
     from: u64,
     to: u64,
     /// Where bytes end that were there at the start.
@@ -25,7 +27,8 @@ pub struct Unverified {
 
 /// What a check found.
 pub struct Verified {
-    base_offset: i64,
+    segment: Arc<LogFile>,
+    generation: u64,
     from: u64,
     to: u64,
     damage: Vec<Damage>,
@@ -43,7 +46,8 @@ impl Unverified {
                 None => break,
             }
         }
-        Ok(Verified { base_offset: self.base_offset, from: self.from, to: pieces.position(), damage })
+        let (segment, generation) = (self.segment.clone(), self.generation);
+        Ok(Verified { segment, generation, from: self.from, to: pieces.position(), damage })
     }
 }
 
@@ -82,15 +86,16 @@ impl Log {
             cached_upto: self.epochs.epoch_for(limit - 1).map(|newest| (limit, newest)),
             ..Bounds::default()
         };
-        let base_offset = segment.base_offset();
-        Ok(Some(Box::new(Unverified { file, base_offset, from: position, to, end, bounds })))
+        let (segment, generation) = (segment.log_file().clone(), self.generation);
+        Ok(Some(Box::new(Unverified { segment, file, generation, from: position, to, end, bounds })))
     }
 
     /// Takes over what a check found.
     pub fn note_verified(&mut self, verified: Verified) {
-        let at = self.floor_segment(verified.base_offset);
-        let segment = &mut self.segments[at];
-        if segment.base_offset() == verified.base_offset && verified.to <= segment.size() {
+        let is_it = |segment: &&mut Segment| Arc::ptr_eq(segment.log_file(), &verified.segment);
+        if verified.generation == self.generation
+            && let Some(segment) = self.segments.iter_mut().find(is_it)
+        {
             segment.note_verified(verified.from, verified.to, verified.damage);
         }
     }

@@ -1233,12 +1233,15 @@ class CommitRequest:
         topics: Sequence[tuple[str, bytes, Sequence[tuple[int, int, int, str | None]]]],
         *,
         version: int = 9,
-        generation_id_or_member_epoch: int = -1,
+        generation_id_or_member_epoch: int = ...,
         member_id: str = "",
         group_instance_id: str | None = None,
-        retention_time_ms: int = -1,
+        retention_time_ms: int = ...,
     ) -> Self:
-        """Topics that exist: name, id, and (partition, offset, leader epoch, metadata) of what to commit."""
+        """Topics that exist: name, id, and (partition, offset, leader epoch, metadata) of what to commit.
+
+        What is left out is -1.
+        """
     @staticmethod
     def read(version: int, body: bytes, image: Image) -> CommitRequest:
         """A body without header. ValueError: it does not follow the schema."""

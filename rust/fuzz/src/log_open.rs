@@ -97,7 +97,9 @@ fn go_on(mut log: Log, path: &Path, unchecked: bool) {
     builder.append(0, None, Some(b"one more"), &[]).expect("small");
     let mut batch = builder.finish().expect("small");
     let end = log.log_end_offset();
-    let appended = log.append_as_leader(&mut batch, 0, 0, Origin::Client);
+    // A leader's epoch is never lower than that of a record in its log.
+    let leader_epoch = log.latest_epoch().unwrap_or(0).max(0);
+    let appended = log.append_as_leader(&mut batch, leader_epoch, 0, Origin::Client);
     drop(log);
     if unchecked {
         return;

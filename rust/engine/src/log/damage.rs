@@ -320,10 +320,10 @@ impl Search<'_> {
 
     /// Where the next intact batch begins at or after `from`; the segment's end when there is none.
     fn next_intact(&self, from: u64) -> Result<u64, LogError> {
-        let mut window = vec![0; WINDOW];
+        let mut window = vec![0; self.end.saturating_sub(from).min(WINDOW as u64) as usize];
         let mut at = from;
         while at + HEADER_LEN as u64 <= self.end {
-            let want = (self.end - at).min(WINDOW as u64) as usize;
+            let want = (self.end - at).min(window.len() as u64) as usize;
             let read = self.file.read_up_to(&mut window[..want], at)?;
             if read < HEADER_LEN {
                 break;

@@ -14,6 +14,7 @@ from klamm.node.storage import random_cluster_id
 from tests.interop.apache_kafka import running
 from tests.support.foreign import require
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 Klamm = Callable[..., Any]
 
@@ -52,9 +53,14 @@ def test_topics(klamm: Klamm) -> None:
     assert klamm("topics", "create", "dry", "--dry-run", "--json") == {"created": []}
     altered = klamm("topics", "alter", "orders", "--partitions", "5", "--json")
     assert altered == {"name": "orders", "partition_count": 5}
-    (orders,) = klamm("topics", "describe", "orders", "--json")
-    assert orders["configs"] == {"retention.ms": "60000"}
-    assert [one["partition"] for one in orders["partitions"]] == [0, 1, 2, 3, 4]
+
+    def partitions() -> list[int]:
+        (orders,) = klamm("topics", "describe", "orders", "--json")
+        assert orders["configs"] == {"retention.ms": "60000"}
+        return [one["partition"] for one in orders["partitions"]]
+
+    # Apache Kafka answers when the change is committed, which is before its broker shows it.
+    wait_until(lambda: partitions() == [0, 1, 2, 3, 4])
     assert [one["name"] for one in klamm("topics", "list", "--json")] == ["orders", "payments"]
     assert "orders" in klamm("topics", "list")
     assert klamm("topics", "delete", "orders", "payments", "--yes", "--json") == {"deleted": ["orders", "payments"]}
@@ -108,9 +114,16 @@ def test_configs(klamm: Klamm) -> None:
     assert unset == {"unset": ["retention.ms", "cleanup.policy"]}
     everything = klamm("configs", "describe", "topic", "settings", "--all", "--doc", "--json")
     assert {one["key"]: one["value"] for one in everything}["retention.ms"] == "604800000"
+
+    def threads() -> tuple[str, str]:
+        described = klamm("configs", "describe", "broker", "1", "--all", "--json")
+        [own] = [one for one in described if one["key"] == "log.cleaner.threads"]
+        return own["value"], own["source"]
+
     klamm("configs", "set", "broker", "*", "log.cleaner.threads=2")
+    # Apache Kafka refuses more than twice the threads that its broker has by now.
+    wait_until(lambda: threads()[0] == "2")
     klamm("configs", "set", "broker", "1", "log.cleaner.threads=3")
-    own = {one["key"]: one for one in klamm("configs", "describe", "broker", "1", "--json")}
-    assert (own["log.cleaner.threads"]["value"], own["log.cleaner.threads"]["source"]) == ("3", "set on the broker")
+    wait_until(lambda: threads() == ("3", "set on the broker"))
     assert "log.cleaner.threads" in klamm("configs", "describe", "broker", "*")
     assert "no configs" in klamm("configs", "describe", "user", "x", code=1)

@@ -490,7 +490,7 @@ impl QuorumLog {
         self.flusher.end();
         let _paused = self.flushes.pause();
         self.log.settled().close()?;
-        self.recovery_point.sync()
+        self.recovery_point.close()
     }
 }
 

@@ -86,7 +86,8 @@ pub struct RecoveryPoint {
 }
 
 struct State {
-    file: OpenFile,
+    /// None once the log is closed: what still refers to the log holds no descriptor.
+    file: Option<OpenFile>,
     record: Record,
 }
 
@@ -95,10 +96,10 @@ impl RecoveryPoint {
     pub fn open(cache: &Arc<FileCache>, dir: &Path, stored: Option<Record>, known: Record) -> Result<Self, LogError> {
         let path = dir.join(FILE_NAME);
         let is_new = !path.exists();
-        let state = State { file: cache.open_in_place(&path)?, record: known };
+        let state = State { file: Some(cache.open_in_place(&path)?), record: known };
         if stored != Some(known) {
             state.write()?;
-            state.file.sync()?;
+            state.sync()?;
         }
         if is_new {
             cache.sync_dir(dir)?;
@@ -129,7 +130,7 @@ impl RecoveryPoint {
         }
         state.record.begun_epoch = epoch;
         state.write()?;
-        state.file.sync()
+        state.sync()
     }
 
     /// Notes durably that the log is about to end there.
@@ -137,18 +138,25 @@ impl RecoveryPoint {
         let mut state = self.state.lock();
         state.record.end = end;
         state.write()?;
-        state.file.sync()
+        state.sync()
     }
 
-    /// Makes durable what was noted.
-    pub fn sync(&self) -> Result<(), LogError> {
-        self.state.lock().file.sync()
+    /// Makes durable what was noted, and closes the file. Nothing is noted after that.
+    pub fn close(&self) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        let synced = state.sync();
+        state.file = None;
+        synced
     }
 }
 
 impl State {
     fn write(&self) -> Result<(), LogError> {
-        self.file.write_at(self.record.encode().as_bytes(), 0)
+        self.file.as_ref().map_or(Ok(()), |file| file.write_at(self.record.encode().as_bytes(), 0))
+    }
+
+    fn sync(&self) -> Result<(), LogError> {
+        self.file.as_ref().map_or(Ok(()), OpenFile::sync)
     }
 }
 

@@ -438,7 +438,13 @@ fn a_topic_id_that_changed_is_reported_and_hides_nothing() {
         let (manager, events) = start_over(&[&scene.root], ManagerConfig::default(), LogContext::new(64));
         let found = manager.found().into_iter().find(|found| found.topic == "a").expect("there");
         for _ in 0..2 {
-            assert_eq!(manager.is_of(&found, id, |_| is_live).ok(), expected);
+            let why_not = manager.why_not_of(&found, id, |_| is_live);
+            assert_eq!(why_not.as_ref().map(Option::is_none).ok(), expected);
+        }
+        let kept = checkpoint::read_partition_metadata(&found.path).expect("readable");
+        assert_eq!(kept, Some(if expected == Some(true) { id } else { stored }));
+        if let Ok(Some(reason)) = manager.why_not_of(&found, id, |_| is_live) {
+            manager.set_aside("a", 0, &reason).expect("set aside");
         }
         let lines: Vec<String> = events.try_iter().map(|event| format!("{event:?}")).collect();
         let naming = |word: &str| lines.iter().filter(|line| line.contains(word)).count();
@@ -447,8 +453,6 @@ fn a_topic_id_that_changed_is_reported_and_hides_nothing() {
             (1, 1, 1),
             "{lines:?}"
         );
-        let kept = checkpoint::read_partition_metadata(&found.path).expect("readable");
-        assert_eq!(kept, Some(if expected == Some(true) { id } else { stored }));
     }
 }
 

@@ -235,11 +235,16 @@ impl LogManager {
         Ok((log, recovery))
     }
 
-    /// Whose a partition's directory is, when its file names another topic than `topic_id`, whose name it has.
+    /// Why a partition's directory is an earlier topic's, and not that of `topic_id`, whose name it has; `None` when it is.
     ///
     /// `is_live`: another topic of the cluster has the id that the file names.
-    pub fn is_of(&self, found: &Found, topic_id: Uuid, is_live: impl FnOnce(Uuid) -> bool) -> Result<bool, LogError> {
-        let Some(stored) = self.topic_id(found)?.filter(|&stored| stored != topic_id) else { return Ok(true) };
+    pub fn why_not_of(
+        &self,
+        found: &Found,
+        topic_id: Uuid,
+        is_live: impl FnOnce(Uuid) -> bool,
+    ) -> Result<Option<String>, LogError> {
+        let Some(stored) = self.topic_id(found)?.filter(|&stored| stored != topic_id) else { return Ok(None) };
         let path = found.path.join(PARTITION_METADATA);
         let (file, name) = (path.display(), format!("{}-{}", found.topic, found.partition));
         if differing_bits(stored, topic_id) <= BITS_OF_A_BYTE {
@@ -251,7 +256,7 @@ impl LogManager {
                     "{file} says topic id {stored}, a damaged {topic_id}, which is that of {name}: it is written again"
                 ),
             );
-            return Ok(true);
+            return Ok(None);
         }
         if is_live(stored) {
             let reason = format!(
@@ -261,11 +266,11 @@ impl LogManager {
             self.report_once(&path, format!("{file}: {reason}"));
             return Err(LogError::Directory { path, reason });
         }
-        self.report_once(&path, format!(
-            "{file} says topic id {stored}, and {name} has {topic_id}: the directory is set aside as an earlier topic's. If it is \
-             this one's, stop the node, correct the file, and give the directory its name again"
-        ));
-        Ok(false)
+        Ok(Some(format!(
+            "its {PARTITION_METADATA} names topic id {stored}, and topic {} has {topic_id}. If the folder is this topic's all \
+             the same, stop the node, correct that file, and give the folder its name again",
+            found.topic
+        )))
     }
 
     fn report_once(&self, path: &Path, message: String) {

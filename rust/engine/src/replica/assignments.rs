@@ -54,7 +54,7 @@ impl Replicas {
             let found = self.on_disk.lock().get(&(topic.to_owned(), key.1)).cloned()?;
             // Where both say the same, it does not matter whose files they are.
             let is_known = Some(found.dir) == assigned;
-            (is_known || self.is_of(&found, key.0).unwrap_or(true)).then_some(found.dir)
+            (is_known || !matches!(self.why_not_of(&found, key.0), Ok(Some(_)))).then_some(found.dir)
         };
         if open.is_some() {
             return self.in_use(open);

@@ -180,13 +180,13 @@ impl Replicas {
         let config = Arc::new(self.config_of(image, topic.name()));
         let name = topic.name().to_string();
         let found = self.on_disk.lock().get(&(name.clone(), index)).cloned();
-        let is_ours = found.as_ref().map(|found| self.is_of(found, topic.id())).transpose()?;
+        let stray_because = found.as_ref().map(|found| self.why_not_of(found, topic.id())).transpose()?.flatten();
         self.on_disk.lock().remove(&(name.clone(), index));
-        if is_ours == Some(false) {
+        if let Some(reason) = &stray_because {
             // Left by an earlier topic of that name: kept beside, as Apache Kafka does.
-            self.logs.set_aside(&name, index, &other_topic(topic))?;
+            self.logs.set_aside(&name, index, reason)?;
         }
-        let found = found.filter(|_| is_ours == Some(true));
+        let found = found.filter(|_| stray_because.is_none());
         let (log, dir, high_watermark) = match found {
             Some(found) => {
                 let (mut log, _) = self.logs.open(&found, config.log.clone(), now_ms)?;
@@ -211,9 +211,9 @@ impl Replicas {
         Ok(partition)
     }
 
-    /// Whether the files on disk are of this topic, and not of another one that had its name.
-    pub(super) fn is_of(&self, found: &Found, topic_id: Uuid) -> Result<bool, LogError> {
-        self.logs.is_of(found, topic_id, |other| self.image.load().topics().by_id(other).is_some())
+    /// Why the files on disk are of another topic that had this one's name; `None` when they are of this one.
+    pub(super) fn why_not_of(&self, found: &Found, topic_id: Uuid) -> Result<Option<String>, LogError> {
+        self.logs.why_not_of(found, topic_id, |other| self.image.load().topics().by_id(other).is_some())
     }
 
     /// The directory that the image assigned, else the emptiest.
@@ -262,8 +262,11 @@ impl Replicas {
                     drop(self.get(topic.id(), found.partition));
                     continue;
                 }
-                Some((topic, _)) if self.is_of(&found, topic.id()).unwrap_or(true) => continue,
-                Some((topic, _)) => other_topic(topic),
+                Some((topic, _)) => match self.why_not_of(&found, topic.id()) {
+                    Ok(Some(reason)) => reason,
+                    // It is this topic's, or an error was told to the directory.
+                    Ok(None) | Err(_) => continue,
+                },
                 None if topic.is_some() => format!("topic {} has no partition {}", found.topic, found.partition),
                 None => format!("the metadata has no topic {}", found.topic),
             };
@@ -361,15 +364,6 @@ impl Replicas {
         self.logs.shutdown(broker_epoch);
         self.open.write().clear();
     }
-}
-
-/// Why a directory whose `partition.metadata` names another topic than this one is a stray.
-fn other_topic(topic: &Topic) -> String {
-    format!(
-        "its partition.metadata names another topic id than {}, the one that topic {} has",
-        topic.id(),
-        topic.name()
-    )
 }
 
 fn leadership(record: &PartitionRecord, node_id: i32) -> Leadership {

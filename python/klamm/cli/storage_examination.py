@@ -173,11 +173,11 @@ def _of_quorum_state(folder: Path, log: CheckedLog) -> Iterator[Finding]:
     if problem is not None:
         yield _damaged(file, problem.removeprefix(f"{file}: "), _REFUSES)
     elif not file.exists() and log.batches:
-        action = "a start takes the epoch from the log, and does not know for which candidate it voted"
+        action = "a sole voter goes on from its log; another one refuses to start"
         yield _missing(file, "the metadata log has batches", action)
     segment = folder / f"{log.start_offset:020}.log"
     if election.epoch > 0 and not log.batches and all(one.path != segment for one in log.findings):
-        action = "a sole voter refuses to start; with other voters the node fetches again what is lost"
+        action = "a sole voter refuses to start if partitions are there; another one fetches the log again"
         yield _missing(segment, f"the metadata log is empty, and {QUORUM_STATE} has epoch {election.epoch}", action)
 
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use klamm_engine::check::{self, CheckedDirectory, CheckedLog, Finding, Progress};
+use klamm_engine::check::{self, CheckedDirectory, Finding, LogCheck, Progress};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -20,16 +20,16 @@ pub struct StorageCheck {
 }
 
 fn finding(one: Finding) -> Found {
-    (one.kind.name(), one.path, one.position, one.offsets, one.reason, one.action)
+    (one.kind.name(), one.file, one.position, one.offsets, one.reason, one.action)
 }
 
 fn findings(found: Vec<Finding>) -> Vec<Found> {
     found.into_iter().map(finding).collect()
 }
 
-fn log(py: Python<'_>, one: CheckedLog) -> FoundLog {
+fn log(py: Python<'_>, one: LogCheck) -> FoundLog {
     let topic_id = one.topic_id.map(|id| PyBytes::new(py, &id.0).unbind());
-    let (start, end) = (one.start_offset, one.end_offset);
+    let (start, end) = (one.log_start_offset, one.log_end_offset);
     (one.path, topic_id, start, end, one.segments, one.batches, one.bytes, findings(one.findings))
 }
 

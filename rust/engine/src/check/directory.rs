@@ -1,17 +1,15 @@
 //! Checks log directories: what their checkpoints say, and the logs in them.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::logs::{CheckedLog, LogToCheck, check_logs, note, reason_of, unreadable};
-use super::{Finding, Kind, Progress};
-use crate::log::METADATA_TOPIC;
-use crate::log::checkpoint::{
-    CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, read_clean_shutdown, read_offsets,
-};
-use crate::log::clean_stop::{CLEAN_STOP, CleanStop};
+use super::logs::{LogToCheck, check_logs};
+use super::{Finding, Kind, LogCheck, Progress, note, unreadable};
+use crate::log::check::DirCheck;
+use crate::log::checkpoint::{CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT};
+use crate::log::clean_stop::CLEAN_STOP;
 use crate::log::names::{DirStage, FileName, Kind as FileKind, parse_partition_dir};
+use crate::log::{LogError, METADATA_TOPIC, OpenAt};
 
 /// Topics that are compacted whatever the cleaner's checkpoint says.
 const COMPACTED: [&str; 3] = ["__consumer_offsets", "__transaction_state", "__share_group_state"];
@@ -22,7 +20,7 @@ pub struct CheckedDirectory {
     pub path: PathBuf,
     /// The node stopped cleanly: a start verifies nothing that is as it was then.
     pub is_clean: bool,
-    pub logs: Vec<CheckedLog>,
+    pub logs: Vec<LogCheck>,
     /// Of files that are no log's.
     pub findings: Vec<Finding>,
 }
@@ -53,127 +51,120 @@ pub fn check_directories(
         .collect()
 }
 
-/// What the checkpoints of a directory say of its logs.
-#[derive(Default)]
-struct Known {
-    checkpoints: BTreeMap<&'static str, Offsets>,
-    clean_stop: Option<CleanStop>,
-}
-
-impl Known {
-    fn of(&self, name: &str, key: &(String, i32)) -> Option<i64> {
-        self.checkpoints.get(name)?.get(key).copied()
-    }
-}
-
 fn list(path: &Path, is_deep: bool) -> (CheckedDirectory, Vec<LogToCheck>) {
     let mut directory = CheckedDirectory { path: path.to_owned(), ..CheckedDirectory::default() };
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
+    let metadata = match of_folders(&mut directory) {
+        Ok(Folders::OneLog) => {
+            let is_metadata = path.file_name().and_then(|name| name.to_str()).is_some_and(is_metadata_folder);
+            // Nothing is known of its last stop: what is torn may have been acknowledged.
+            let at = OpenAt { has_gaps: true, clean: true, ..OpenAt::default() };
+            return (directory, vec![LogToCheck { path: path.to_owned(), is_deep: true, is_metadata, at }]);
+        }
+        Ok(Folders::Directory { metadata }) => metadata,
+        Err(error) => {
+            directory
+                .findings
+                .push(Finding { action: "a start refuses the directory".to_owned(), ..unreadable(path, &error) });
+            return (directory, Vec::new());
+        }
+    };
+    let known = match DirCheck::read(path) {
+        Ok(known) => known,
         Err(error) => {
             directory.findings.push(unreadable(path, &error));
             return (directory, Vec::new());
         }
     };
-    let mut folders = BTreeMap::new();
-    let mut is_log = false;
-    for entry in entries.flatten() {
+    directory.is_clean = known.is_clean();
+    of_checkpoints(&mut directory, &known);
+    let of_metadata = metadata.into_iter().map(|path| {
+        let at = OpenAt { clean: known.is_clean(), ..OpenAt::default() };
+        LogToCheck { path, is_deep, is_metadata: true, at }
+    });
+    let partitions = known.logs().map(|found| {
+        let mut at = known.open_at(found);
+        at.has_gaps |= COMPACTED.contains(&found.topic.as_str());
+        LogToCheck { path: found.path.clone(), is_deep, is_metadata: false, at }
+    });
+    let logs = of_metadata.chain(partitions).collect();
+    (directory, logs)
+}
+
+/// What a path is.
+enum Folders {
+    /// The folder of a single log.
+    OneLog,
+    /// A log directory, perhaps with the metadata log.
+    Directory { metadata: Option<PathBuf> },
+}
+
+fn of_folders(directory: &mut CheckedDirectory) -> Result<Folders, LogError> {
+    let path = directory.path.clone();
+    let mut metadata = None;
+    for entry in fs::read_dir(&path).map_err(LogError::io("cannot list", &path))? {
+        let entry = entry.map_err(LogError::io("cannot list", &path))?;
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
-        is_log |= FileName::parse(name).is_some_and(|name| name.kind == FileKind::Log);
-        if let Some((topic, partition, stage)) = parse_partition_dir(name).filter(|_| entry.path().is_dir()) {
-            match stage {
-                DirStage::Live => {
-                    folders.insert((topic.to_owned(), partition), entry.path());
-                }
-                DirStage::Delete => {
-                    directory.findings.push(note(&entry.path(), "is about to be removed", "a start removes it"));
-                }
-                _ => directory.findings.push(note(&entry.path(), "is set aside", "a start leaves it where it is")),
+        if FileName::parse(name).is_some_and(|name| name.kind == FileKind::Log) {
+            return Ok(Folders::OneLog);
+        }
+        let Some((_, _, stage)) = parse_partition_dir(name).filter(|_| entry.path().is_dir()) else { continue };
+        match stage {
+            DirStage::Live if is_metadata_folder(name) => metadata = Some(entry.path()),
+            DirStage::Live => {}
+            DirStage::Delete => {
+                directory.findings.push(note(&entry.path(), "is about to be removed", "a start removes it"));
             }
+            _ => directory.findings.push(note(&entry.path(), "is set aside", "a start leaves it where it is")),
         }
     }
-    if is_log {
-        let is_metadata = path.file_name().is_some_and(|name| name.to_str().is_some_and(is_metadata_folder));
-        let log =
-            LogToCheck { path: path.to_owned(), is_deep, is_metadata, has_gaps: !is_metadata, ..LogToCheck::default() };
-        return (directory, vec![log]);
-    }
-    let has_partitions = folders.keys().any(|(topic, _)| topic != METADATA_TOPIC);
-    let known = read_known(&mut directory, has_partitions);
-    let logs = folders.into_iter().map(|(key, path)| to_check(path, &key, &known, is_deep, directory.is_clean));
-    let logs = logs.collect();
-    (directory, logs)
+    Ok(Folders::Directory { metadata })
 }
 
 fn is_metadata_folder(name: &str) -> bool {
     parse_partition_dir(name).is_some_and(|(topic, _, _)| topic == METADATA_TOPIC)
 }
 
-fn to_check(path: PathBuf, key: &(String, i32), known: &Known, is_deep: bool, is_clean: bool) -> LogToCheck {
-    let is_metadata = key.0 == METADATA_TOPIC;
-    let closed = known.clean_stop.as_ref().and_then(|stop| stop.logs.get(key));
-    let recovery_point = known.of(RECOVERY_POINT, key);
-    LogToCheck {
-        path,
-        is_deep,
-        is_metadata,
-        has_gaps: !is_metadata && (known.of(CLEANER_OFFSET, key).is_some() || COMPACTED.contains(&key.0.as_str())),
-        is_clean,
-        recovery_point,
-        log_start_offset: known.of(LOG_START_OFFSET, key),
-        high_watermark: known.of(HIGH_WATERMARK, key),
-        closed_end: closed.map(|closed| closed.log_end_offset),
+/// What a start does without one of the directory's files.
+fn without(name: &str) -> &'static str {
+    match name {
+        RECOVERY_POINT => "it counts as empty: after a crash a start reads every log whole",
+        LOG_START_OFFSET => "it counts as empty: without the clean-stop record, logs start with their first segment",
+        HIGH_WATERMARK => "it counts as empty: a start takes the high watermark from the log",
+        CLEANER_OFFSET => "it counts as empty: compaction begins at the start of each log",
+        _ => "the logs are compared with the checkpoints only",
     }
 }
 
-fn read_known(directory: &mut CheckedDirectory, has_partitions: bool) -> Known {
-    let mut known = Known::default();
-    let path = directory.path.clone();
-    let mark = match read_clean_shutdown(&path) {
-        Ok(mark) => mark,
-        Err(error) => {
-            directory.findings.push(Finding::damaged(&path, error.to_string(), "a start refuses the directory"));
-            None
-        }
-    };
-    directory.is_clean = mark.is_some();
-    let actions = [
-        (RECOVERY_POINT, "after a crash a start reads every log whole"),
-        (LOG_START_OFFSET, "logs start with their first segment: deleted records may come back"),
-        (HIGH_WATERMARK, "a start takes the high watermark from the log"),
-        (CLEANER_OFFSET, "compaction begins at the start of each log"),
-    ];
-    for (name, action) in actions {
-        let file = path.join(name);
-        match read_offsets(&file) {
-            Err(error) => directory.findings.push(Finding::damaged(&file, reason_of(&error), action)),
-            Ok(_) if !file.exists() => {
-                // Apache Kafka writes the cleaner's when it has cleaned something, and the others some time after a start.
-                if has_partitions && name != CLEANER_OFFSET {
-                    let kind = if directory.is_clean { Kind::Missing } else { Kind::Note };
-                    directory.findings.push(Finding::new(kind, &file, "the directory has logs", action));
-                }
+fn of_checkpoints(directory: &mut CheckedDirectory, known: &DirCheck) {
+    for (file, reason) in &known.damaged {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let kind = if name == CLEAN_STOP && !file.exists() { Kind::Missing } else { Kind::Damaged };
+        let reason = reason.trim_start_matches(&*file.display().to_string()).trim_start();
+        directory.findings.push(Finding::new(kind, file, reason, without(name)));
+    }
+    if known.logs().next().is_none() {
+        return;
+    }
+    for name in [RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK, CLEANER_OFFSET] {
+        let file = directory.path.join(name);
+        match fs::metadata(&file) {
+            Ok(metadata) if metadata.len() == 0 && known.damaged.iter().all(|(damaged, _)| *damaged != file) => {
+                directory.findings.push(Finding::damaged(&file, "it is empty", without(name)));
             }
-            Ok(_) if has_partitions && fs::metadata(&file).is_ok_and(|file| file.len() == 0) => {
-                directory.findings.push(Finding::damaged(&file, "it is empty", action));
+            Ok(_) => {}
+            // Apache Kafka writes the cleaner's when it has cleaned something, and the others some time after a start.
+            Err(_) if name != CLEANER_OFFSET => {
+                let kind = if directory.is_clean { Kind::Missing } else { Kind::Note };
+                directory.findings.push(Finding::new(kind, &file, "the directory has logs", without(name)));
             }
-            Ok(offsets) => {
-                known.checkpoints.insert(name, offsets);
-            }
+            Err(_) => {}
         }
     }
-    let Some(expected) = mark.and_then(|mark| mark.clean_stop) else { return known };
-    let file = path.join(CLEAN_STOP);
-    let action = "a start recovers every log as after a crash";
-    match CleanStop::read(&path) {
-        Ok(Some((record, checksum))) if checksum == expected => known.clean_stop = Some(record),
-        Ok(Some(_)) => {
-            let reason = "it is not the record of the last clean stop";
-            directory.findings.push(Finding::damaged(&file, reason, action));
-        }
-        Ok(None) => directory.findings.push(Finding::missing(&file, "the last stop was clean", action)),
-        Err(error) => directory.findings.push(Finding::damaged(&file, reason_of(&error), action)),
+    for (topic, partition, closed) in known.missing() {
+        let folder = directory.path.join(format!("{topic}-{partition}"));
+        let reason = "it was there when the node stopped cleanly";
+        let finding = Finding::missing(&folder, reason, "a start makes an empty log; its records are lost here");
+        directory.findings.push(finding.of(closed.log_start_offset, closed.log_end_offset));
     }
-    known
 }

@@ -2,17 +2,19 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use klamm_records::header::Header;
 
-use super::Finding;
-use super::segment::Damage;
+use super::{Finding, Kind as FindingKind, unreadable};
+use crate::log::LogError;
+use crate::log::damage::Damage;
+use crate::log::names::{FileName, Kind as FileKind};
 
 const OFFSET_ENTRY: usize = 8;
 const TIME_ENTRY: usize = 12;
 const TXN_ENTRY: usize = 34;
-const MADE_AGAIN: &str = "look-ups may begin at the wrong place; remove the file, and a start makes it again";
+pub const MADE_AGAIN: &str = "it is made again from the log";
 
 /// One entry, by what it says of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +27,8 @@ struct Entry {
 }
 
 /// What an index says, in the order of the batches.
-pub struct Index<'a> {
-    path: &'a Path,
+pub struct Index {
+    path: PathBuf,
     kind: Kind,
     entries: Vec<Entry>,
     next: usize,
@@ -44,9 +46,29 @@ pub enum Kind {
     Txn,
 }
 
-impl<'a> Index<'a> {
+/// Opens the indexes of a segment, and says what is wrong with them by themselves. `if_absent`: what it means that there is no
+/// file; `None` where a start makes them in any case.
+pub fn open_indexes(folder: &Path, base_offset: i64, if_absent: Option<FindingKind>) -> (Vec<Index>, Vec<Finding>) {
+    let (mut indexes, mut findings) = (Vec::new(), Vec::new());
+    let kinds =
+        [(FileKind::OffsetIndex, Kind::Offset), (FileKind::TimeIndex, Kind::Time), (FileKind::TxnIndex, Kind::Txn)];
+    for (of_file, kind) in kinds {
+        let path = folder.join(FileName::live(base_offset, of_file).to_string());
+        match (Index::read(&path, kind, base_offset), if_absent) {
+            (Ok(Some(index)), _) => indexes.push(index),
+            (Ok(None), Some(of_absent)) if kind != Kind::Txn => {
+                findings.push(Finding::new(of_absent, &path, "the segment has no index", MADE_AGAIN));
+            }
+            (Ok(None), _) => {}
+            (Err(error), _) => findings.push(unreadable(&path, &LogError::io("cannot read", &path)(error))),
+        }
+    }
+    (indexes, findings)
+}
+
+impl Index {
     /// Reads an index; `None` when there is no file.
-    pub fn read(path: &'a Path, kind: Kind, base_offset: i64) -> io::Result<Option<Self>> {
+    pub fn read(path: &Path, kind: Kind, base_offset: i64) -> io::Result<Option<Self>> {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -54,7 +76,7 @@ impl<'a> Index<'a> {
         };
         let (entries, reason) = parse(&bytes, kind, base_offset);
         let malformed = reason.map(|(at, reason)| Finding::damaged(path, reason, action(kind)).at(at));
-        Ok(Some(Self { path, kind, entries, next: 0, begun: None, wrong: None, malformed }))
+        Ok(Some(Self { path: path.to_owned(), kind, entries, next: 0, begun: None, wrong: None, malformed }))
     }
 
     /// An intact batch of the segment.
@@ -73,7 +95,8 @@ impl<'a> Index<'a> {
         }
         let within = |entry: &Entry| {
             damage.iter().any(|damage| {
-                entry.offset >= damage.first_offset && damage.next_offset.is_none_or(|next| entry.offset < next)
+                let is_end_known = damage.next_offset > damage.first_offset;
+                entry.offset >= damage.first_offset && (!is_end_known || entry.offset < damage.next_offset)
             })
         };
         if self.wrong.is_none()
@@ -83,7 +106,7 @@ impl<'a> Index<'a> {
                 Some((entry, format!("an entry of offset {} and the segment ends before {next_offset}", entry.offset)));
         }
         let Some((entry, reason)) = self.wrong.filter(|(entry, _)| !within(entry)) else { return Vec::new() };
-        vec![Finding::damaged(self.path, reason, action(self.kind)).at(entry.at)]
+        vec![Finding::damaged(&self.path, reason, action(self.kind)).at(entry.at)]
     }
 
     /// Offset index: a batch begins at the position, and it or one after it ends with the offset.

@@ -1,74 +1,44 @@
 //! Looks at the files of stopped logs, klamm's or Apache Kafka's, without changing them.
 //!
-//! A finding names a file, where in it, which offsets, what is wrong, and what a start does about it. Reading is parallel by
-//! segment, in large pieces, so that a check of every batch goes at the disk's rate.
+//! What a start does about damage is for [`crate::log::check`] and [`crate::quorum::Examination`] to say, by the rules of
+//! recovery. Here are the walk over directories, the threads, and the comparison of the files beside a segment with its
+//! batches. Reading is parallel by segment, so that a check of every batch goes at the disk's rate.
 
 mod directory;
 mod indexes;
 mod logs;
-mod reader;
-mod segment;
+mod metadata;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use directory::{CheckedDirectory, check_directories};
-pub use logs::{CheckedLog, LogToCheck, check_logs, check_snapshot};
+pub use logs::{LogToCheck, check_logs};
+pub use snapshot::check_snapshot;
 
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    Damaged,
-    Missing,
-    /// Nothing is wrong, and a start changes it.
-    Note,
+use crate::log::LogError;
+pub use crate::log::check::{Finding, FindingKind as Kind, LogCheck};
+
+fn note(path: &Path, reason: &str, action: &str) -> Finding {
+    Finding::new(Kind::Note, path, reason, action)
 }
 
-impl Kind {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Damaged => "damaged",
-            Kind::Missing => "missing",
-            Kind::Note => "note",
-        }
-    }
+fn unreadable(path: &Path, error: &LogError) -> Finding {
+    let path = match error {
+        LogError::Io { path, .. } | LogError::Corrupt { path, .. } | LogError::OldFormat { path, .. } => path,
+        _ => path,
+    };
+    Finding::damaged(path, format!("cannot be read: {error}"), "the log is not opened")
 }
 
-/// Something in a file that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub kind: Kind,
-    pub path: PathBuf,
-    pub position: Option<u64>,
-    /// `[first, next)`.
-    pub offsets: Option<(i64, i64)>,
-    pub reason: String,
-    /// What a start of klamm does about it.
-    pub action: String,
-}
-
-impl Finding {
-    fn damaged(path: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
-        Self::new(Kind::Damaged, path, reason, action)
-    }
-
-    fn missing(path: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
-        Self::new(Kind::Missing, path, reason, action)
-    }
-
-    fn new(kind: Kind, path: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
-        let path = path.to_owned();
-        Self { kind, path, position: None, offsets: None, reason: reason.into(), action: action.into() }
-    }
-
-    fn at(self, position: u64) -> Self {
-        Self { position: Some(position), ..self }
-    }
-
-    fn of(self, first: i64, next: i64) -> Self {
-        Self { offsets: Some((first, next)), ..self }
+/// Without the file, which the finding names.
+fn reason_of(error: &LogError) -> String {
+    match error {
+        LogError::Corrupt { reason, .. } | LogError::Directory { reason, .. } => reason.clone(),
+        other => other.to_string(),
     }
 }
 
@@ -90,6 +60,14 @@ impl Progress {
     /// The check ends soon; what it has found then is not all.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    fn add_total(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn add_done(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn is_cancelled(&self) -> bool {

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tempfile::tempdir;
 
 use super::*;
+use crate::log::OpenAt;
 use crate::log::names::{FileName, Kind as FileKind};
 use crate::log::testing::{BatchSpec, batch};
 
@@ -26,13 +27,14 @@ fn write(dir: &Path, base_offset: i64, bytes: &[u8]) {
     fs::write(dir.join(FileName::live(base_offset, FileKind::Log).to_string()), bytes).expect("write");
 }
 
-fn check(dir: &Path) -> CheckedLog {
-    let log = LogToCheck { path: dir.to_owned(), is_deep: true, ..LogToCheck::default() };
+fn check(dir: &Path) -> LogCheck {
+    let at = OpenAt { clean: true, ..OpenAt::default() };
+    let log = LogToCheck { path: dir.to_owned(), is_deep: true, is_metadata: false, at };
     check_logs(&[log], 2, &Progress::default()).remove(0)
 }
 
-fn wrong(log: &CheckedLog) -> Vec<&Finding> {
-    let of_log = |one: &&Finding| one.kind != Kind::Note && one.path.extension().is_some_and(|suffix| suffix == "log");
+fn wrong(log: &LogCheck) -> Vec<&Finding> {
+    let of_log = |one: &&Finding| one.kind != Kind::Note && one.file.extension().is_some_and(|suffix| suffix == "log");
     log.findings.iter().filter(of_log).collect()
 }
 
@@ -80,7 +82,7 @@ fn segments_go_on_where_the_one_before_ended() {
     let found = wrong(&checked);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!((found[0].kind, found[0].offsets), (Kind::Missing, Some((2, 5))));
-    assert_eq!((checked.start_offset, checked.end_offset, checked.batches), (0, 6, 2));
+    assert_eq!((checked.log_start_offset, checked.log_end_offset, checked.batches), (0, 6, 2));
     write(dir.path(), 2, &bytes[places[1].0..places[2].0]);
     assert!(wrong(&check(dir.path())).is_empty());
 }

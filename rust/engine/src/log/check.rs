@@ -2,13 +2,14 @@
 //!
 //! It decides by the same rules as recovery (`recovery::keeps`, [`ClosedLog::differences`]), and reads files only.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use klamm_records::Header;
 
-use super::checkpoint::{LEADER_EPOCH, PARTITION_METADATA, read_partition_metadata};
+use super::checkpoint::{PARTITION_METADATA, read_partition_metadata};
 use super::clean_stop::ClosedLog;
 use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch};
 use super::epochs::EpochCache;
@@ -21,15 +22,28 @@ use super::recovery::{OpenAt, keeps, list_names};
 use super::scan::Headers;
 use crate::Uuid;
 
-/// What is wrong with a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Open at once: each thread has a segment and the one after it open.
+const FILES_MAX: usize = 64;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FindingKind {
     /// Bytes that were written otherwise.
     Damaged,
     /// A file or offsets that were there once.
     Missing,
-    /// What a kill or a power cut left of the last write: nothing of it was acknowledged as durable.
-    Unfinished,
+    /// Nothing is wrong, and a start changes it: also what a kill or a power cut left of a write that was not acknowledged.
+    Note,
+}
+
+impl FindingKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            FindingKind::Damaged => "damaged",
+            FindingKind::Missing => "missing",
+            FindingKind::Note => "note",
+        }
+    }
 }
 
 /// One thing that is not as it should be.
@@ -37,13 +51,36 @@ pub enum FindingKind {
 pub struct Finding {
     pub kind: FindingKind,
     pub file: PathBuf,
-    /// Bytes of the file, `[from, to)`.
-    pub bytes: Option<(u64, u64)>,
-    /// Offsets of records that cannot be read for it, `[from, to)`; both the same when their number is not known.
+    /// Where in the file it begins.
+    pub position: Option<u64>,
+    /// Offsets of records that cannot be read for it, `[first, next)`; both the same when their number is not known.
     pub offsets: Option<(i64, i64)>,
     pub reason: String,
-    /// What a start would do.
+    /// What a start does about it.
     pub action: String,
+}
+
+impl Finding {
+    pub fn new(kind: FindingKind, file: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
+        let (file, reason, action) = (file.to_owned(), reason.into(), action.into());
+        Self { kind, file, position: None, offsets: None, reason, action }
+    }
+
+    pub fn damaged(file: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
+        Self::new(FindingKind::Damaged, file, reason, action)
+    }
+
+    pub fn missing(file: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
+        Self::new(FindingKind::Missing, file, reason, action)
+    }
+
+    pub fn at(self, position: u64) -> Self {
+        Self { position: Some(position), ..self }
+    }
+
+    pub fn of(self, first: i64, next: i64) -> Self {
+        Self { offsets: Some((first, next)), ..self }
+    }
 }
 
 /// One log.
@@ -63,37 +100,33 @@ pub struct LogCheck {
     pub findings: Vec<Finding>,
 }
 
+impl LogCheck {
+    /// Of a log of which nothing is known.
+    pub fn empty(path: &Path) -> Self {
+        let (path, findings) = (path.to_owned(), Vec::new());
+        let (log_start_offset, log_end_offset, segments, bytes, batches, records) = (0, 0, 0, 0, 0, 0);
+        Self { path, topic_id: None, log_start_offset, log_end_offset, segments, bytes, batches, records, findings }
+    }
+}
+
 /// A log directory: its small files, and the logs in it.
 pub struct DirCheck {
     inventory: Inventory,
-    /// Of the directory's own files.
-    pub findings: Vec<Finding>,
+    /// Files of the directory that cannot be used, and why.
+    pub damaged: Vec<(PathBuf, String)>,
 }
 
 impl DirCheck {
     /// Reads the small files of a directory and lists its logs.
     pub fn read(path: &Path) -> Result<Self, LogError> {
-        let inventory = Inventory::read(path, 0)?;
-        let finding = |(file, reason): &(PathBuf, String)| Finding {
-            kind: FindingKind::Damaged,
-            file: file.clone(),
-            bytes: None,
-            offsets: None,
-            reason: reason.clone(),
-            action: "it counts as empty: more is checked then, nothing is lost".to_owned(),
-        };
-        let findings = inventory.damaged.iter().map(finding).collect();
-        Ok(Self { inventory, findings })
+        let mut inventory = Inventory::read(path, 0)?;
+        let damaged = std::mem::take(&mut inventory.damaged);
+        Ok(Self { inventory, damaged })
     }
 
     /// Whether the last node stopped cleanly.
     pub fn is_clean(&self) -> bool {
         self.inventory.clean
-    }
-
-    /// Whether klamm's record of that stop is there.
-    pub fn has_clean_stop(&self) -> bool {
-        !self.inventory.closed.is_empty()
     }
 
     /// The logs, in order.
@@ -107,54 +140,57 @@ impl DirCheck {
         gone.map(|((topic, partition), closed)| (topic.as_str(), *partition, &**closed))
     }
 
-    /// Examines a log. `deep`: every batch's checksum, else its headers and what a start would read. `on_bytes` is told of
-    /// bytes that were gone through, as many as the log files have in all.
-    pub fn check(&self, found: &Found, deep: bool, on_bytes: &mut dyn FnMut(u64)) -> Result<LogCheck, LogError> {
-        let at = self.inventory.open_at(&found.topic, found.partition);
-        check_log(&found.path, &at, deep, on_bytes)
+    /// What is known of a log.
+    pub fn open_at(&self, found: &Found) -> OpenAt {
+        self.inventory.open_at(&found.topic, found.partition)
     }
 }
 
-/// Examines the log in `path`; `at` is what is known of it. See [`DirCheck::check`].
-pub fn check_log(path: &Path, at: &OpenAt, deep: bool, on_bytes: &mut dyn FnMut(u64)) -> Result<LogCheck, LogError> {
-    Examination::new(path, at, deep)?.run(on_bytes)
-}
-
-/// One segment's files.
+/// Bytes of a segment's log file, if it is there, and the kinds of its files.
 #[derive(Default)]
 struct Files {
     log_bytes: Option<u64>,
     kinds: Vec<Kind>,
 }
 
-struct Examination<'a> {
-    path: &'a Path,
+/// What a segment is made of.
+#[derive(Default)]
+pub struct Walked {
+    /// The offset after the last batch or damage.
+    pub next_offset: i64,
+    /// Intact batches, and the offsets in them.
+    pub batches: u64,
+    pub records: u64,
+    /// Each leader epoch with the base offset of its first batch here.
+    pub epochs: Vec<(i32, i64)>,
+    pub damage: Vec<Damage>,
+    /// Whether a start leaves the damage of the same number where it is.
+    stays: Vec<bool>,
+}
+
+/// Receives position and header of each intact batch; `false` ends the walk.
+pub type OnBatch<'a> = &'a mut dyn FnMut(u64, &Header<'_>) -> bool;
+
+/// A look at a log: [`Examination::new`], then [`walk`](Examination::walk) each segment, in any order and on any thread,
+/// then [`finish`](Examination::finish).
+pub struct Examination {
+    path: PathBuf,
     at: OpenAt,
     deep: bool,
+    was_clean: bool,
     cache: Arc<FileCache>,
     epochs: EpochCache,
-    segments: std::collections::BTreeMap<i64, Files>,
+    segments: BTreeMap<i64, Files>,
     check: LogCheck,
 }
 
-impl<'a> Examination<'a> {
-    fn new(path: &'a Path, at: &OpenAt, deep: bool) -> Result<Self, LogError> {
-        let mut segments = std::collections::BTreeMap::<i64, Files>::new();
-        let names = list_names(path)?;
-        for name in names.iter().filter(|name| name.stage == Stage::Live) {
-            let files = segments.entry(name.base_offset).or_default();
-            files.kinds.push(name.kind);
-            if name.kind == Kind::Log {
-                let file = path.join(name.to_string());
-                files.log_bytes = Some(fs::metadata(&file).map_err(LogError::io("cannot stat", &file))?.len());
-            }
-        }
-        // What was about to be removed is not missing.
-        segments.retain(|base_offset, files| {
-            let was_dropped = |name: &FileName| name.base_offset == *base_offset && name.kind == Kind::Log;
-            files.log_bytes.is_some() || !names.iter().any(was_dropped)
-        });
+impl Examination {
+    /// Reads what is beside the segments. `at`: what is known of the log. `deep`: the checksum of every batch is verified,
+    /// else of those that a start reads.
+    pub fn new(path: &Path, at: &OpenAt, deep: bool) -> Result<Self, LogError> {
+        let segments = list_segments(path)?;
         let mut at = at.clone();
+        let was_clean = at.clean;
         at.kept_power |= at.clean;
         at.keeps_damage = true;
         at.proven_end = at.proven_end.max(at.recovery_point);
@@ -164,87 +200,67 @@ impl<'a> Examination<'a> {
         }
         let logs = || segments.values().filter_map(|files| files.log_bytes);
         let check = LogCheck {
-            path: path.to_owned(),
-            topic_id: None,
             log_start_offset: at.log_start_offset,
             log_end_offset: at.log_start_offset,
             segments: logs().count(),
             bytes: logs().sum(),
-            batches: 0,
-            records: 0,
-            findings: Vec::new(),
+            ..LogCheck::empty(path)
         };
-        Ok(Self { path, at, deep, cache: FileCache::new(8), epochs: EpochCache::default(), segments, check })
+        let (path, cache, epochs) = (path.to_owned(), FileCache::new(FILES_MAX), EpochCache::default());
+        let mut found = Self { path, at, deep, was_clean, cache, epochs, segments, check };
+        found.check_small_files()?;
+        found.check_names();
+        Ok(found)
     }
 
-    fn run(mut self, on_bytes: &mut dyn FnMut(u64)) -> Result<LogCheck, LogError> {
-        self.check_small_files()?;
-        self.check_names();
-        self.check_logs(on_bytes)?;
-        Ok(self.check)
+    /// Base offset and bytes of each segment.
+    pub fn segments(&self) -> impl Iterator<Item = (i64, u64)> {
+        self.segments.iter().map(|(&base_offset, files)| (base_offset, files.log_bytes.unwrap_or(0)))
     }
 
-    fn file(&self, base_offset: i64, kind: Kind) -> PathBuf {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the last stop was clean.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// Everything below was flushed, and is in the small files.
+    pub fn recovery_point(&self) -> i64 {
+        self.at.recovery_point
+    }
+
+    pub fn file(&self, base_offset: i64, kind: Kind) -> PathBuf {
         self.path.join(FileName::live(base_offset, kind).to_string())
     }
 
-    fn find(&mut self, kind: FindingKind, file: PathBuf, reason: impl Into<String>, action: &str) {
-        let (reason, action) = (reason.into(), action.to_owned());
-        self.check.findings.push(Finding { kind, file, bytes: None, offsets: None, reason, action });
+    pub fn find(&mut self, finding: Finding) {
+        self.check.findings.push(finding);
     }
 
     fn check_small_files(&mut self) -> Result<(), LogError> {
-        match read_partition_metadata(self.path) {
-            Ok(id) => self.check.topic_id = id,
-            Err(LogError::Corrupt { path, reason, .. }) => {
-                self.find(FindingKind::Damaged, path, reason, "the directory is taken for the topic of its name");
-            }
+        let by_name = "the directory is taken for the topic of its name";
+        match read_partition_metadata(&self.path) {
+            Ok(Some(id)) => self.check.topic_id = Some(id),
+            Ok(None) => self.find(Finding::missing(&self.path.join(PARTITION_METADATA), "it is gone", by_name)),
+            Err(LogError::Corrupt { path, reason, .. }) => self.find(Finding::damaged(&path, reason, by_name)),
             Err(error) => return Err(error),
         }
-        if self.check.topic_id.is_none() && !self.path.join(PARTITION_METADATA).exists() {
-            let file = self.path.join(PARTITION_METADATA);
-            self.find(FindingKind::Missing, file, "it is gone", "the directory is taken for the topic of its name");
-        }
-        let file = self.path.join(LEADER_EPOCH);
-        let is_empty = fs::metadata(&file).is_ok_and(|metadata| metadata.len() == 0);
-        match EpochCache::read(self.path) {
-            Ok(epochs) => self.epochs = epochs,
-            Err(LogError::Corrupt { .. }) if is_empty => {}
-            Err(LogError::Corrupt { reason, .. }) => {
-                self.find(FindingKind::Damaged, file, reason, "the epochs are read from the log instead");
-            }
-            Err(error) => return Err(error),
-        }
-        let bases: Vec<(i64, Vec<Kind>)> =
-            self.segments.iter().map(|(&base_offset, files)| (base_offset, files.kinds.clone())).collect();
-        for (base_offset, kinds) in bases {
-            for kind in kinds {
-                self.check_index(base_offset, kind)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Indexes by their size, snapshots by their checksum.
-    fn check_index(&mut self, base_offset: i64, kind: Kind) -> Result<(), LogError> {
-        let file = self.file(base_offset, kind);
-        let len = || fs::metadata(&file).map(|metadata| metadata.len()).map_err(LogError::io("cannot stat", &file));
-        let entry = match kind {
-            Kind::OffsetIndex => 8,
-            Kind::TimeIndex => 12,
-            Kind::Log | Kind::TxnIndex => return Ok(()),
-            Kind::Snapshot => {
-                let bytes = fs::read(&file).map_err(LogError::io("cannot read", &file))?;
-                if let Err(reason) = decode_snapshot(&bytes) {
-                    self.find(FindingKind::Damaged, file, reason, "it is made again from the log");
-                }
-                return Ok(());
-            }
+        // What is wrong with the file is found when it is compared with the batches.
+        self.epochs = match EpochCache::read(&self.path) {
+            Err(LogError::Corrupt { .. }) => EpochCache::default(),
+            read => read?,
         };
-        let len = len()?;
-        if len % entry != 0 {
-            let reason = format!("{len} bytes are no multiple of {entry}");
-            self.find(FindingKind::Damaged, file, reason, "it is made again from the log");
+        let has_snapshot = |files: &&Files| files.kinds.contains(&Kind::Snapshot);
+        let with_snapshot = self.segments.iter().filter(|(_, files)| has_snapshot(files));
+        let snapshots: Vec<PathBuf> = with_snapshot.map(|(&base, _)| self.file(base, Kind::Snapshot)).collect();
+        for file in snapshots {
+            let bytes = fs::read(&file).map_err(LogError::io("cannot read", &file))?;
+            if let Err(reason) = decode_snapshot(&bytes) {
+                self.find(Finding::damaged(&file, reason, "the producers are read from the log instead"));
+            }
         }
         Ok(())
     }
@@ -257,7 +273,8 @@ impl<'a> Examination<'a> {
         for (base_offset, why) in &differences {
             let kind = if why.contains("missing") { FindingKind::Missing } else { FindingKind::Damaged };
             let reason = format!("it {why} when the node stopped cleanly");
-            self.find(kind, self.file(*base_offset, Kind::Log), reason, "the log is recovered as after a crash");
+            let file = self.file(*base_offset, Kind::Log);
+            self.find(Finding::new(kind, &file, reason, "the log is recovered as after a crash"));
         }
         self.at.clean &= differences.is_empty();
         self.at.recovery_point =
@@ -270,204 +287,206 @@ impl<'a> Examination<'a> {
             .collect();
         for base_offset in orphans.into_iter().filter(|base| !differences.iter().any(|(known, _)| known == base)) {
             let file = self.file(base_offset, Kind::Log);
-            self.find(FindingKind::Missing, file, "it is gone, and its indexes are there", "its records are lost");
+            self.find(Finding::missing(&file, "it is gone, and its indexes are there", "its records are lost"));
         }
         self.segments.retain(|_, files| files.log_bytes.is_some());
     }
 
-    fn check_logs(&mut self, on_bytes: &mut dyn FnMut(u64)) -> Result<(), LogError> {
-        let bases: Vec<i64> = self.segments.keys().copied().collect();
-        let Some(&first) = bases.first() else {
-            self.check_end(self.at.log_start_offset, self.path.to_owned(), 0);
-            return Ok(());
-        };
-        self.check.log_start_offset = self.at.log_start_offset.max(first);
-        let from = bases.partition_point(|&base| base <= self.at.recovery_point).saturating_sub(1);
-        let mut end = first;
-        for (number, &base_offset) in bases.iter().enumerate() {
-            let next_base = bases.get(number + 1).copied();
-            let is_read = self.deep || !self.at.clean && number >= from;
-            end = self.check_segment(base_offset, next_base, is_read)?.max(base_offset);
-            on_bytes(self.segments[&base_offset].log_bytes.unwrap_or(0));
-            if let Some(next_base) = next_base.filter(|&next_base| next_base != end && !self.at.has_gaps) {
-                let size = self.segments[&base_offset].log_bytes.unwrap_or(0);
-                let stays = self.at.kept_power || end < self.at.proven_end || number < from;
-                self.check.findings.push(Finding {
-                    kind: FindingKind::Missing,
-                    file: self.file(base_offset, Kind::Log),
-                    bytes: Some((size, size)),
-                    offsets: Some((end, next_base)),
-                    reason: format!("it ends at offset {end}, and the next segment begins at {next_base}"),
-                    action: if stays {
-                        "what is there is served".into()
-                    } else {
-                        format!("the log ends at offset {end}")
-                    },
-                });
-            }
-        }
-        let last = *bases.last().expect("there is a first one");
-        let size = self.segments[&last].log_bytes.unwrap_or(0);
-        self.check_end(end, self.file(last, Kind::Log), size);
-        Ok(())
+    /// The segments before this number are not read by a start that recovers the log.
+    fn first_read(&self) -> usize {
+        let upto = self.segments.range(..=self.at.recovery_point).count();
+        upto.saturating_sub(1)
     }
 
-    fn check_end(&mut self, end: i64, file: PathBuf, size: u64) {
-        let proven = self.at.proven_end;
-        self.check.log_end_offset = end.max(proven);
-        if end < proven {
-            self.check.findings.push(Finding {
-                kind: FindingKind::Missing,
-                file,
-                bytes: Some((size, size)),
-                offsets: Some((end, proven)),
-                reason: format!("the log ends at offset {end}, and once ended at {proven}"),
-                action: format!("the log goes on at offset {proven}"),
-            });
-        }
+    fn number(&self, base_offset: i64) -> usize {
+        self.segments.range(..base_offset).count()
     }
 
-    /// The offset after the last batch of a segment.
-    fn check_segment(&mut self, base_offset: i64, next_base: Option<i64>, is_read: bool) -> Result<i64, LogError> {
+    fn next_base(&self, base_offset: i64) -> Option<i64> {
+        self.segments.range(base_offset + 1..).next().map(|(&next_base, _)| next_base)
+    }
+
+    /// Reads a segment.
+    pub fn walk(&self, base_offset: i64, on_batch: OnBatch<'_>) -> Result<Walked, LogError> {
         let size = self.segments[&base_offset].log_bytes.unwrap_or(0);
+        let next_base = self.next_base(base_offset);
+        // After a clean stop, a start looks at the end only.
+        let is_read_by_start = match self.at.clean {
+            true => next_base.is_none(),
+            false => self.number(base_offset) >= self.first_read(),
+        };
         let file = self.cache.open_read_only(&self.file(base_offset, Kind::Log))?;
+        let bounds = self.bounds(base_offset, next_base)?;
+        let mut walked = Walked::default();
+        let mut take = |header: &Header<'_>, position| {
+            walked.take(header);
+            on_batch(position, header)
+        };
+        let (next_offset, damage) = match self.deep || is_read_by_start && !self.at.clean {
+            true => read_batches(&file, size, bounds, &mut take)?,
+            false => read_headers(&file, size, bounds, &mut take)?,
+        };
+        walked.next_offset = next_offset;
+        walked.stays =
+            damage.iter().map(|damage| !is_read_by_start || keeps(damage, &self.at, &bounds, size)).collect();
+        walked.damage = damage;
+        Ok(walked)
+    }
+
+    fn bounds(&self, base_offset: i64, next_base: Option<i64>) -> Result<Bounds, LogError> {
         let closed_end = self.at.closed.as_ref().map(|closed| closed.log_end_offset);
-        let bounds = Bounds {
+        let next_epoch = match next_base {
+            Some(next_base) => first_epoch(&self.cache.open_read_only(&self.file(next_base, Kind::Log))?)?,
+            None => None,
+        };
+        let limit = next_base.or(closed_end.filter(|&end| end > base_offset));
+        Ok(Bounds {
             next_offset: base_offset,
-            limit: next_base
-                .or(closed_end.filter(|&end| end > base_offset))
-                .unwrap_or(base_offset.saturating_add(1 << 31)),
+            limit: limit.unwrap_or(base_offset.saturating_add(1 << 31)),
             next_base,
             has_gaps: self.at.has_gaps,
             epoch_limit: self.at.closed.as_ref().map_or(i32::MAX, |closed| closed.last_epoch),
-            next_epoch: match next_base {
-                Some(next_base) => first_epoch(&self.cache.open_read_only(&self.file(next_base, Kind::Log))?)?,
-                None => None,
-            },
+            next_epoch,
             cached_epoch: self.epochs.epoch_for(base_offset),
             cached_upto: self.epochs.latest().map(|newest| (self.at.proven_end, newest)),
             ..Bounds::default()
+        })
+    }
+
+    /// Puts the segments together. One that is not in `walked` is passed over.
+    pub fn finish(mut self, mut walked: BTreeMap<i64, Walked>) -> LogCheck {
+        let bases: Vec<(i64, u64)> = self.segments().collect();
+        let Some(&(first, _)) = bases.first() else {
+            self.check_end(self.at.log_start_offset, &self.path.clone(), 0);
+            return self.check;
         };
-        let mut places = Vec::new();
-        let (end, damage) = match is_read {
-            true => read_batches(&file, size, bounds, &mut |header, position| places.push(place(header, position)))?,
-            false => read_headers(&file, size, bounds, &mut |header, position| places.push(place(header, position)))?,
-        };
-        self.check.batches += places.len() as u64;
-        self.check.records += places.iter().map(|place| place.records).sum::<u64>();
-        self.check_entries(base_offset, &places)?;
-        for damage in damage {
+        self.check_start(first);
+        let first_read = self.first_read();
+        let (mut end, mut is_whole) = (first, true);
+        for (number, &(base_offset, size)) in bases.iter().enumerate() {
+            let next_base = bases.get(number + 1).map(|next| next.0);
+            let Some(walked) = walked.remove(&base_offset) else {
+                (end, is_whole) = (next_base.unwrap_or(base_offset), false);
+                continue;
+            };
+            end = walked.next_offset.max(base_offset);
+            let file = self.file(base_offset, Kind::Log);
+            self.note_damage(&file, walked, next_base);
+            if let Some(next_base) = next_base.filter(|&next_base| next_base != end && !self.at.has_gaps) {
+                let stays = self.at.kept_power || end < self.at.proven_end || number < first_read;
+                let action = match stays {
+                    true => "what is there is served".to_owned(),
+                    false => format!("the log ends at offset {end}"),
+                };
+                let reason = format!("it ends at offset {end}, and the next segment begins at {next_base}");
+                self.find(Finding::missing(&file, reason, action).at(size).of(end, next_base));
+            }
+        }
+        let (last, size) = bases[bases.len() - 1];
+        if is_whole {
+            self.check_end(end, &self.file(last, Kind::Log), size);
+        }
+        self.check
+    }
+
+    /// After a kill, segments may have been removed since the checkpoint was written.
+    fn check_start(&mut self, first: i64) {
+        let known = self.at.log_start_offset;
+        self.check.log_start_offset = known.max(first);
+        if known < first && (self.at.closed.is_some() || self.was_clean && known > 0) {
+            let reason = format!("the log starts at offset {known}, and its first segment at {first}");
+            let finding = Finding::missing(&self.path, reason, "the log starts with its first segment");
+            self.find(finding.of(known, first));
+        }
+    }
+
+    fn check_end(&mut self, end: i64, file: &Path, size: u64) {
+        let proven = self.at.proven_end;
+        self.check.log_end_offset = end.max(proven);
+        if end < proven {
+            let reason = format!("the log ends at offset {end}, and once ended at {proven}");
+            let action = format!("the log goes on at offset {proven}");
+            self.find(Finding::missing(file, reason, action).at(size).of(end, proven));
+        }
+    }
+
+    fn note_damage(&mut self, file: &Path, walked: Walked, next_base: Option<i64>) {
+        self.check.batches += walked.batches;
+        self.check.records += walked.records;
+        for (damage, stays) in walked.damage.into_iter().zip(walked.stays) {
             if damage.is_zero_tail && next_base.is_none_or(|next| next == damage.first_offset) {
                 // A tail that was prepared.
                 continue;
             }
-            let stays = keeps(&damage, &self.at, &bounds, size) || !is_read || self.at.clean;
-            self.note_damage(&file, &damage, stays);
+            let action = match stays {
+                true => {
+                    "a fetch of these offsets is answered with CORRUPT_MESSAGE; what is around it is served".to_owned()
+                }
+                false => format!("the log is cut here and ends at offset {}", damage.first_offset),
+            };
+            let kind = if stays || self.was_clean { FindingKind::Damaged } else { FindingKind::Note };
+            let finding = Finding::new(kind, file, damage.reason, action).at(damage.position);
+            self.find(finding.of(damage.first_offset, damage.next_offset));
         }
-        Ok(end)
     }
+}
 
-    fn note_damage(&mut self, file: &OpenFile, damage: &Damage, stays: bool) {
-        let action = match stays {
-            true => "a fetch of these offsets is answered with CORRUPT_MESSAGE; what is around it is served".to_owned(),
-            false => format!("the log is cut here and ends at offset {}", damage.first_offset),
-        };
-        self.check.findings.push(Finding {
-            kind: if stays { FindingKind::Damaged } else { FindingKind::Unfinished },
-            file: file.path().to_owned(),
-            bytes: Some((damage.position, damage.end)),
-            offsets: Some((damage.first_offset, damage.next_offset)),
-            reason: damage.reason.clone(),
-            action,
-        });
-    }
-
-    /// Whether every entry of the offset index names a batch.
-    fn check_entries(&mut self, base_offset: i64, places: &[Place]) -> Result<(), LogError> {
-        let file = self.file(base_offset, Kind::OffsetIndex);
-        let bytes = match fs::read(&file) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            result => result.map_err(LogError::io("cannot read", &file))?,
-        };
-        for (number, entry) in bytes.as_chunks::<8>().0.iter().enumerate() {
-            let (delta, position) = entry.split_first_chunk::<4>().expect("eight bytes");
-            let last_offset = base_offset + i64::from(i32::from_be_bytes(*delta));
-            let position = u64::from(u32::from_be_bytes(position.try_into().expect("four bytes")));
-            let found = places.binary_search_by_key(&position, |place| place.position);
-            // Apache Kafka makes its indexes larger at first, with zeroes.
-            let is_unused = number > 0 && entry.iter().all(|&byte| byte == 0);
-            if !is_unused && found.is_none_or_differs(places, last_offset) {
-                let at = number as u64 * 8;
-                let reason = format!(
-                    "entry {number} names offset {last_offset} at byte {position}, where no batch ends with it"
-                );
-                self.check.findings.push(Finding {
-                    kind: FindingKind::Damaged,
-                    file,
-                    bytes: Some((at, at + 8)),
-                    offsets: None,
-                    reason,
-                    action: "it is made again from the log".to_owned(),
-                });
-                break;
-            }
+impl Walked {
+    fn take(&mut self, header: &Header<'_>) {
+        self.batches += 1;
+        self.records += u64::try_from(header.record_count()).unwrap_or(0);
+        let epoch = header.leader_epoch();
+        if epoch >= 0 && self.epochs.last().is_none_or(|&(latest, _)| epoch > latest) {
+            self.epochs.push((epoch, header.base_offset()));
         }
-        Ok(())
     }
 }
 
-/// Where a batch is.
-struct Place {
-    position: u64,
-    last_offset: i64,
-    records: u64,
-}
-
-fn place(header: &Header<'_>, position: u64) -> Place {
-    let records = u64::try_from(header.record_count()).unwrap_or(0);
-    Place { position, last_offset: header.last_offset(), records }
-}
-
-trait NamesBatch {
-    fn is_none_or_differs(&self, places: &[Place], last_offset: i64) -> bool;
-}
-
-impl NamesBatch for Result<usize, usize> {
-    fn is_none_or_differs(&self, places: &[Place], last_offset: i64) -> bool {
-        self.map_or(true, |at| places[at].last_offset != last_offset)
+fn list_segments(path: &Path) -> Result<BTreeMap<i64, Files>, LogError> {
+    let mut segments = BTreeMap::<i64, Files>::new();
+    let names = list_names(path)?;
+    for name in names.iter().filter(|name| name.stage == Stage::Live) {
+        let files = segments.entry(name.base_offset).or_default();
+        files.kinds.push(name.kind);
+        if name.kind == Kind::Log {
+            let file = path.join(name.to_string());
+            files.log_bytes = Some(fs::metadata(&file).map_err(LogError::io("cannot stat", &file))?.len());
+        }
     }
+    // What was about to be removed is not missing.
+    segments.retain(|base_offset, files| {
+        let was_dropped = |name: &FileName| name.base_offset == *base_offset && name.kind == Kind::Log;
+        files.log_bytes.is_some() || !names.iter().any(was_dropped)
+    });
+    Ok(segments)
 }
 
-type OnBatch<'a> = &'a mut dyn FnMut(&Header<'_>, u64);
+type Take<'a> = &'a mut dyn FnMut(&Header<'_>, u64) -> bool;
 
-fn read_batches(
-    file: &OpenFile,
-    size: u64,
-    bounds: Bounds,
-    on_batch: OnBatch<'_>,
-) -> Result<(i64, Vec<Damage>), LogError> {
+fn read_batches(file: &OpenFile, size: u64, bounds: Bounds, take: Take<'_>) -> Result<(i64, Vec<Damage>), LogError> {
     let mut pieces = Pieces::new(file, 0, size, bounds);
     let mut found = Vec::new();
     while let Some(piece) = pieces.next_piece()? {
         match piece {
-            Piece::Batch(position, bytes) => on_batch(&Header::at_start_of(bytes).expect("a whole batch"), position),
+            Piece::Batch(position, bytes) => {
+                if !take(&Header::at_start_of(bytes).expect("a whole batch"), position) {
+                    break;
+                }
+            }
             Piece::Damage(damage) => found.push(damage),
         }
     }
     Ok((pieces.next_offset(), found))
 }
 
-fn read_headers(
-    file: &OpenFile,
-    size: u64,
-    bounds: Bounds,
-    on_batch: OnBatch<'_>,
-) -> Result<(i64, Vec<Damage>), LogError> {
+fn read_headers(file: &OpenFile, size: u64, bounds: Bounds, take: Take<'_>) -> Result<(i64, Vec<Damage>), LogError> {
     let mut headers = Headers::new(file, 0, size, bounds.next_offset).skipping(bounds.limit);
     let mut end = bounds.next_offset;
     while let Some(batch) = headers.next()? {
         end = batch.header().next_offset();
-        on_batch(&batch.header(), batch.position);
+        if !take(&batch.header(), batch.position) {
+            break;
+        }
     }
     let damage = headers.take_damage();
     // What a damaged tail held is known by where the next segment begins.

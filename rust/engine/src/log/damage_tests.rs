@@ -172,9 +172,10 @@ fn examine(scene: &Scene) -> check::LogCheck {
     let before = contents();
     let dir = check::DirCheck::read(&scene.root).expect("read");
     let found = dir.logs().find(|found| found.topic == "a").expect("there").clone();
-    let mut bytes = 0;
-    let checked = dir.check(&found, true, &mut |more| bytes += more).expect("check");
-    assert_eq!(bytes, checked.bytes);
+    let examination = check::Examination::new(&found.path, &dir.open_at(&found), true).expect("examine");
+    let walk = |(base_offset, _)| (base_offset, examination.walk(base_offset, &mut |_, _| true).expect("walk"));
+    let walked = examination.segments().map(walk).collect();
+    let checked = examination.finish(walked);
     assert_eq!(contents(), before);
     checked
 }

@@ -88,6 +88,23 @@ impl fmt::Display for Loss {
     }
 }
 
+/// A file that is damaged, and what opening the log does with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedFile {
+    pub path: PathBuf,
+    pub reason: String,
+    pub action: &'static str,
+}
+
+impl fmt::Display for DamagedFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}; {}", self.path.display(), self.reason, self.action)
+    }
+}
+
+/// What is to be done with each intact batch: base offset of its segment, position, header.
+type OnBatch<'a> = &'a mut dyn FnMut(i64, u64, &Header<'_>);
+
 /// What a look at a metadata log found.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
@@ -102,8 +119,8 @@ pub struct Examination {
     pub snapshots: Vec<SnapshotId>,
     pub damage: Option<Damage>,
     pub recovery_point: Option<Record>,
-    /// Files beside the segments that are damaged and not needed, in words.
-    pub warnings: Vec<String>,
+    /// Files beside the segments that are damaged and not needed.
+    pub unneeded: Vec<DamagedFile>,
     /// The leader-epoch checkpoint contradicts the batches.
     pub epochs_are_wrong: bool,
     /// The control records of the intact part.
@@ -115,6 +132,11 @@ pub struct Examination {
 impl Examination {
     /// Reads the folder of a metadata log: every segment whole. Nothing is changed; a folder that is absent is an empty log.
     pub fn of(dir: &Path) -> Result<Self, LogError> {
+        Self::with_batches(dir, &mut |_, _, _| {})
+    }
+
+    /// The same, and shows each intact batch before the damage.
+    pub fn with_batches(dir: &Path, on_batch: OnBatch<'_>) -> Result<Self, LogError> {
         let mut found = Self { dir: dir.to_owned(), ..Self::default() };
         let names = match file_names(dir) {
             Err(LogError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(found),
@@ -124,8 +146,9 @@ impl Examination {
         found.snapshots.sort_unstable();
         match Record::read(dir) {
             Ok(record) => found.recovery_point = record,
-            Err(error @ LogError::Corrupt { .. }) => {
-                found.warnings.push(format!("{error}. It is written again: nothing is lost with it"));
+            Err(LogError::Corrupt { path, reason, .. }) => {
+                let action = "it is written again, nothing is lost with it";
+                found.unneeded.push(DamagedFile { path, reason, action });
             }
             Err(error) => return Err(error),
         }
@@ -137,7 +160,7 @@ impl Examination {
         let at_start = found.snapshots.iter().rfind(|id| id.end_offset == start).map_or(0, |id| id.epoch);
         found.end = LogEnd { end_offset: start, epoch: at_start };
         for name in segments {
-            found.take_segment(&Segment::open(dir, name)?)?;
+            found.take_segment(&Segment::open(dir, name)?, on_batch)?;
         }
         found.check_epochs(dir)?;
         Ok(found)
@@ -187,7 +210,7 @@ impl Examination {
         }
     }
 
-    fn take_segment(&mut self, segment: &Segment) -> Result<(), LogError> {
+    fn take_segment(&mut self, segment: &Segment, on_batch: OnBatch<'_>) -> Result<(), LogError> {
         if let Some(damage) = &mut self.damage {
             damage.bytes += segment.size;
             return look_for_intact(segment, 0, damage).map(drop);
@@ -200,7 +223,13 @@ impl Examination {
             let (position, taken) = match walk.next()? {
                 Next::End => break,
                 Next::Damage(reason) => return self.note_damage(segment, walk.position, reason),
-                Next::Batch(position, batch) => (position, self.take_batch(batch)),
+                Next::Batch(position, batch) => {
+                    let taken = self.take_batch(batch);
+                    if taken.is_ok() {
+                        on_batch(segment.base_offset, position, &batch.header());
+                    }
+                    (position, taken)
+                }
             };
             if let Err(reason) = taken {
                 return self.note_damage(segment, position, reason);
@@ -262,9 +291,8 @@ impl Examination {
         let file = match read_epochs(&path) {
             Ok(file) => file,
             Err(LogError::Corrupt { .. }) if fs::metadata(&path).is_ok_and(|file| file.len() == 0) => return Ok(()),
-            Err(error @ LogError::Corrupt { .. }) => {
-                self.epochs_are_wrong = true;
-                self.warnings.push(format!("{error}. It is made again from the log"));
+            Err(LogError::Corrupt { path, reason, .. }) => {
+                self.note_wrong_epochs(path, reason);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -284,12 +312,14 @@ impl Examination {
             }
         };
         if !(is_first_right && are_equal) {
-            self.epochs_are_wrong = true;
-            let text =
-                format!("{} contradicts the epochs of the log's batches. It is made again from them", path.display());
-            self.warnings.push(text);
+            self.note_wrong_epochs(path, "it contradicts the epochs of the log's batches".to_owned());
         }
         Ok(())
+    }
+
+    fn note_wrong_epochs(&mut self, path: PathBuf, reason: String) {
+        self.epochs_are_wrong = true;
+        self.unneeded.push(DamagedFile { path, reason, action: "it is made again from the log" });
     }
 }
 

@@ -79,7 +79,7 @@ impl QuorumLog {
             None => {}
         }
         let recovery_point = RecoveryPoint::open(&context.cache, dir, examined.recovery_point, known)?;
-        let mut warnings = examined.warnings.clone();
+        let mut warnings = examined.unneeded.iter().map(ToString::to_string).collect();
         opening::cut(dir, &context.cache, &examined, loss.as_ref(), &mut warnings)?;
         let mut snapshots = Snapshots::open(dir, &context.cache)?;
         let batch_bytes_max = BATCH_BYTES_MAX.min(config.segment_bytes as usize);

@@ -23,10 +23,10 @@ const METADATA_TOPIC_ID: crate::Uuid = crate::Uuid::UNASSIGNED;
 
 pub use answering::{Answering, Lead, Looked, Noted, Taken, Waiting};
 pub use control::ControlEntry;
-pub use examination::{Damage, Examination, Loss, Proof};
+pub use examination::{Damage, DamagedFile, Examination, Loss, Proof};
 pub use flusher::OnFlushed;
 pub use log::{BATCH_BYTES_MAX, QuorumLog, QuorumLogConfig, ReplayFailed};
-pub use opening::{OnLoss, check_not_empty};
+pub use opening::{OnLoss, check_not_empty, refusal};
 pub use reader::{LogReader, ReaderEnd};
 pub use received::{ReceiveError, Received};
 pub use recovery_point::LogEnd;

@@ -48,6 +48,11 @@ pub fn check(dir: &Path, examined: &Examination, on_loss: OnLoss<'_>) -> Result<
     }
 }
 
+/// Why the log may not be opened whoever else has its records, if that is so.
+pub fn refusal(dir: &Path, examined: &Examination) -> Option<LogError> {
+    check(dir, examined, OnLoss::Cut).err()
+}
+
 /// A sole voter whose log is empty must not take the folders of partitions for strays: they had topics.
 pub fn check_not_empty(dir: &Path, on_loss: OnLoss<'_>, partition: &Path) -> Result<(), LogError> {
     let OnLoss::RefuseSoleVoter { node_id, static_voters } = on_loss else { return Ok(()) };

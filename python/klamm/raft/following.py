@@ -166,8 +166,7 @@ class Following:
     def tick(self, now_ms: int, state: Follower) -> int:
         """Advance the high watermark, fetch what comes next, campaign when the leader is silent."""
         replica = self._replica
-        # The leader's high watermark speaks of a log that is this one as far as it goes.
-        replica.advance_high_watermark(min(state.leader_high_watermark, self._acknowledged_offset()))
+        self.advance_high_watermark()
         deadline_ms = state.deadline_ms if replica.may_campaign else NEVER_MS
         if state.fetching is not None and state.fetching.is_whole:
             return self._wait_for_check(now_ms, state, deadline_ms)
@@ -175,6 +174,12 @@ class Following:
             self._elections.campaign(now_ms)
             return now_ms
         return min(deadline_ms, self._fetch_from_leader(now_ms, state))
+
+    def advance_high_watermark(self) -> None:
+        """Note what the leader has committed, as far as this log goes."""
+        replica, state = self._replica, self._replica.state
+        if isinstance(state, Follower):
+            replica.advance_high_watermark(min(state.leader_high_watermark, self._acknowledged_offset()))
 
     def _acknowledged_offset(self) -> int:
         """What a fetch stands for: what is flushed. Who never votes is not counted, and fetches again what is lost."""

@@ -132,6 +132,7 @@ class RaftNode:
         if self.replica.voter_history.follow(self.replica.log):
             self._on_voters_changed(now_ms)
         if self.replica.is_shutting_down and self._may_stop():
+            self._following.advance_high_watermark()  # its log may have been replaced by a snapshot since
             self._say_goodbye()
             self.deadline_ms = NEVER_MS
         else:

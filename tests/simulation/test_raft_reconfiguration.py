@@ -10,10 +10,12 @@ import pytest
 
 from klamm.testing.simulator.run import play_dynamic
 
-SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_DYNAMIC_SEEDS", "60"))
-SEEDS_EACH = 20
-EXCUSED_MAX = 1  # of SEEDS_EACH; of the first 1,000 seeds three are
-pytestmark = pytest.mark.timeout(900)  # some seconds, on a machine that does nothing else
+SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_DYNAMIC_SEEDS", "100"))
+SEEDS_EACH = 100
+# Of SEEDS_EACH, and so 1 % of all: of the first 1,000 seeds none is. While one in 3,000 is, a change of the core that
+# throws the dice again exceeds it once in 200 times; a fault that excuses one in 100 exceeds it in 19 of 20.
+EXCUSED_MAX = 1
+pytestmark = pytest.mark.timeout(900)  # half a minute, on a machine that does nothing else
 
 
 @pytest.mark.parametrize("first", range(1, SEED_COUNT + 1, SEEDS_EACH))

@@ -40,8 +40,8 @@ class Outcome:
     wipe_count: int = 0
     rejoined_count: int = 0  # replicas that vote with another disk than their first (dynamic quorums)
     is_upgraded: bool = False  # its voters were configured, and are in the log (kraft.version 0 to 1)
-    is_lost: bool = False  # excused: too many disks of one voter set are gone
-    is_stuck: bool = False  # excused: the disks that are gone keep any replica from being elected
+    is_lost: bool = False  # excused: nobody can be elected, too many disks of one voter set are gone
+    is_stuck: bool = False  # excused: nobody can be elected, the disks that are left hold too little
 
     @property
     def is_excused(self) -> bool:
@@ -134,8 +134,8 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
             world.begin(int(UPGRADE_US / haste) if world.must_be_upgraded else 0)
             world.run(int(SAFETY_US / haste))
             world.heal()
-            is_lost = world.operator.is_lost()
-            is_stuck = not is_lost and not _is_alive(world)
+            is_excused = not _is_alive(world)
+            is_lost = is_excused and world.operator.is_lost()
     except Exception as error:  # an invariant, a core or driver that stops, a log that refuses what it is told
         raise SimulationFailedError(_report(seed, world, error, how)) from error
     return Outcome(
@@ -151,7 +151,7 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
         rejoined_count=sum(replica.wipes > 0 and world.is_voter(replica) for replica in world.replicas.values()),
         is_upgraded=world.has_configured_voters and world.is_upgraded(),
         is_lost=is_lost,
-        is_stuck=is_stuck,
+        is_stuck=is_excused and not is_lost,
     )
 
 

@@ -230,6 +230,8 @@ def _formatted(folder: Path, partitions: int) -> _Controller:
     path = directory / f"{OFFSET:020}-{EPOCH:010}.checkpoint"
     now_ms = time.time_ns() // 1_000_000
     _engine.write_snapshot(path, image(partitions), epoch=EPOCH, last_contained_log_timestamp_ms=now_ms, now_ms=now_ms)
+    # Where no log is left, records after the snapshot may be lost: such a folder is refused.
+    (directory / f"{OFFSET:020}.log").touch()
     return controller
 
 

@@ -23,6 +23,24 @@ pub struct OffsetCommitRequest {
     /// -1: as the broker's configuration says.
     pub retention_time_ms: i64,
     pub topics: Vec<CommitTopic>,
+    /// Unknown topics without partitions, which Apache Kafka names in its answer.
+    pub bare: BareTopics,
+}
+
+/// Topics without partitions as they stand in the answer: no more bytes than they have in the request.
+#[derive(Debug, Default)]
+pub struct BareTopics {
+    count: usize,
+    encoded: Vec<u8>,
+}
+
+impl BareTopics {
+    fn push(&mut self, version: i16, topic: &CommitTopic) {
+        let mut writer = Writer::new();
+        write_topic(&mut VersionedWriter::new(&mut writer, is_flexible(version)), version, topic, &[]);
+        self.encoded.extend_from_slice(writer.as_slice());
+        self.count += 1;
+    }
 }
 
 /// A topic of the request.
@@ -60,21 +78,25 @@ const TOPIC_ID_VERSION: i16 = 10;
 impl OffsetCommitRequest {
     /// Reads a body of `version` and looks up in `image` what it names.
     pub fn read(version: i16, body: &[u8], image: &MetadataImage) -> Result<Self, WireError> {
-        let is_flexible = Api::of(OFFSET_COMMIT).is_some_and(|api| api.is_flexible(version));
-        let mut reader = VersionedReader::new(body, is_flexible);
+        let mut reader = VersionedReader::new(body, is_flexible(version));
         let group_id = reader.string()?.into_owned();
         let generation_id = reader.i32()?;
         let member_id = reader.string()?.into_owned();
         let instance = if version >= 7 { reader.nullable_string()? } else { None };
         let retention_time_ms = if version <= 4 { reader.i64()? } else { -1 };
-        let mut topics = Vec::new();
+        let (mut topics, mut bare) = (Vec::new(), BareTopics::default());
         for _ in 0..reader.array_len(3)? {
-            // One without partitions is not answered, and would take many times its bytes.
-            topics.extend(read_topic(&mut reader, version, image)?);
+            let (topic, is_known) = read_topic(&mut reader, version, image)?;
+            // One without partitions would take many times its bytes.
+            match (topic.partitions.is_empty(), is_known) {
+                (false, _) => topics.push(topic),
+                (true, false) => bare.push(version, &topic),
+                (true, true) => {}
+            }
         }
         reader.skip_tags()?;
         let group_instance_id = instance.map(|id| id.into_owned());
-        Ok(Self { version, group_id, generation_id, member_id, group_instance_id, retention_time_ms, topics })
+        Ok(Self { version, group_id, generation_id, member_id, group_instance_id, retention_time_ms, topics, bare })
     }
 
     /// The offsets that the group may commit, each with its topic, in order.
@@ -95,30 +117,20 @@ impl OffsetCommitRequest {
                 self.topics.iter().map(|topic| (topic, coded(topic))).collect()
             }
         };
-        let is_flexible = Api::of(OFFSET_COMMIT).is_some_and(|api| api.is_flexible(self.version));
-        let mut answer = VersionedWriter::new(writer, is_flexible);
+        let mut answer = VersionedWriter::new(writer, is_flexible(self.version));
         if self.version >= 3 {
             answer.i32(0);
         }
-        answer.array_len(coded.len());
+        answer.array_len(self.bare.count + coded.len());
+        answer.encoded(&self.bare.encoded);
         for (topic, partitions) in coded {
-            match self.version >= TOPIC_ID_VERSION {
-                true => answer.uuid(topic.id),
-                false => answer.string(&topic.name),
-            }
-            answer.array_len(partitions.len());
-            for (index, code) in partitions {
-                answer.i32(index);
-                answer.i16(code.0);
-                answer.no_tags();
-            }
-            answer.no_tags();
+            write_topic(&mut answer, self.version, topic, &partitions);
         }
         answer.no_tags();
     }
 
     fn has_refused(&self) -> bool {
-        self.topics.iter().flat_map(|topic| &topic.partitions).any(|it| !it.exists())
+        self.bare.count > 0 || self.topics.iter().flat_map(|topic| &topic.partitions).any(|it| !it.exists())
     }
 
     fn merged(&self, code: &mut impl FnMut() -> ErrorCode) -> Vec<(&CommitTopic, Vec<(i32, ErrorCode)>)> {
@@ -139,11 +151,30 @@ impl OffsetCommitRequest {
     }
 }
 
+fn is_flexible(version: i16) -> bool {
+    Api::of(OFFSET_COMMIT).is_some_and(|api| api.is_flexible(version))
+}
+
+fn write_topic(answer: &mut VersionedWriter<'_>, version: i16, topic: &CommitTopic, partitions: &[(i32, ErrorCode)]) {
+    match version >= TOPIC_ID_VERSION {
+        true => answer.uuid(topic.id),
+        false => answer.string(&topic.name),
+    }
+    answer.array_len(partitions.len());
+    for (index, code) in partitions {
+        answer.i32(*index);
+        answer.i16(code.0);
+        answer.no_tags();
+    }
+    answer.no_tags();
+}
+
+/// A topic of the request, and whether it exists.
 fn read_topic(
     reader: &mut VersionedReader<'_>,
     version: i16,
     image: &MetadataImage,
-) -> Result<Option<CommitTopic>, WireError> {
+) -> Result<(CommitTopic, bool), WireError> {
     let named = TopicRef::read(reader, version >= TOPIC_ID_VERSION)?;
     let (topic, unknown) = match &named {
         TopicRef::Name(name) => (image.topics().by_name(name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
@@ -152,14 +183,12 @@ fn read_topic(
     let topic: Option<&Topic> = topic.map(|topic| &**topic);
     let partitions = reader.array(12, |reader| read_partition(reader, version, topic, unknown))?;
     reader.skip_tags()?;
-    if partitions.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(match (topic, named) {
+    let found = match (topic, named) {
         (Some(topic), _) => CommitTopic { name: topic.name().clone(), id: topic.id(), partitions },
         (None, TopicRef::Name(name)) => CommitTopic { name: (&*name).into(), id: Uuid::ZERO, partitions },
         (None, TopicRef::Id(id)) => CommitTopic { name: "".into(), id, partitions },
-    }))
+    };
+    Ok((found, topic.is_some()))
 }
 
 fn read_partition(
@@ -232,9 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_without_partitions_is_not_answered() {
+    fn an_unknown_topic_without_partitions_is_named_in_the_answer() {
         let request = read(b"\x02g\xff\xff\xff\xff\x01\x00\x02\x02t\x01\0\0").expect("a whole request");
-        assert_eq!(answer(&request, &[]), b"\0\0\0\0\x01\0");
+        assert_eq!(answer(&request, &[]), b"\0\0\0\0\x02\x02t\x01\0\0");
     }
 
     #[test]

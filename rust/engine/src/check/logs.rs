@@ -160,8 +160,11 @@ fn check_epochs(folder: &Path, end: i64, found: &[(i32, i64)], settled: i64, abs
         return Some(Finding::new(absent, &path, "the log has batches", MADE_AGAIN));
     }
     let of = |offset: i64| stated.iter().rfind(|&&(_, start)| start <= offset).map(|&(epoch, _)| epoch);
+    // The file is cut at the log's start at once. The segments before it and the start's checkpoint follow later.
+    let may_be_cut = |epoch: i32| stated.first().is_some_and(|&(first, _)| epoch <= first);
+    let is_wrong = |epoch: i32, offset: i64| of(offset).map_or(!may_be_cut(epoch), |stated| stated != epoch);
     let mut settled = found.iter().filter(|&&(_, offset)| offset < settled);
-    if let Some(&(epoch, offset)) = settled.find(|&&(epoch, offset)| of(offset) != Some(epoch)) {
+    if let Some(&(epoch, offset)) = settled.find(|&&(epoch, offset)| is_wrong(epoch, offset)) {
         let said = of(offset).map_or("none".to_owned(), |epoch| epoch.to_string());
         let reason = format!("it has epoch {said} for offset {offset}, whose batch has {epoch}");
         return Some(Finding::damaged(&path, reason, "fetches by epoch are answered by it").of(offset, offset + 1));
@@ -169,4 +172,27 @@ fn check_epochs(folder: &Path, end: i64, found: &[(i32, i64)], settled: i64, abs
     let &(epoch, start) = stated.iter().find(|&&(_, start)| start > end)?;
     let reason = format!("epoch {epoch} begins at offset {start}, and the log ends at {end}");
     Some(Finding::damaged(&path, reason, "the entry is removed").of(start, start + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::tempdir;
+
+    use super::*;
+
+    #[test]
+    fn epochs_may_be_cut_at_a_start_that_the_segments_do_not_show_yet() {
+        let dir = tempdir().expect("temporary directory");
+        let is_damaged = |file: &str, found: &[(i32, i64)]| {
+            fs::write(dir.path().join(LEADER_EPOCH), file).expect("write");
+            check_epochs(dir.path(), 60, found, i64::MAX, Kind::Missing).is_some()
+        };
+        let cut_at_40 = "0\n1\n5 40\n";
+        assert!(!is_damaged(cut_at_40, &[(3, 0), (5, 30), (5, 40)]));
+        assert!(is_damaged(cut_at_40, &[(6, 0), (5, 40)]), "an epoch that is above the first entry's");
+        assert!(is_damaged(cut_at_40, &[(3, 0), (4, 40)]), "another epoch than the entry's");
+        assert!(is_damaged("0\n0\n", &[(3, 0)]), "no entry");
+    }
 }

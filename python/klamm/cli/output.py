@@ -58,7 +58,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
 
 
 def confirm(question: str) -> None:
-    """Ask before something is lost. Raises ClientError where nobody can be asked, Abort when the answer is no."""
+    """Ask before something is lost. Raises ClientError without a terminal, Abort when the answer is no."""
     if not sys.stdin.isatty():
         raise ClientError(f"{question} There is no terminal to answer on: say --yes")
     import typer
@@ -120,7 +120,7 @@ def progress(what: str) -> Iterator[Callable[[int], None]]:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether rich may take the stream for a terminal: it may be told to by a variable."""
+    """Whether rich may take the stream for a terminal, which a variable may demand."""
     return any(name in os.environ for name in _ASKED_FOR_COLOR) or stream.isatty()
 
 

@@ -26,9 +26,9 @@ class Batch(NamedTuple):
     partition: int
     records: Sequence[LogRecord]
     done: Callable[[ErrorCode | None], None]
-    """Called once, at once or later: NONE when the high watermark is behind the batch, else why it never will be.
+    """Called once, at once or later: NONE when the high watermark has passed the batch, else why it never will be.
 
-    None: nobody can say what became of it.
+    None: its outcome is unknown.
     """
 
 

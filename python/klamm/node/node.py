@@ -36,7 +36,7 @@ log = logging.getLogger("klamm.node")
 
 EVENTS_AT_ONCE: Final = 128
 LOST_EVENT_PAUSE_S: Final = 1.0
-"""Before the controller is told again of a log directory that failed."""
+"""Before a failed log directory is reported to the controller again."""
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4

@@ -57,7 +57,7 @@ class Registration:
         is_majority_gone: Callable[[], bool] = lambda: False,
         on_pause: Callable[[int], None] = lambda pause_ms: None,
     ) -> None:
-        """`on_fault` is told what ends the exchange before its time; `on_pause` for how long the process did not run.
+        """`on_fault` receives what ends the exchange early; `on_pause` how long the process did not run.
 
         `foreign_cluster` says which controller answered as one of another cluster, where one did; `is_majority_gone`
         whether so many controllers refuse connections that the rest can elect nobody.

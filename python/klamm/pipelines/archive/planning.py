@@ -21,7 +21,7 @@ class Plan:
 def check_same(known: Topic | None, name: str, topic_id: str | None) -> None:
     """PipelineError where the topic that has this id is another than the one that is archived under its name.
 
-    Brokers before Apache Kafka 2.8 have no ids: then nobody knows.
+    Brokers before Apache Kafka 2.8 have no ids, so this is unknown.
     """
     if known is not None and None not in (known.topic_id, topic_id) and known.topic_id != topic_id:
         raise PipelineError(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from klamm.pipelines.audit.audit import Audit
 
 _INCIDENTS: Final = 3
-"""So many are told of."""
+"""So many are listed."""
 
 
 def summarize(audit: Audit) -> list[str]:

@@ -95,7 +95,7 @@ class DrivenReplica(SimulatedReplica):
     @stored.setter
     def stored(self, stored: ElectionState | None) -> None:
         if stored is not None:
-            raise NotImplementedError("a driven replica writes its own quorum-state")
+            raise AssertionError("a driven replica writes its own quorum-state")
         self._files = DiskFiles()
 
     @property
@@ -172,7 +172,7 @@ class DrivenReplica(SimulatedReplica):
                 | events.Flushed()
                 | events.SnapshotChecked()
             ):
-                raise NotImplementedError(f"the driver makes {type(event).__name__} itself")
+                raise AssertionError(f"the driver makes {type(event).__name__} itself")
             case _:
                 assert_never(event)
 

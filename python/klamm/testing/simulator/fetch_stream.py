@@ -1,6 +1,6 @@
 """A simulated thread that goes on fetching, as `_engine.FetchStream` does (`klamm.raft.ports.FetchStreams`).
 
-It appends plain answers, flushes, and fetches again; the core is told afterwards. Anything else ends it.
+It appends plain answers, flushes, and fetches again; the core is notified afterwards. Anything else ends it.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ pub(super) struct Inventory {
     /// Directories to remove.
     pub(super) deleted: Vec<PathBuf>,
     pub(super) clean: bool,
-    /// The machine did not start anew since a node of klamm last used the directory: nothing that was written is torn.
+    /// The machine did not reboot since a node of klamm last used the directory: nothing that was written is torn.
     pub(super) kept_power: bool,
     /// How the logs were closed that were not opened since; known after a clean stop of klamm.
     pub(super) closed: BTreeMap<(String, i32), Arc<ClosedLog>>,

@@ -38,7 +38,7 @@ pub struct OpenAt {
     pub keeps_damage: bool,
     /// The log once held everything below: the checkpointed high watermark.
     pub proven_end: i64,
-    /// Nothing that was written is torn: the machine did not start anew.
+    /// Nothing that was written is torn: the machine did not reboot.
     pub kept_power: bool,
     /// How the log was closed, after a clean stop of klamm.
     pub closed: Option<Arc<ClosedLog>>,

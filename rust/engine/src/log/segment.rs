@@ -204,7 +204,7 @@ impl Segment {
         }
     }
 
-    /// Where bytes end that nobody checked since the start.
+    /// The end of the bytes that were not checked since the start.
     pub(super) fn unverified_end(&self) -> u64 {
         self.unverified_end
     }

@@ -11,7 +11,7 @@ use super::files::{LogFile, OpenFile};
 use super::partition_log::Log;
 use super::segment::Segment;
 
-/// A range of a segment's file that nobody checked since the start.
+/// A range of a segment's file that was not checked since the start.
 #[derive(Clone)]
 pub struct Unverified {
     segment: Arc<LogFile>,

@@ -1,4 +1,4 @@
-//! When the system is asked to write back an active segment, while nobody waits for a flush.
+//! When the system is asked to write back an active segment, while no request waits for a flush.
 //!
 //! Half a segment, so that the sync at the roll, which appends to the same file system may have to wait for, finds at most
 //! that; and not before a second has passed since there was so much. So a burst goes at the speed of memory to its end:

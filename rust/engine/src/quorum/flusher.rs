@@ -36,7 +36,7 @@ impl Flushes {
         self.raise_recovery_point(&locked)
     }
 
-    /// With the log locked, so that nobody cuts it meanwhile.
+    /// With the log locked, so that it is not truncated meanwhile.
     fn raise_recovery_point(&self, log: &Log) -> Result<(), LogError> {
         let end_offset = log.flushed_offset();
         match log.epoch_for_offset(end_offset - 1).filter(|_| end_offset > log.log_start_offset()) {

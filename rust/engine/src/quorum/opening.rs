@@ -17,7 +17,7 @@ use crate::metadata::checkpoint;
 /// What to do when the log has lost records that it is known to have had.
 #[derive(Clone, Copy, Debug)]
 pub enum OnLoss<'v> {
-    /// Refuse to open it: nobody else has the records.
+    /// Refuse to open it: no other replica has the records.
     Refuse,
     /// Go on with the intact part, and know what is lost: the other voters have the records.
     Cut,
@@ -48,7 +48,7 @@ pub fn check(dir: &Path, examined: &Examination, on_loss: OnLoss<'_>) -> Result<
     }
 }
 
-/// Why the log may not be opened whoever else has its records, if that is so.
+/// Why the log may not be opened even if other replicas have its records, if that is so.
 pub fn refusal(dir: &Path, examined: &Examination) -> Option<LogError> {
     check(dir, examined, OnLoss::Cut).err()
 }
@@ -70,7 +70,7 @@ pub fn check_not_empty(dir: &Path, on_loss: OnLoss<'_>, partition: &Path) -> Res
     Err(LogError::Directory { path: dir.to_owned(), reason })
 }
 
-/// What can be told of snapshots by their first batch, before anything is changed.
+/// What the first batch of each snapshot shows, before anything is changed.
 fn check_snapshots(dir: &Path, examined: &Examination) -> Result<(), LogError> {
     let mut found: Vec<(SnapshotId, i64)> = Vec::new();
     for &id in &examined.snapshots {

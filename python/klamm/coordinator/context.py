@@ -22,6 +22,10 @@ log: Final = logging.getLogger("klamm.coordinator")
 TimerKey = tuple[str, ...]
 """("session", group id, member id), ("join", group id), ("sync", group id) or ("expiry",)."""
 EXPIRY_TIMER: Final[TimerKey] = ("expiry",)
+LATE_MS: Final = 100
+"""A timer that fires so late shows that the process did not run, perhaps for longer."""
+UNREAD_MS: Final = 1_000
+"""What it takes at most, after a pause, to read the requests that came meanwhile."""
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
@@ -47,7 +51,7 @@ class ShardContext:
         self.counts: Final = counts
         self.draw_uuid: Final = draw_uuid
         self.pipeline: Final = Pipeline(config.offsets_commit_timeout_ms, config.batch_bytes_max)
-        self.timers: Final[Timers[TimerKey]] = Timers()
+        self.timers: Final[Timers[TimerKey]] = Timers(LATE_MS, UNREAD_MS)
         self.groups: Final[dict[str, ClassicGroup]] = {}
         self.offsets: Final = OffsetStore()
         self.foreign: Final = ForeignGroups()

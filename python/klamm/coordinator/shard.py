@@ -15,7 +15,7 @@ from klamm._engine import CommitRequest
 from klamm.coordinator.classic_group import ClassicGroup
 from klamm.coordinator.commits import Commits
 from klamm.coordinator.config import GroupConfig
-from klamm.coordinator.context import EXPIRY_TIMER, ShardContext, TimerKey, log
+from klamm.coordinator.context import EXPIRY_TIMER, UNREAD_MS, ShardContext, TimerKey, log
 from klamm.coordinator.counts import Counts
 from klamm.coordinator.effects import Reply, Ticket
 from klamm.coordinator.foreign_groups import ForeignGroup
@@ -47,8 +47,6 @@ from klamm.protocol.group_messages import (
 )
 
 NO_PRODUCER_ID: Final = -1
-UNREAD_MS: Final = 1_000
-"""What it takes at most, after a pause, to read the requests that came meanwhile."""
 
 
 class Shard:

@@ -15,9 +15,16 @@ class Timers(Generic[K]):
     A deadline that moves back leaves its heap entry where it is; the entry finds out when it comes up. So renewing a
     session, which every heartbeat does, is one dict write. Keys are compared only for equality: equal times fire in
     the order in which they were set.
+
+    A deadline that comes up `late_ms` or more after its time is extended by `grace_ms`, once: the process may not have
+    run, and what it had not read may renew the key.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, late_ms: int | None = None, grace_ms: int = 0) -> None:
+        """Without `late_ms` no deadline is extended."""
+        self._late_ms = late_ms
+        self._grace_ms = grace_ms
+        self._extended: set[K] = set()
         self._deadlines: dict[K, int] = {}
         self._queued_at: dict[K, int] = {}
         self._heap: list[tuple[int, int, K]] = []
@@ -32,6 +39,10 @@ class Timers(Generic[K]):
 
     def schedule(self, key: K, deadline_ms: int) -> None:
         """Let `key` be due at `deadline_ms`, instead of whenever it was."""
+        self._extended.discard(key)
+        self._set(key, deadline_ms)
+
+    def _set(self, key: K, deadline_ms: int) -> None:
         self._deadlines[key] = deadline_ms
         queued_at = self._queued_at.get(key)
         if queued_at is None or deadline_ms < queued_at:
@@ -40,6 +51,7 @@ class Timers(Generic[K]):
     def cancel(self, key: K) -> None:
         """Forget `key`, whether it is set or not."""
         self._deadlines.pop(key, None)
+        self._extended.discard(key)
 
     def put_off(self, by_ms: int) -> None:
         """Let everything be due so much later."""
@@ -48,7 +60,7 @@ class Timers(Generic[K]):
         self._queued_at.clear()
         self._heap.clear()
         for key, deadline_ms in deadlines.items():
-            self.schedule(key, deadline_ms)
+            self._set(key, deadline_ms)
 
     def _push(self, key: K, at_ms: int) -> None:
         self._queued_at[key] = at_ms
@@ -64,9 +76,17 @@ class Timers(Generic[K]):
         """Each key that is due, once, forgotten before it is given. What is set meanwhile waits for the next call."""
         for key in self._take_due(now_ms):
             deadline_ms = self._deadlines.get(key)
-            if deadline_ms is not None and deadline_ms <= now_ms:  # else cancelled or moved by one that fired before
-                del self._deadlines[key]
-                yield key
+            if deadline_ms is None or deadline_ms > now_ms:
+                continue  # cancelled or moved by one that fired before
+            if self._is_late(key, now_ms - deadline_ms):
+                self._set(key, now_ms + self._grace_ms)
+                self._extended.add(key)
+                continue
+            self.cancel(key)
+            yield key
+
+    def _is_late(self, key: K, late_ms: int) -> bool:
+        return self._late_ms is not None and late_ms >= self._late_ms and key not in self._extended
 
     def _take_due(self, now_ms: int) -> list[K]:
         due = []

@@ -58,3 +58,15 @@ def test_what_is_cancelled_while_firing_does_not_fire() -> None:
     for _ in timers.pop_due(10):
         timers.cancel("b")
     assert list(timers.pop_due(10)) == []
+
+
+def test_a_late_deadline_is_extended_once() -> None:
+    timers: Timers[str] = Timers(late_ms=100, grace_ms=1_000)
+    timers.schedule("late", 10)
+    timers.schedule("in time", 11)
+    assert list(timers.pop_due(110)) == ["in time"]
+    assert timers.deadline_ms == 1_110
+    assert list(timers.pop_due(5_000)) == ["late"]
+    timers.schedule("late", 5_010)
+    assert list(timers.pop_due(6_000)) == [], "a key that is set again may be extended again"
+    assert list(timers.pop_due(7_000)) == ["late"]

@@ -1,4 +1,8 @@
-"""From the engine's requests to handlers and back: every request gets one answer, or its connection is closed."""
+"""From the engine's requests to handlers and back: every request gets one answer, or its connection is closed.
+
+A handler that raises what it did not foresee is answered for: with the error response of its request. The connection is
+closed only where none can be formed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 from klamm._engine import CommitRequest
 from klamm.broker.request import Direct, Handler, RequestContext
 from klamm.node.apis import RAFT_APIS
-from klamm.protocol.errors import MalformedRequest
+from klamm.protocol.errors import ErrorCode, MalformedRequest
 
 log = logging.getLogger("klamm.node.dispatch")
 
@@ -61,8 +65,7 @@ class Dispatcher:
             try:
                 handler.handle(context, context.api_version, body, _DirectAnswer(self, handle, context, body))
             except Exception as error:
-                _tell(context, error)
-                self.answer(handle, None)
+                self.answer(handle, _error_response(context, body, error))
         elif handler is not None:
             self.run(handler, handle, context, body)
         else:
@@ -88,8 +91,9 @@ class Dispatcher:
             self._not_committed(handle, peer, request, error)
 
     def _not_committed(self, handle: int, peer: str, request: CommitRequest, error: Exception) -> None:
-        log.error("OffsetCommit v%d of %s failed: closing", request.version, peer, exc_info=error)
-        self.answer(handle, None)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        log.error("OffsetCommit v%d of %s failed: answered with %s", request.version, peer, code.name, exc_info=error)
+        self.answer(handle, request.answer(code))
 
     def run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request in a task."""
@@ -100,8 +104,8 @@ class Dispatcher:
         answer: bytes | None = None
         try:
             answer = await handler(context, context.api_version, body)
-        except Exception as error:  # a fault of ours costs the connection that met it, never the node
-            _tell(context, error)
+        except Exception as error:
+            answer = _error_response(context, body, error)
         finally:
             # Not by a callback of the task: that would be one more turn of the loop for each request.
             task = asyncio.current_task()
@@ -158,7 +162,7 @@ class _DirectAnswer:
             try:
                 body = write(value)
             except Exception as error:
-                _tell(self._context, error)
+                body = _error_response(self._context, self._body, error)
             self._dispatcher.answer(self._handle, body)
 
         return take
@@ -167,11 +171,20 @@ class _DirectAnswer:
         self._dispatcher.run(handler, self._handle, self._context, self._body)
 
 
-def _tell(context: RequestContext, error: Exception) -> None:
-    """Why a connection is closed."""
+def _error_response(context: RequestContext, body: bytes, error: Exception) -> bytes | None:
+    """The answer to a request whose handler raised; None where its connection is to be closed. Logs the cause."""
     if isinstance(error, MalformedRequest):
         log.warning("closing connection of %s: %s", context.peer, error)
+        return None
+    from klamm.protocol.error_responses import error_response
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    try:
+        answer = error_response(context.api_key, context.api_version, body, code)
+    except Exception as no_response:
+        answer, outcome = None, f"closing, because no error response can be formed: {no_response}"
     else:
-        log.error(
-            "API %d v%d of %s failed: closing", context.api_key, context.api_version, context.peer, exc_info=error
-        )
+        outcome = f"answered with {code.name}"
+    key, version, peer = context.api_key, context.api_version, context.peer
+    log.error("API %d v%d of %s failed: %s", key, version, peer, outcome, exc_info=error)
+    return answer

@@ -8,12 +8,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from klamm._engine import CommitRequest
 from klamm.broker.request import Answer, Direct, Handler, RequestContext
-from klamm.node.dispatch import Dispatcher
-from klamm.protocol.errors import MalformedRequest
+from klamm.node.dispatch import OFFSET_COMMIT, Dispatcher
+from klamm.protocol.codec import build, decode_response, encode_request
+from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.kio_classes import request_class
 
 TASK, DIRECT, LATER, MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN = range(100, 107)
 FETCH, VOTE = 1, 52
+HEARTBEAT, LEAVE_GROUP, DELETE_GROUPS = 12, 13, 42
 
 
 class Engine:
@@ -47,6 +51,10 @@ class Handlers:
             MALFORMED: Direct(self.malformed),
             BROKEN: Direct(self.broken),
             BROKEN_WRITE: Direct(self.broken_write),
+            OFFSET_COMMIT: Direct(self.broken, self.broken_commit),
+            HEARTBEAT: Direct(self.broken),
+            LEAVE_GROUP: Direct(self.broken_write),
+            DELETE_GROUPS: self.broken_task,
         }
         return found.get(api_key)
 
@@ -66,6 +74,12 @@ class Handlers:
     def broken(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         raise ZeroDivisionError
 
+    def broken_commit(self, request: CommitRequest, answer: Callable[[int], None]) -> None:
+        raise ZeroDivisionError
+
+    async def broken_task(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        raise ZeroDivisionError
+
     def broken_write(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         def write(value: int) -> bytes:
             raise ZeroDivisionError
@@ -80,9 +94,9 @@ class Bench:
         self.engine, self.handlers = Engine(), Handlers()
         self.dispatcher = Dispatcher(self.engine, self.handlers)
 
-    def ask(self, handle: int, api_key: int, *, on_controller: bool = False) -> None:
+    def ask(self, handle: int, api_key: int, *, on_controller: bool = False, body: bytes = b"body") -> None:
         context = RequestContext(1, api_key, 0, "client", "PLAINTEXT", "127.0.0.1", on_controller, 0)
-        self.dispatcher.dispatch(handle, context, b"body")
+        self.dispatcher.dispatch(handle, context, body)
 
 
 async def test_the_answers_of_one_turn_go_together() -> None:
@@ -108,6 +122,35 @@ async def test_what_cannot_be_answered_closes_its_connection(caplog: pytest.LogC
     await asyncio.sleep(0)
     assert bench.engine.answers == {1: None, 2: b"body"}
     assert "closing" in caplog.text
+
+
+@pytest.mark.parametrize("api_key", [HEARTBEAT, LEAVE_GROUP, DELETE_GROUPS])
+async def test_a_handler_that_raises_is_answered_for(caplog: pytest.LogCaptureFixture, api_key: int) -> None:
+    bench = Bench()
+    values: dict[int, dict[str, object]] = {DELETE_GROUPS: {"groups_names": ["g", "h"]}}
+    request = build(request_class(api_key, 0), **values.get(api_key, {}))
+    bench.ask(1, api_key, body=encode_request(request))
+    await bench.dispatcher.drain(30)
+    answer = bench.engine.answers[1]
+    assert answer is not None, "the connection goes on"
+    found = decode_response(api_key, 0, answer)
+    codes = [each.error_code for each in found.results] if api_key == DELETE_GROUPS else [found.error_code]
+    assert set(map(int, codes)) == {int(ErrorCode.UNKNOWN_SERVER_ERROR)}
+    [record] = caplog.records
+    assert record.exc_info
+    assert record.exc_info[0] is ZeroDivisionError
+    assert "UNKNOWN_SERVER_ERROR" in record.message
+
+
+async def test_a_commit_that_raises_is_answered_for(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.dispatcher.commit(1, "127.0.0.1", CommitRequest("g", [("t", bytes(16), [(0, 7, -1, None)])], version=8))
+    await bench.dispatcher.drain(30)
+    answer = bench.engine.answers[1]
+    assert answer is not None
+    [topic] = decode_response(8, 8, answer).topics
+    assert [int(each.error_code) for each in topic.partitions] == [int(ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert len(caplog.records) == 1
 
 
 async def test_a_stop_waits_for_what_is_under_way() -> None:

@@ -1,0 +1,97 @@
+"""The response to a request that failed as a whole, for each API and version that Python answers."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any, get_origin
+
+import pytest
+
+from klamm.node.apis import VERSIONS
+from klamm.protocol.codec import build, decode_response, encode_request
+from klamm.protocol.error_responses import NoErrorResponse, error_response
+from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.kio_classes import request_class
+from klamm.protocol.schemas import item_of, without_null
+
+FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
+WITHOUT_A_PLACE = {(35, 1), (35, 2), *((1, version) for version in range(4, 7))}
+"""A request does not name directories; Fetch before version 7 calls a partition otherwise, and no replica sends it."""
+EACH = [(key, version) for key, (low, high) in VERSIONS.items() for version in range(low, high + 1)]
+
+
+def request_with_items(cls: Any) -> Any:
+    """A request with one item in each array."""
+    values: dict[str, Any] = {}
+    for field in fields(cls):
+        item = item_of(field.type)
+        if get_origin(without_null(field.type)) is tuple:
+            plain = {"string": "name", "int32": 3, "int8": 2, "uuid": bytes(15) + b"x"}
+            kind = field.metadata.get("kafka_type", "")
+            values[field.name] = [request_with_items(item) if is_dataclass(item) else plain[kind]]
+    return build(cls, **values)
+
+
+def codes(found: Any) -> list[ErrorCode]:
+    """Those of a response, from all depths."""
+    if isinstance(found, tuple):
+        return [code for item in found for code in codes(item)]
+    if not is_dataclass(found):
+        return []
+    own = [getattr(found, field.name) for field in fields(found) if field.name == "error_code"]
+    return own + [code for field in fields(found) for code in codes(getattr(found, field.name))]
+
+
+@pytest.mark.parametrize(("api_key", "version"), [each for each in EACH if each not in WITHOUT_A_PLACE])
+def test_each_response_says_it(api_key: int, version: int) -> None:
+    body = encode_request(request_with_items(request_class(api_key, version)))
+    found = decode_response(api_key, version, error_response(api_key, version, body, FAILED))
+    assert set(map(int, codes(found))) == {int(FAILED)}
+
+
+@pytest.mark.parametrize(("api_key", "version"), sorted(WITHOUT_A_PLACE))
+def test_a_response_without_a_place_for_it_is_not_formed(api_key: int, version: int) -> None:
+    body = encode_request(request_with_items(request_class(api_key, version)))
+    with pytest.raises(NoErrorResponse):
+        error_response(api_key, version, body, FAILED)
+
+
+def test_a_malformed_request_has_none() -> None:
+    with pytest.raises(MalformedRequest):
+        error_response(19, 7, b"\xff", FAILED)
+
+
+def answer_to(api_key: int, version: int, **values: object) -> Any:
+    body = encode_request(build(request_class(api_key, version), **values))
+    return decode_response(api_key, version, error_response(api_key, version, body, FAILED))
+
+
+def test_items_are_named_as_in_the_request() -> None:
+    topics = [{"name": "a", "num_partitions": 3}, {"name": "b", "num_partitions": 4}]
+    found = answer_to(19, 7, topics=topics)
+    assert [(topic.name, int(topic.error_code), topic.error_message) for topic in found.topics] == [
+        ("a", -1, None),
+        ("b", -1, None),
+    ]
+    found = answer_to(42, 2, groups_names=["g", "h"])
+    assert [(result.group_id, int(result.error_code)) for result in found.results] == [("g", -1), ("h", -1)]
+    found = answer_to(32, 4, resources=[{"resource_type": 4, "resource_name": "1"}])
+    [resource] = found.results
+    assert (resource.resource_type, resource.resource_name, int(resource.error_code)) == (4, "1", -1)
+
+
+def test_partitions_are_named_as_in_the_request() -> None:
+    found = answer_to(61, 0, topics=[{"name": "t", "partition_indexes": [2, 5]}])
+    [topic] = found.topics
+    assert topic.name == "t"
+    assert [(each.partition_index, int(each.error_code)) for each in topic.partitions] == [(2, -1), (5, -1)]
+    found = answer_to(9, 1, group_id="g", topics=[{"name": "t", "partition_indexes": [2]}])
+    [partition] = found.topics[0].partitions
+    assert (partition.partition_index, partition.committed_offset, int(partition.error_code)) == (2, -1, -1)
+
+
+def test_a_code_for_the_whole_stands_alone() -> None:
+    found = answer_to(13, 5, group_id="g", members=[{"member_id": "m"}])
+    assert (int(found.error_code), found.members) == (-1, ())
+    found = answer_to(9, 8, groups=[{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [2]}]}])
+    assert [(each.group_id, int(each.error_code), each.topics) for each in found.groups] == [("g", -1, ())]

@@ -2,7 +2,7 @@
 //!
 //! It decides by the same rules as recovery (`recovery::keeps`, [`ClosedLog::differences`]), and reads files only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use super::names::{FileName, Kind, Stage};
 use super::producers::decode_snapshot;
 use super::recovery::{OpenAt, keeps, list_names};
 use super::scan::Headers;
+use super::stray_segment::find_strays;
 use crate::Uuid;
 
 /// Open at once: each thread has a segment and the one after it open.
@@ -209,7 +210,8 @@ impl Examination {
         let (path, cache, epochs) = (path.to_owned(), FileCache::new(FILES_MAX), EpochCache::default());
         let mut found = Self { path, at, deep, was_clean, cache, epochs, segments, check };
         found.check_small_files()?;
-        found.check_names();
+        let strays = found.check_strays()?;
+        found.check_names(&strays);
         Ok(found)
     }
 
@@ -265,12 +267,27 @@ impl Examination {
         Ok(())
     }
 
+    /// Segment files of another log, which a start sets aside: they count as missing.
+    fn check_strays(&mut self) -> Result<BTreeSet<i64>, LogError> {
+        let Some(closed) = self.at.closed.clone() else { return Ok(BTreeSet::new()) };
+        let strays = find_strays(&self.cache, &self.path, &closed)?;
+        for stray in &strays {
+            let action = format!("it is renamed to {}, and its records are lost", stray.new_name());
+            let next_base = self.next_base(stray.base_offset).unwrap_or(closed.log_end_offset);
+            let finding = Finding::damaged(&self.file(stray.base_offset, Kind::Log), &stray.reason, action).at(0);
+            self.find(finding.of(stray.base_offset, next_base));
+        }
+        let strays: BTreeSet<i64> = strays.iter().map(|stray| stray.base_offset).collect();
+        self.segments.retain(|base_offset, _| !strays.contains(base_offset));
+        Ok(strays)
+    }
+
     /// What is there beside what was there once.
-    fn check_names(&mut self) {
+    fn check_names(&mut self, strays: &BTreeSet<i64>) {
         let found: Vec<(i64, u64)> =
             self.segments.iter().filter_map(|(&base_offset, files)| Some((base_offset, files.log_bytes?))).collect();
         let differences = self.at.closed.as_ref().map(|closed| closed.differences(&found)).unwrap_or_default();
-        for (base_offset, why) in &differences {
+        for (base_offset, why) in differences.iter().filter(|(base, _)| !strays.contains(base)) {
             let kind = if why.contains("missing") { FindingKind::Missing } else { FindingKind::Damaged };
             let reason = format!("it {why} when the node stopped cleanly");
             let file = self.file(*base_offset, Kind::Log);

@@ -25,22 +25,31 @@ pub struct ClosedLog {
     pub log_end_offset: i64,
     /// The epoch of the newest entry of the epoch cache, -1 when there is none.
     pub last_epoch: i32,
-    /// Base offset and bytes of each segment, by rising base offset.
-    pub segments: Vec<(i64, u64)>,
+    /// By rising base offset.
+    pub segments: Vec<ClosedSegment>,
+}
+
+/// A segment as it was closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClosedSegment {
+    pub base_offset: i64,
+    pub bytes: u64,
+    /// Checksum of the first batch; `None` when there is none, and in records that klamm wrote before it noted this.
+    pub first_crc: Option<u32>,
 }
 
 impl ClosedLog {
     /// In what the segments that are there (base offset and bytes) differ from those that were closed, by base offset.
     pub fn differences(&self, found: &[(i64, u64)]) -> Vec<(i64, String)> {
         let mut differences = Vec::new();
-        for &(base_offset, bytes) in &self.segments {
+        for &ClosedSegment { base_offset, bytes, .. } in &self.segments {
             match found.iter().find(|(base, _)| *base == base_offset) {
                 Some((_, size)) if *size == bytes => {}
                 Some((_, size)) => differences.push((base_offset, format!("has {size} bytes and had {bytes}"))),
                 None => differences.push((base_offset, format!("is missing and had {bytes} bytes"))),
             }
         }
-        let is_known = |base: i64| self.segments.iter().any(|&(known, _)| known == base);
+        let is_known = |base: i64| self.segments.iter().any(|segment| segment.base_offset == base);
         let added = found.iter().filter(|(base, _)| !is_known(*base));
         differences.extend(added.map(|(base, size)| (*base, format!("has {size} bytes and was not there"))));
         differences.sort_by_key(|(base_offset, _)| *base_offset);
@@ -61,8 +70,11 @@ impl CleanStop {
         for ((topic, partition), log) in &self.logs {
             let (start, end, epoch) = (log.log_start_offset, log.log_end_offset, log.last_epoch);
             let _ = write!(body, "{topic} {partition} {start} {end} {epoch}");
-            for (base_offset, bytes) in &log.segments {
-                let _ = write!(body, " {base_offset}:{bytes}");
+            for segment in &log.segments {
+                let _ = write!(body, " {}:{}", segment.base_offset, segment.bytes);
+                if let Some(crc) = segment.first_crc {
+                    let _ = write!(body, ":{crc:08x}");
+                }
             }
             body.push('\n');
         }
@@ -124,10 +136,16 @@ fn parse_log(line: &str) -> Option<((String, i32), ClosedLog)> {
         segments: Vec::new(),
     };
     for field in fields {
-        let (base_offset, bytes) = field.split_once(':')?;
-        log.segments.push((base_offset.parse().ok()?, bytes.parse().ok()?));
+        log.segments.push(parse_segment(field)?);
     }
     Some((key, log))
+}
+
+fn parse_segment(field: &str) -> Option<ClosedSegment> {
+    let mut parts = field.split(':');
+    let (base_offset, bytes) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let first_crc = parts.next().map(|crc| u32::from_str_radix(crc, 16)).transpose().ok()?;
+    parts.next().is_none().then_some(ClosedSegment { base_offset, bytes, first_crc })
 }
 
 #[cfg(test)]
@@ -138,7 +156,12 @@ mod tests {
     use super::*;
 
     fn log() -> impl Strategy<Value = ClosedLog> {
-        (any::<i64>(), any::<i64>(), any::<i32>(), proptest::collection::vec(any::<(i64, u64)>(), 0..4)).prop_map(
+        let segment = any::<(i64, u64, Option<u32>)>().prop_map(|(base_offset, bytes, first_crc)| ClosedSegment {
+            base_offset,
+            bytes,
+            first_crc,
+        });
+        (any::<i64>(), any::<i64>(), any::<i32>(), proptest::collection::vec(segment, 0..4)).prop_map(
             |(log_start_offset, log_end_offset, last_epoch, segments)| ClosedLog {
                 log_start_offset,
                 log_end_offset,
@@ -158,12 +181,16 @@ mod tests {
         let dir = tempdir().expect("temporary directory");
         let cache = FileCache::new(16);
         assert_eq!(CleanStop::read(dir.path()).expect("read"), None);
-        let log = ClosedLog { log_start_offset: 3, log_end_offset: 9, last_epoch: 1, segments: vec![(0, 70), (5, 0)] };
+        let segments = vec![
+            ClosedSegment { base_offset: 0, bytes: 70, first_crc: Some(0xab) },
+            ClosedSegment { base_offset: 5, bytes: 0, first_crc: None },
+        ];
+        let log = ClosedLog { log_start_offset: 3, log_end_offset: 9, last_epoch: 1, segments };
         let record = CleanStop { logs: [(("t".to_owned(), 0), log)].into() };
         let checksum = record.write(&cache, dir.path()).expect("write");
         assert_eq!(CleanStop::read(dir.path()).expect("read"), Some((record, checksum)));
         let text = std::fs::read_to_string(dir.path().join(CLEAN_STOP)).expect("read");
-        assert_eq!(text, format!("klamm-clean-stop 1\n{checksum:08x}\n1\nt 0 3 9 1 0:70 5:0\n"));
+        assert_eq!(text, format!("klamm-clean-stop 1\n{checksum:08x}\n1\nt 0 3 9 1 0:70:000000ab 5:0\n"));
         CleanStop::remove(&cache, dir.path()).expect("remove");
         assert_eq!(CleanStop::read(dir.path()).expect("read"), None);
     }

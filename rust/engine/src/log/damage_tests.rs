@@ -22,7 +22,7 @@ fn settings() -> LogConfig {
     LogConfig { segment_bytes: 4000, index_interval_bytes: 300, ..config() }
 }
 
-/// A directory with the log `a-0` and its sibling `b-0`, and the batches of `a-0`.
+/// A directory with the log `a-0` and the batches of it, and its siblings: `b-0`, and `c-0` with segments of equal sizes.
 struct Scene {
     _dir: TempDir,
     root: PathBuf,
@@ -43,13 +43,13 @@ impl Left {
         let mut batches = Vec::new();
         let (manager, _events) = start_over(&[&root], ManagerConfig::default(), LogContext::new(64));
         let mut owners = Vec::new();
-        for (topic, value_bytes) in [("a", 100), ("b", 90)] {
+        for (topic, value_bytes, base_timestamp) in [("a", 100, 0), ("b", 90, 0), ("c", 100, 5000)] {
             let (owner, _) = create_with(&manager, 0, topic, settings());
             for at in 0..40 {
                 let value_bytes = value_bytes + at % 7;
                 let records = RECORDS as i32;
-                let mut bytes =
-                    batch(&BatchSpec { records, value_bytes, timestamp: at as i64, ..BatchSpec::default() });
+                let timestamp = base_timestamp + at as i64;
+                let mut bytes = batch(&BatchSpec { records, value_bytes, timestamp, ..BatchSpec::default() });
                 let appended = with_log(&*owner, |log| log.append_as_leader(&mut bytes, 0, 0, Origin::Client));
                 appended.expect("append");
                 if topic == "a" {
@@ -65,7 +65,7 @@ impl Left {
             // The high watermark's checkpoint is the only one that is due within seconds.
             manager.dirs()[0].checkpoint_high_watermarks(&manager.context().cache).expect("checkpoint");
         }
-        let folders = [root.clone(), root.join("a-0"), root.join("b-0")];
+        let folders = [root.clone(), root.join("a-0"), root.join("b-0"), root.join("c-0")];
         let paths = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("list"));
         let paths = paths.map(|entry| entry.expect("entry").path()).filter(|path| path.is_file());
         let relative = |path: &Path| path.strip_prefix(&root).expect("below").to_owned();
@@ -264,6 +264,25 @@ fn a_segment_that_is_emptied_cut_or_removed_takes_its_own_batches_only() {
                 check(&scene, &gone, &file, &format!("{damage} segment {at} of {count}, clean {clean}"));
             }
         }
+    }
+}
+
+#[test]
+fn a_segment_of_a_sibling_is_not_served() {
+    let count = Scene::new(true).files("log").len();
+    for at in 0..count {
+        let scene = Scene::new(true);
+        let (file, placed) = (scene.files("log")[at].clone(), placed(&scene, at));
+        let of_sibling = scene.root.join("c-0").join(name(&file));
+        assert_eq!(fs::metadata(&file).expect("there").len(), fs::metadata(&of_sibling).expect("there").len());
+        let (own, other) = (fs::read(&file).expect("read"), fs::read(&of_sibling).expect("read"));
+        fs::write(&file, &other).expect("write");
+        fs::write(&of_sibling, &own).expect("write");
+        let gone: Vec<usize> = placed.iter().map(|batch| batch.0).collect();
+        check(&scene, &gone, &name(&file), &format!("exchange segment {at} of {count}"));
+        // The clean-stop record is gone by now, and the next start does not serve it either.
+        let opened = scene.start();
+        assert!(opened.read(scene.end).iter().all(|bytes| scene.batches.contains(bytes)));
     }
 }
 

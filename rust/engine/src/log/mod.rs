@@ -36,6 +36,7 @@ mod retention;
 mod scan;
 mod segment;
 mod size;
+mod stray_segment;
 mod tasks;
 mod timestamps;
 mod trash;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checkpoint::{PARTITION_METADATA, write_partition_metadata};
-use super::clean_stop::ClosedLog;
+use super::clean_stop::{ClosedLog, ClosedSegment};
 use super::config::LogConfig;
 use super::counters::LogCounters;
 use super::epochs::{EpochCache, EpochFile};
@@ -413,6 +413,9 @@ impl Log {
         let active = self.segments.last_mut().expect("at least one segment");
         active.cut_tail(&cache)?;
         active.write_indexes(&cache, true)?;
+        for segment in &mut self.segments {
+            segment.load_first_crc(&cache)?;
+        }
         Ok(self.take_dirty(Extent::Closing))
     }
 
@@ -432,7 +435,7 @@ impl Log {
             log_start_offset: self.log_start_offset,
             log_end_offset: self.log_end_offset,
             last_epoch: self.latest_epoch().unwrap_or(-1),
-            segments: self.segments.iter().map(|segment| (segment.base_offset(), segment.size())).collect(),
+            segments: self.segments.iter().map(closed_segment).collect(),
         })
     }
 
@@ -445,6 +448,10 @@ impl Log {
         self.end_close(job.map(|job| job.end()));
         Ok(())
     }
+}
+
+fn closed_segment(segment: &Segment) -> ClosedSegment {
+    ClosedSegment { base_offset: segment.base_offset(), bytes: segment.size(), first_crc: segment.first_crc() }
 }
 
 #[cfg(test)]

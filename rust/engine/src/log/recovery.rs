@@ -23,6 +23,7 @@ use super::partition_log::{Log, LogContext, Remade};
 use super::producers::Producers;
 use super::scan::Headers;
 use super::segment::Segment;
+use super::stray_segment::find_strays;
 
 /// What the checkpoints of the log directory tell about a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Recovery {
     pub damage: Vec<(PathBuf, Damage)>,
     /// Offsets of records that are gone for good, beside those of `damage`: `[from, to)`.
     pub lost: Vec<(i64, i64)>,
+    /// Base offsets of segment files that were another log's, and were set aside.
+    pub strays: BTreeSet<i64>,
     /// What a person should know.
     pub warnings: Vec<String>,
 }
@@ -87,7 +90,14 @@ impl Log {
     ) -> Result<(Log, Recovery), LogError> {
         let mut recovery = Recovery::default();
         let dir = PartitionDir::new(path);
-        let dropped = finish_swaps(&context.cache, path)?;
+        let mut dropped = finish_swaps(&context.cache, path)?;
+        if let Some(closed) = &at.closed {
+            for stray in find_strays(&context.cache, path, closed)? {
+                recovery.warnings.push(stray.set_aside(&context.cache, path)?);
+                recovery.strays.insert(stray.base_offset);
+            }
+        }
+        dropped.extend(&recovery.strays);
         let listing = list(path)?;
         note_missing(path, &listing, &dropped, &mut recovery);
         let snapshots = snapshots_of(&listing);
@@ -199,7 +209,7 @@ impl Log {
         }
         let found: Vec<_> = self.segments.iter().map(|segment| (segment.base_offset(), segment.size())).collect();
         let differences = closed.differences(&found);
-        for (base_offset, why) in &differences {
+        for (base_offset, why) in differences.iter().filter(|(base, _)| !recovery.strays.contains(base)) {
             let file = self.dir.join(FileName::live(*base_offset, Kind::Log).to_string());
             recovery.warnings.push(format!(
                 "{} {why} when the node stopped cleanly; {}-{} is recovered as after a crash",

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use klamm_records::header::Header;
+use klamm_records::header::{HEADER_LEN, Header};
 
 use super::config::LogConfig;
 use super::damage::Damage;
@@ -88,6 +88,8 @@ pub struct Segment {
     limit: i64,
     /// What is known to be damaged, by rising position.
     damage: Vec<Damage>,
+    /// Checksum of the first batch; `None` until it was read or written.
+    first_crc: Option<u32>,
     /// Bytes below were there at the start and were not read since, but for the ranges of `verified`, which rise.
     unverified_end: u64,
     verified: Vec<(u64, u64)>,
@@ -199,6 +201,7 @@ impl Segment {
             index_interval_bytes: config.index_interval_bytes,
             limit: unlimited(base_offset),
             damage: Vec::new(),
+            first_crc: None,
             unverified_end: 0,
             verified: Vec::new(),
         }
@@ -253,6 +256,21 @@ impl Segment {
     /// Where bytes that may be served from `position` on end.
     pub(super) fn intact_end(&self, position: u64) -> u64 {
         self.damage.iter().map(|damage| damage.position).find(|&at| at >= position).unwrap_or(self.size)
+    }
+
+    /// Checksum of the first batch, as its header has it; `None` when there is none.
+    pub(super) fn first_crc(&self) -> Option<u32> {
+        self.first_crc
+    }
+
+    /// Reads the checksum of the first batch unless it is known.
+    pub(super) fn load_first_crc(&mut self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        if self.first_crc.is_none() && self.size >= HEADER_LEN as u64 {
+            let mut header = [0; HEADER_LEN];
+            self.log.open(cache)?.read_at(&mut header, 0)?;
+            self.first_crc = Header::at_start_of(&header).map(|header| header.crc());
+        }
+        Ok(())
     }
 
     /// The headers from `position` on, what is damaged passed over.
@@ -400,6 +418,9 @@ impl Segment {
         let largest = self.max_timestamp.unwrap_or(self.times.last());
         if header.max_timestamp() > largest.timestamp {
             self.max_timestamp = Some(TimestampOffset { timestamp: header.max_timestamp(), offset: last_offset });
+        }
+        if position == 0 {
+            self.first_crc = Some(header.crc());
         }
         if self.first_timestamp.is_none() && position == 0 {
             self.first_timestamp = Some(header.max_timestamp());
@@ -681,6 +702,9 @@ impl Segment {
         self.preallocated = false;
         self.write_back.cut_to(size);
         self.size = size;
+        if size == 0 {
+            self.first_crc = None;
+        }
         self.damage.retain(|damage| damage.position < size);
         self.unverified_end = self.unverified_end.min(size);
         self.verified.retain(|&(_, end)| end <= size);

@@ -137,13 +137,16 @@ def _librdkafka(quick: bool) -> list[Row]:
 
 def _control(quick: bool) -> list[Row]:
     return [
-        Row(
-            25,
-            "offset commits of classic groups",
-            topics.commits(2 if quick else 5),
-            BESIDE_KAFKA,
-            (at_least("commits/s", times(1, KAFKA), "K"), at_most("CPU us a commit", times(1, KAFKA), "K")),
-        ),
+        *[
+            Row(
+                25,
+                f"offset commits of classic groups, {durability}",
+                topics.commits(2 if quick else 5),
+                kinds,
+                (at_least("commits/s", times(1, KAFKA), "K"), at_most("CPU us a commit", times(1, KAFKA), "K")),
+            )
+            for durability, kinds in (("page cache", (KAFKA, KLAMM)), ("durable (K: page cache)", BESIDE_KAFKA))
+        ],
         Row(
             30,
             "klamm topics list, or kafka-topics --list: start to end of its process",

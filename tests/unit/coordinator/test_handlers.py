@@ -312,7 +312,7 @@ async def test_a_commit_that_the_engine_has_read_is_answered_as_its_bytes_are(br
     assert broker.answers.pop(7) == await broker.ask_raw(OFFSET_COMMIT, 9, group_id="g", topics=topics)
 
 
-async def test_a_commit_that_fails_closes_its_connection_alone(
+async def test_a_commit_that_fails_is_answered_with_an_error(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -325,7 +325,7 @@ async def test_a_commit_that_fails_closes_its_connection_alone(
         dispatcher.commit(7, "192.0.2.1", request)
     dispatcher.commit(8, "192.0.2.2", request)
     await dispatcher.drain(30)
-    assert (broker.answers[7], broker.answers[8]) == (None, request.answer(0))
+    assert (broker.answers[7], broker.answers[8]) == (request.answer(ErrorCode.UNKNOWN_SERVER_ERROR), request.answer(0))
     assert "OffsetCommit v9 of 192.0.2.1 failed" in caplog.text
 
 

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import klamm
+from klamm._engine import StorageError
 from klamm.admin.client import Client
 from klamm.cli.produce import Producer
 from klamm.cli.storage_examination import Finding, examine, findings_of
@@ -103,6 +104,31 @@ def test_a_start_does_what_is_announced(case: Case, intact: Path, tmp_path: Path
     if case.is_killed:  # how much a kill has taken is known by where the log ends
         kept -= set(range(log.end_offset, RECORDS))
     assert read == kept | {log.end_offset}, findings
+
+
+def garbled(file: Path) -> None:
+    """Bytes that are not UTF-8 follow."""
+    file.write_bytes(file.read_bytes() + b"\xff\xfe\x80\x00garbage\xe9\n")
+
+
+@pytest.mark.parametrize("damage", [flipped, halved, emptied, garbled], ids=lambda one: one.__name__)
+def test_a_start_refuses_meta_properties_if_that_is_announced(
+    damage: Callable[[Path], None], intact: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(intact, data)
+    file = data / "meta.properties"
+    damage(file)
+    findings = [one for one in findings_of(examine([data], deep=True)) if one.path == file]
+    if damage is garbled:
+        assert findings == []
+    if findings:
+        assert all("refuse" in one.action for one in findings)
+        with pytest.raises(StorageError, match=r"meta\.properties"):
+            klamm.Cluster(data).__enter__()
+        return
+    with klamm.Cluster(data) as cluster:
+        assert appended(cluster) == RECORDS
 
 
 def offsets_of(findings: Sequence[Finding], action: str) -> set[int]:

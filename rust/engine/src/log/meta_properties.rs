@@ -1,11 +1,12 @@
 //! `meta.properties`: whose directory it is (facts 1.5).
 
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::Uuid;
 
-use super::checkpoint::read_if_there;
 use super::error::LogError;
 use super::files::FileCache;
 
@@ -40,6 +41,14 @@ fn property(line: &str) -> Option<(String, String)> {
     }
     let [key, value] = fields;
     Some((key.trim_end().to_owned(), value.trim().to_owned()))
+}
+
+/// UTF-8, or Java's own Latin-1 where it is none: what `klamm.node.properties` accepts is accepted here.
+fn decode(bytes: Vec<u8>) -> String {
+    match String::from_utf8(bytes) {
+        Ok(text) => text.trim_start_matches('\u{feff}').to_owned(),
+        Err(error) => error.into_bytes().into_iter().map(char::from).collect(),
+    }
 }
 
 fn escaped(value: &str) -> String {
@@ -97,7 +106,11 @@ impl MetaProperties {
     /// Reads a directory's file; `None` when the directory is not formatted.
     pub fn read(dir: &Path) -> Result<Option<Self>, LogError> {
         let path = dir.join(META_PROPERTIES);
-        let Some(text) = read_if_there(&path)? else { return Ok(None) };
+        let text = match fs::read(&path) {
+            Ok(bytes) => decode(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(LogError::io("cannot read", &path)(error)),
+        };
         Self::parse(&text).map(Some).map_err(|reason| LogError::Corrupt { path, position: 0, reason })
     }
 

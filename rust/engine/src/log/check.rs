@@ -347,6 +347,11 @@ impl Examination {
         walked.stays =
             damage.iter().map(|damage| !is_read_by_start || keeps(damage, &self.at, &bounds, size)).collect();
         walked.damage = damage;
+        // The end of the log is where a start cuts it.
+        let cut = walked.damage.iter().zip(&walked.stays).find(|&(_, &stays)| !stays).map(|(damage, _)| damage);
+        if let Some(cut) = cut.filter(|_| next_base.is_none()) {
+            walked.next_offset = cut.first_offset;
+        }
         Ok(walked)
     }
 

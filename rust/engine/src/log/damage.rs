@@ -28,6 +28,8 @@ pub struct Damage {
     pub reason: String,
     /// A power cut may have left this of bytes that were not synced.
     pub may_be_torn: bool,
+    /// A killed process may have left this: the last bytes of a write are missing.
+    pub may_be_cut_short: bool,
     /// Nothing but zeroes up to the end: a tail that was prepared, or erased.
     pub is_zero_tail: bool,
 }
@@ -258,17 +260,29 @@ impl Search<'_> {
         let claimed_end = header.and_then(|header| header.size()).map(|size| position + size as u64);
         let end = match claimed_end {
             Some(end) if end == self.end || end < self.end && self.is_intact(end)? => end,
+            // Zeroes that were prepared follow.
+            Some(end) if end < self.end && !self.has_zero_sector(position, end)? && self.is_zero_from(end)? => end,
             _ => self.next_intact(position + 1)?,
         };
         let next_offset = match self.header_at(end)?.as_ref().and_then(|bytes| Header::at_start_of(bytes)) {
-            Some(next) if end < self.end => next.base_offset(),
+            Some(next) if end < self.end && next.length() > 0 => next.base_offset(),
             _ => self.bounds.next_base.or_else(|| self.claimed_offset(header)).unwrap_or(first_offset),
         };
         let is_cut = end == self.end && claimed_end.is_none_or(|claimed| claimed > self.end);
+        let may_be_cut_short = is_cut || end == self.end && self.ends_with_zero_sector(claimed_end.unwrap_or(end))?;
         let may_be_torn = is_cut || self.has_zero_sector(position, end)?;
         let is_zero_tail = end == self.end && super::scan::is_zero(self.file, position, end)?;
         let next_offset = next_offset.max(first_offset);
-        Ok(Damage { position, end, first_offset, next_offset, reason, may_be_torn, is_zero_tail })
+        Ok(Damage { position, end, first_offset, next_offset, reason, may_be_torn, may_be_cut_short, is_zero_tail })
+    }
+
+    fn is_zero_from(&self, position: u64) -> Result<bool, LogError> {
+        super::scan::is_zero(self.file, position, self.end)
+    }
+
+    /// Whether the last sector's part before `end` holds nothing but zeroes.
+    fn ends_with_zero_sector(&self, end: u64) -> Result<bool, LogError> {
+        self.has_zero_sector(end.saturating_sub(1) / SECTOR * SECTOR, end)
     }
 
     /// The offset after the last batch, as its damaged header says in two places.

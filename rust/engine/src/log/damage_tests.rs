@@ -530,3 +530,32 @@ fn a_record_of_an_earlier_stop_says_nothing() {
     let opened = scene.start();
     assert_eq!((opened.warnings(), opened.log.lock().log_end_offset()), (Vec::new(), end));
 }
+
+#[test]
+fn a_killed_process_leaves_no_whole_batch_with_a_wrong_checksum() {
+    for zeroes in [0, 5000] {
+        for is_prefix in [false, true] {
+            let scene = Scene::new(false);
+            fs::remove_file(scene.root.join("replication-offset-checkpoint")).expect("remove");
+            let segment = scene.files("log").len() - 1;
+            let file = scene.files("log")[segment].clone();
+            let &(number, position, size) = placed(&scene, segment).last().expect("a batch");
+            let mut bytes = fs::read(&file).expect("read");
+            bytes.resize(position + size + zeroes, 0);
+            match is_prefix {
+                true => bytes[(position / 512 + 1) * 512..].fill(0),
+                false => bytes[position + size / 2] ^= 1,
+            }
+            fs::write(&file, &bytes).expect("write");
+            let what = format!("batch {number} with {zeroes} zeroes after it");
+            if !is_prefix {
+                check(&scene, &[number], &name(&file), &what);
+                continue;
+            }
+            // What a kill cut short was not acknowledged: its offsets are free.
+            let (checked, opened) = (examine(&scene), scene.start());
+            assert_eq!(opened.log.lock().log_end_offset(), scene.end - RECORDS, "{what}");
+            assert_eq!(checked.log_end_offset, scene.end - RECORDS, "{what}: {:?}", checked.findings);
+        }
+    }
+}

@@ -545,9 +545,10 @@ pub(super) fn keeps(damage: &Damage, open_at: &OpenAt, bounds: &Bounds, size: u6
     let is_tail = damage.end >= size;
     // Nothing is missing, or nothing can be learned of it.
     let holds_nothing = is_tail && (bounds.next_base == Some(damage.first_offset) || damage.is_zero_tail);
-    // A write that a kill cut short.
+    // A kill leaves the first bytes of a write; a power cut may leave any of its sectors.
+    let may_be_unfinished = if open_at.kept_power { damage.may_be_cut_short } else { damage.may_be_torn };
     let is_unfinished =
-        is_tail && bounds.next_base.is_none() && damage.may_be_torn && damage.first_offset >= open_at.proven_end;
+        is_tail && bounds.next_base.is_none() && may_be_unfinished && damage.first_offset >= open_at.proven_end;
     !holds_nothing && !is_unfinished && may_keep(damage, open_at)
 }
 

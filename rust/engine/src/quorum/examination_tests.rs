@@ -209,6 +209,18 @@ fn a_cut_by_the_leader_is_no_loss() {
 }
 
 #[test]
+fn a_log_that_its_leader_empties_is_no_loss() {
+    let dir = tempdir().expect("a folder");
+    let (log, _) = open(dir.path(), OnLoss::Refuse).expect("open");
+    log.append(&[[1; 40]], 3, 0).expect("append");
+    flush(&log);
+    log.truncate_to(0, 0).expect("truncate");
+    assert_eq!(log.proven_end(), LogEnd::default(), "no record is left, and no epoch of one that is gone");
+    drop(log);
+    assert_eq!(open(dir.path(), OnLoss::Refuse).expect("open").0.end_offset(), 0);
+}
+
+#[test]
 fn a_wrong_epoch_checkpoint_is_made_again() {
     for content in ["0\n2\n0 0\n9 20\n", "0\n1\n3 0\n", "0\n2\n0 0\n1 30\n", "garbage", ""] {
         let dir = written(true);

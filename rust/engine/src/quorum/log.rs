@@ -365,8 +365,8 @@ impl QuorumLog {
         let offset = batch_start(&mut log, offset)?;
         if offset < self.recovery_point.end().end_offset {
             // The leader of a later epoch has none of what goes, so nothing of it, nor of what was lost, is committed.
-            let epoch = (offset - 1).max(0);
-            let epoch = log.epoch_for_offset(epoch).or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0);
+            let before = (offset > log.log_start_offset()).then(|| log.epoch_for_offset(offset - 1)).flatten();
+            let epoch = before.or_else(|| self.latest_snapshot().map(|id| id.epoch)).unwrap_or(0);
             self.recovery_point.set(LogEnd { end_offset: offset, epoch })?;
         }
         log.truncate_to(offset, now_ms)?;

@@ -15,10 +15,11 @@ import asyncio, gc, os, signal, sys, threading, time, klamm
 kind, count, controllers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) or None
 arguments = {"controllers": controllers} if controllers else {}
 is_armed = False
+is_inside = kind == "sync"
 hits = 0
 
 def interrupt(*_):
-    if is_armed:
+    if is_armed and is_inside:
         signal.raise_signal(signal.SIGINT)
 
 def live():
@@ -29,7 +30,18 @@ async def live_async():
     async with klamm.Cluster(**arguments) as cluster:
         cluster.topics()
 
-run = live if kind == "sync" else lambda: asyncio.run(live_async())
+def run_async():
+    global is_inside
+    runner = asyncio.Runner()
+    runner.get_loop()  # CPython leaves descriptors when its own set-up of a loop is interrupted
+    try:
+        is_inside = True
+        runner.run(live_async())
+    finally:
+        is_inside = False
+        runner.close()
+
+run = live if kind == "sync" else run_async
 
 def found():
     gc.collect()

@@ -137,7 +137,7 @@ def test_a_full_metadata_directory_ends_the_node(disk: SmallDisk | None, tmp_pat
         disk.fill()
         made = list(itertools.takewhile(lambda name: is_created(node, name), names[1:]))
         message = ended(node)
-        assert is_of_full_metadata_directory(message, data)
+        assert is_of_full_metadata_directory(message, data), message
         disk.free()
         node.output.unlink()
         node.start()

@@ -40,8 +40,8 @@ class Outcome:
     wipe_count: int = 0
     rejoined_count: int = 0  # replicas that vote with another disk than their first (dynamic quorums)
     is_upgraded: bool = False  # its voters were configured, and are in the log (kraft.version 0 to 1)
-    is_lost: bool = False  # excused: nobody can be elected, too many disks of one voter set are gone
-    is_stuck: bool = False  # excused: nobody can be elected, the disks that are left hold too little
+    is_lost: bool = False  # excused: no voter can be elected, too many disks of one voter set are gone
+    is_stuck: bool = False  # excused: no voter can be elected, the remaining disks hold too little
 
     @property
     def is_excused(self) -> bool:

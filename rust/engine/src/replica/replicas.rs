@@ -257,14 +257,14 @@ impl Replicas {
             let topic = image.topics().by_name(&found.topic);
             let record = topic.and_then(|topic| Some((topic, topic.partition(found.partition)?)));
             let stray_because = match record {
-                // Opening it looks whose it is; an error was told to the directory.
+                // Opening it finds out which topic it belongs to; an error was reported to the directory.
                 Some((topic, record)) if record.leader() == self.node_id => {
                     drop(self.get(topic.id(), found.partition));
                     continue;
                 }
                 Some((topic, _)) => match self.why_not_of(&found, topic.id()) {
                     Ok(Some(reason)) => reason,
-                    // It is this topic's, or an error was told to the directory.
+                    // It belongs to this topic, or an error was reported to the directory.
                     Ok(None) | Err(_) => continue,
                 },
                 None if topic.is_some() => format!("topic {} has no partition {}", found.topic, found.partition),

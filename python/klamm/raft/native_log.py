@@ -10,7 +10,7 @@ from klamm.raft.log import ControlRecord, MetadataLogError, OffsetAndEpoch, Snap
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def _on_disk() -> Iterator[None]:
     try:
         yield
     except _engine.StorageError as error:
@@ -77,17 +77,17 @@ class NativeMetadataLog:
 
     def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
         """Append record values as one batch; the last offset."""
-        with _writing():
+        with _on_disk():
             return self.native.append(records, epoch, timestamp_ms)
 
     def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
         """Append control records as one batch; the last offset."""
-        with _writing():
+        with _on_disk():
             return self.native.append_control(records, epoch, timestamp_ms)
 
     def append_fetched(self, batches: bytes, max_epoch: int) -> int:
         """Append the leader's batches as they are; the new end offset."""
-        with _writing():
+        with _on_disk():
             return self.native.append_fetched(batches, max_epoch, self._wall_clock_ms())
 
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
@@ -107,20 +107,23 @@ class NativeMetadataLog:
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on."""
-        return self.native.read(offset, max_bytes)
+        with _on_disk():
+            return self.native.read(offset, max_bytes)
 
     def control_records(self, start: int = -1) -> Sequence[ControlRecord]:
         """Those of the latest snapshot and the log at or above `start`."""
-        return [ControlRecord(*row) for row in self.native.control_records(start)]
+        with _on_disk():
+            return [ControlRecord(*row) for row in self.native.control_records(start)]
 
     def truncate_to(self, offset: int) -> None:
         """Drop every record at or above `offset`."""
-        with _writing():
+        with _on_disk():
             self.native.truncate_to(offset, self._wall_clock_ms())
 
     def bytes_from(self, offset: int) -> int:
         """Bytes of the batches at or above `offset`."""
-        return self.native.bytes_from(offset)
+        with _on_disk():
+            return self.native.bytes_from(offset)
 
     def snapshots(self) -> Sequence[SnapshotInfo]:
         """The finished snapshots, oldest first."""
@@ -135,21 +138,22 @@ class NativeMetadataLog:
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes | None:
         """A slice of a snapshot; None when there is no such snapshot."""
-        return self.native.read_snapshot(*snapshot_id, position, max_bytes)
+        with _on_disk():
+            return self.native.read_snapshot(*snapshot_id, position, max_bytes)
 
     def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
         """Keep a slice of the leader's snapshot."""
-        with _writing():
+        with _on_disk():
             self.native.append_snapshot_slice(*snapshot_id, position, data)
 
     def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
         """Check the snapshot that was received; `on_done` runs on a thread of the engine."""
-        with _writing():
+        with _on_disk():
             self.native.check_received_snapshot(on_done)
 
     def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Let the log begin and end with the snapshot that was received."""
-        with _writing():
+        with _on_disk():
             self.native.install_received_snapshot(*snapshot_id, self._wall_clock_ms())
 
     def drop_received_snapshot(self) -> None:
@@ -158,7 +162,8 @@ class NativeMetadataLog:
 
     def delete_before(self, snapshot_id: OffsetAndEpoch) -> bool:
         """Let the log begin at that snapshot."""
-        return self.native.delete_before(snapshot_id.offset, snapshot_id.epoch, self._wall_clock_ms())
+        with _on_disk():
+            return self.native.delete_before(snapshot_id.offset, snapshot_id.epoch, self._wall_clock_ms())
 
     def close(self) -> None:
         """Close cleanly."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import tarfile
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 from klamm import _engine
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
-from klamm.raft.log import MetadataLog, OffsetAndEpoch
+from klamm.raft.log import MetadataLog, MetadataLogError, OffsetAndEpoch
 from klamm.raft.native_log import NativeMetadataLog
 from klamm.raft.node import RaftNode
 from klamm.raft.voters import ReplicaKey, Voter, VoterSet, VotersInLog
@@ -115,6 +116,42 @@ def test_a_batch_that_is_too_large_is_refused_whole(tmp_path: Path) -> None:
         log.append([bytes(9 << 20)], 1, 1)
     assert log.end_offset == 0
     log.close()
+
+
+def test_whatever_meets_the_failed_write_first_names_the_same_cause_once(tmp_path: Path) -> None:
+    """What is appended waits in memory, so that a read may be the first to write it, and to fail."""
+    native = _engine.MetadataLog(tmp_path, segment_bytes=1 << 20, segment_ms=604_800_000, now_ms=0)
+    log = NativeMetadataLog(native, wall_clock_ms)
+    log.append([bytes(700_000)], 1, 1)
+    blocked = tmp_path / "00000000000000000001.log"
+    blocked.mkdir()
+    log.append([bytes(700_000)], 1, 1)
+    assert log.epoch_at(0) == 1  # which writes both, as far as they can be written
+    told: list[str] = []
+    flushed = threading.Event()
+
+    def on_flushed(offset: int, error: str | None) -> None:
+        told.append(error or f"flushed up to {offset}")
+        flushed.set()
+
+    log.start_flush(on_flushed)
+    if log.flush_fd is not None:
+        select.select([log.flush_fd], [], [], 60)
+        log.on_flush_end()
+    assert flushed.wait(60)
+    for attempt in (
+        lambda: log.append([b"more"], 1, 1),
+        lambda: log.read(1, 1 << 20),
+        lambda: log.control_records(0),
+        lambda: log.bytes_from(2),
+        lambda: log.truncate_to(1),
+    ):
+        with pytest.raises(MetadataLogError) as raised:
+            attempt()
+        told.append(str(raised.value))
+    assert set(told) == {told[0]}
+    assert told[0].startswith("cannot ")
+    assert told[0].count(str(tmp_path)) == told[0].count(str(blocked)) == told[0].count("os error") == 1
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ pub enum LogError {
     OffsetOutOfRange { offset: i64, start: i64, end: i64 },
     #[error("all {limit} files that may be open are in use: raise klamm.open.files.max or the descriptor limit")]
     TooManyOpenFiles { limit: usize },
-    #[error("log directory {} is offline after: {cause}", path.display())]
-    Offline { path: PathBuf, cause: String },
+    /// Nothing is done any more after what failed first. The text is that cause, which names the file, so that a message
+    /// about the directory has it once, whoever met it first.
+    #[error("{cause}")]
+    Offline { cause: String },
     #[error("{}: {reason}", path.display())]
     Directory { path: PathBuf, reason: String },
 }

@@ -95,7 +95,7 @@ impl LogDir {
     pub fn check_online(&self) -> Result<(), LogError> {
         match self.cause.get() {
             None => Ok(()),
-            Some(cause) => Err(LogError::Offline { path: self.path().to_owned(), cause: cause.clone() }),
+            Some(cause) => Err(LogError::Offline { cause: cause.clone() }),
         }
     }
 

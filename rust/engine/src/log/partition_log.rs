@@ -403,8 +403,8 @@ impl Log {
     pub fn begin_close(&mut self) -> Result<Option<FlushJob>, LogError> {
         let cache = self.context.cache.clone();
         if self.is_flushing {
-            let (path, cause) = (self.dir.path(), "a flush that did not end well".to_owned());
-            return Err(LogError::Offline { path, cause });
+            let reason = "a flush of it did not end well".to_owned();
+            return Err(LogError::Directory { path: self.dir.path(), reason });
         }
         if self.is_planned() {
             return Ok(None);

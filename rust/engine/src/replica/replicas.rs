@@ -224,11 +224,12 @@ impl Replicas {
         if wanted.is_none() && self.may_be_missing(key) {
             // An empty log in another directory would be taken for the partition, and its offsets begin anew.
             let path = self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default();
-            return Err(LogError::Offline { path, cause: "a directory beside it that may hold the log".to_owned() });
+            let reason = "the log may be in a directory that has failed".to_owned();
+            return Err(LogError::Directory { path, reason });
         }
-        wanted.or_else(|| self.planned.lock().dir_for(key, &self.logs)).ok_or_else(|| LogError::Offline {
+        wanted.or_else(|| self.planned.lock().dir_for(key, &self.logs)).ok_or_else(|| LogError::Directory {
             path: self.logs.dirs().first().map(|dir| dir.path().to_owned()).unwrap_or_default(),
-            cause: "every log directory has failed".to_owned(),
+            reason: "every log directory has failed".to_owned(),
         })
     }
 

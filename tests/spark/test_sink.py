@@ -132,18 +132,19 @@ def test_a_record_that_is_too_large_is_named(spark: SparkSession, bootstrap: str
 
 
 @pytest.mark.skipif("KLAMM_TEST_BOOTSTRAP" in os.environ, reason="another broker may have transactions")
-def test_exactly_once_is_refused_where_brokers_have_no_transactions(bootstrap: str) -> None:
-    """By the driver, before anything is read or written."""
-    from pyspark.sql.types import StructType
-
-    from klamm.spark import KlammDataSource
-
-    given = {"kafka.bootstrap.servers": bootstrap, "topic": "t", "deliveryGuarantee": "exactly-once"}
-    schema = StructType().add("value", "string")
-    with pytest.raises(ValueError, match="brokers have no transactions") as refused:
-        KlammDataSource(given).streamWriter(schema, False)
+def test_exactly_once_is_refused_where_brokers_have_no_transactions(
+    spark: SparkSession, bootstrap: str, topic: MakeTopic, tmp_path: Path
+) -> None:
+    """By the first batch, before anything is written."""
+    name = topic()
+    stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value").writeStream
+    writer = stream.format("klamm").option("kafka.bootstrap.servers", bootstrap).option("topic", name)
+    writer = writer.options(deliveryGuarantee="exactly-once", checkpointLocation=str(tmp_path / "state"))
+    with pytest.raises(Exception, match="brokers have no transactions") as refused:
+        patiently(lambda: writer.start().awaitTermination())
     assert f"kafka.bootstrap.servers '{bootstrap}'" in str(refused.value)
     assert "Say deliveryGuarantee=at-least-once" in str(refused.value)
+    assert stored(bootstrap, name, 0) == []
 
 
 def test_a_topic_cannot_be_overwritten(spark: SparkSession, bootstrap: str) -> None:

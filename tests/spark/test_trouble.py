@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm.spark import reason
+from tests.spark.patience import patiently
 from tests.spark.producing import numbered, send
 from tests.spark.test_stream import Sink, words
 from tests.support.node_process import NodeProcess
@@ -210,6 +211,19 @@ def test_a_bootstrap_server_that_refuses_is_named_soon(spark: SparkSession, boot
     writer = spark.range(5).selectExpr("cast(id as string) as value").write.format("klamm").mode("append")
     with pytest.raises(Exception, match=told):
         writer.options(**options, topic="t").save()
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_stream_is_refused_soon_by_a_sink_where_nothing_listens(
+    spark: SparkSession, tmp_path: Path, guarantee: str
+) -> None:
+    """The source does not know the address: the first batch of the sink finds that nothing listens there."""
+    address = f"127.0.0.1:{free_port()}"
+    stream = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value").writeStream
+    options = {"kafka.bootstrap.servers": address, "topic": "t", "deliveryGuarantee": guarantee}
+    writer = stream.format("klamm").options(**options, checkpointLocation=str(tmp_path / "state"))
+    with pytest.raises(Exception, match=rf"nothing listens at bootstrap\.servers={address}, tried for 2000 ms"):
+        patiently(lambda: writer.start().awaitTermination())
 
 
 def test_records_that_were_deleted_before_a_stream_read_them(sink: Sink, topic: MakeTopic) -> None:

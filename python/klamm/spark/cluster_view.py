@@ -12,9 +12,10 @@ from klamm.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition, descr
 from klamm.spark.option_map import OptionError
 from klamm.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
 
-_REFUSED_MS: Final = 5000
-_FIRST_CONTACT: Final = {"klamm.bootstrap.refused.timeout.ms": str(_REFUSED_MS)}
-"""A driver that begins does not wait for brokers that are not there; tasks wait for one that restarts."""
+DRIVER_REFUSED_MS: Final = 5000
+"""How long the driver tries bootstrap servers that refuse connections when a query begins."""
+TASK_REFUSED_MS: Final = 2000
+"""The same of a task. It is shorter because Spark runs a failed task four times by default."""
 
 
 def connect(client: Mapping[str, str]) -> KafkaClient:
@@ -27,10 +28,18 @@ def connect(client: Mapping[str, str]) -> KafkaClient:
         raise OptionError(f"option kafka.{error}") from None
 
 
-def check_reachable(client: Mapping[str, str]) -> None:
-    """Raise ClientError where nothing listens, before tasks wait for it. A shorter patience is the tasks' own."""
-    if int(client.get("max.block.ms", 60_000)) > _REFUSED_MS:
-        with connect(_FIRST_CONTACT | {**client}) as found:
+def first_contact(client: Mapping[str, str], refused_ms: int) -> dict[str, str]:
+    """These keys, with a limit to the time that refused connections are tried again.
+
+    For the first contact of a query only: later, tasks wait for a broker that restarts.
+    """
+    return {"klamm.bootstrap.refused.timeout.ms": str(refused_ms), **client}
+
+
+def check_reachable(client: Mapping[str, str], refused_ms: int) -> None:
+    """Raise ClientError where nothing listens for `refused_ms`, unless `max.block.ms` gives up earlier."""
+    if int(client.get("max.block.ms", 60_000)) > refused_ms:
+        with connect(first_contact(client, refused_ms)) as found:
             found.topics()
 
 
@@ -39,7 +48,7 @@ class ClusterView:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._client = connect(_FIRST_CONTACT | {**options.client})
+        self._client = connect(first_contact(options.client, DRIVER_REFUSED_MS))
         self.topic_ids: dict[str, str] = {}
         """As of the last look at partitions; empty where brokers have no ids (before Apache Kafka 2.8)."""
 

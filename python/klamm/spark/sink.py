@@ -15,9 +15,17 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from klamm._engine import digest_rows
-from klamm.spark.cluster_view import connect
+from klamm.spark.cluster_view import TASK_REFUSED_MS, check_reachable, connect
 from klamm.spark.option_map import OptionError
-from klamm.spark.sink_exactly_once import Delivered, check_broker, finish, give_up, identity_of_task, write_once
+from klamm.spark.sink_exactly_once import (
+    Delivered,
+    check_broker,
+    finish,
+    give_up,
+    identity_of_task,
+    is_first_batch,
+    write_once,
+)
 from klamm.spark.sink_options import Delivery, SinkOptions, check_columns
 
 if TYPE_CHECKING:
@@ -50,16 +58,24 @@ class KlammStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_columns(options, columns_of(schema))
-        if options.delivery is Delivery.EXACTLY_ONCE:
-            check_broker(options)
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written | Delivered:
         """As of a DataFrame; exactly once where that was asked for."""
+        # Spark makes a writer for every micro-batch: only a task knows which one it is. Later ones wait for a restart.
+        if is_first_batch():
+            self.check_cluster()
         if self.options.delivery is Delivery.AT_LEAST_ONCE:
             return write_all(self.options, iterator)
         portions = (portion for batch in iterator for portion in by_topic(batch, self.options.topic))
         return write_once(self.options, identity_of_task(), portions, produce, digest)
+
+    def check_cluster(self) -> None:
+        """Raise ClientError where nothing listens, OptionError where brokers lack what the guarantee needs."""
+        if self.options.delivery is Delivery.EXACTLY_ONCE:
+            check_broker(self.options)
+        else:
+            check_reachable(self.options.client, TASK_REFUSED_MS)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """All tasks are done."""

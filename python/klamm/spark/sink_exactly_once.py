@@ -16,10 +16,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from klamm._engine import ClientError, KafkaClient, NoTransactionsError
-from klamm.spark.cluster_view import connect
+from klamm.spark.cluster_view import TASK_REFUSED_MS, connect, first_contact
 from klamm.spark.option_map import OptionError
 from klamm.spark.sink_options import SinkOptions
 from klamm.spark.sink_tokens import (
+    BATCH,
     PROPERTIES,
     Course,
     DeliveryError,
@@ -65,8 +66,8 @@ class Delivered(WriterCommitMessage):
 
 
 def check_broker(options: SinkOptions) -> None:
-    """Refuse early what every task would fail with."""
-    with connect(options.client) as client:
+    """Raise OptionError where brokers have no transactions, ClientError where nothing listens."""
+    with connect(first_contact(options.client, TASK_REFUSED_MS)) as client:
         try:
             client.check_transactions(options.transactional_id_prefix)
         except NoTransactionsError as error:
@@ -74,6 +75,12 @@ def check_broker(options: SinkOptions) -> None:
                 f"option 'deliveryGuarantee' ('exactly-once') cannot be had of kafka.bootstrap.servers "
                 f"'{options.client['bootstrap.servers']}': {error}. Say deliveryGuarantee=at-least-once"
             ) from None
+
+
+def is_first_batch() -> bool:
+    """Whether the task that runs in this process belongs to the first micro-batch of a query."""
+    context = TaskContext.get()
+    return context is not None and context.getLocalProperty(BATCH) == "0"
 
 
 def identity_of_task() -> TaskIdentity:

@@ -21,9 +21,9 @@ from enum import Enum, auto
 from typing import Final
 
 _QUERY: Final = "sql.streaming.queryId"
-_BATCH: Final = "streaming.sql.batchId"
+BATCH: Final = "streaming.sql.batchId"
 _RUN: Final = "spark.jobGroup.id"
-PROPERTIES: Final = (_QUERY, _RUN, _BATCH)
+PROPERTIES: Final = (_QUERY, _RUN, BATCH)
 """Of a task's local properties those that say which task of what it is."""
 _NAMED_MAX: Final = 3
 _WAY_OUT: Final = (
@@ -69,7 +69,7 @@ def identify(properties: Mapping[str, str | None], partition: int) -> TaskIdenti
     if query is None or run is None or batch is None:
         raise DeliveryError(
             "option 'deliveryGuarantee' ('exactly-once') needs a query of micro-batches: Spark gave the task no "
-            f"{_QUERY}, {_BATCH} or {_RUN}. Say at-least-once"
+            f"{_QUERY}, {BATCH} or {_RUN}. Say at-least-once"
         )
     return TaskIdentity(query, run, int(batch), partition)
 

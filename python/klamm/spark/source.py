@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from klamm.spark.client_options import without_effect
-from klamm.spark.cluster_view import check_reachable, connect
+from klamm.spark.cluster_view import DRIVER_REFUSED_MS, check_reachable, connect
 from klamm.spark.columns import check_schema, full_schema
 from klamm.spark.format_options import HAVE_SCHEMAS, FormatOptions
 from klamm.spark.options import SourceOptions, client_keys, parse_batch, parse_common, parse_stream
@@ -101,7 +101,7 @@ class KlammDataSource(DataSource):
         from klamm.spark.sink import KlammBatchWriter
 
         writer = KlammBatchWriter(self._sink_options(overwrite, is_stream=False), schema)
-        check_reachable(writer.options.client)
+        check_reachable(writer.options.client, DRIVER_REFUSED_MS)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:  # noqa: N802

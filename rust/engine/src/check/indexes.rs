@@ -9,11 +9,11 @@ use klamm_records::header::Header;
 use super::{Finding, Kind as FindingKind, unreadable};
 use crate::log::LogError;
 use crate::log::damage::Damage;
+use crate::log::index::AbortedTxn;
 use crate::log::names::{FileName, Kind as FileKind};
 
 const OFFSET_ENTRY: usize = 8;
 const TIME_ENTRY: usize = 12;
-const TXN_ENTRY: usize = 34;
 pub const MADE_AGAIN: &str = "it is made again from the log";
 
 /// One entry, by what it says of a batch.
@@ -47,17 +47,27 @@ pub enum Kind {
 }
 
 /// Opens the indexes of a segment, and says what is wrong with them by themselves. `if_absent`: what it means that there is no
-/// file; `None` where a start makes them in any case.
-pub fn open_indexes(folder: &Path, base_offset: i64, if_absent: Option<FindingKind>) -> (Vec<Index>, Vec<Finding>) {
+/// file; `None` where a start makes them in any case. `txn_crc`: what the clean-stop record says of the index of aborted
+/// transactions.
+pub fn open_indexes(
+    folder: &Path,
+    base_offset: i64,
+    if_absent: Option<FindingKind>,
+    txn_crc: Option<u32>,
+) -> (Vec<Index>, Vec<Finding>) {
     let (mut indexes, mut findings) = (Vec::new(), Vec::new());
     let kinds =
         [(FileKind::OffsetIndex, Kind::Offset), (FileKind::TimeIndex, Kind::Time), (FileKind::TxnIndex, Kind::Txn)];
     for (of_file, kind) in kinds {
         let path = folder.join(FileName::live(base_offset, of_file).to_string());
-        match (Index::read(&path, kind, base_offset), if_absent) {
+        let expected_crc = txn_crc.filter(|_| kind == Kind::Txn);
+        match (Index::read(&path, kind, base_offset, expected_crc), if_absent) {
             (Ok(Some(index)), _) => indexes.push(index),
             (Ok(None), Some(of_absent)) if kind != Kind::Txn => {
                 findings.push(Finding::new(of_absent, &path, "the segment has no index", MADE_AGAIN));
+            }
+            (Ok(None), _) if expected_crc.is_some_and(|crc| crc != 0) => {
+                findings.push(Finding::missing(&path, "it was there when the node stopped cleanly", MADE_AGAIN));
             }
             (Ok(None), _) => {}
             (Err(error), _) => findings.push(unreadable(&path, &LogError::io("cannot read", &path)(error))),
@@ -68,14 +78,25 @@ pub fn open_indexes(folder: &Path, base_offset: i64, if_absent: Option<FindingKi
 
 impl Index {
     /// Reads an index; `None` when there is no file.
-    pub fn read(path: &Path, kind: Kind, base_offset: i64) -> io::Result<Option<Self>> {
+    pub fn read(path: &Path, kind: Kind, base_offset: i64, expected_crc: Option<u32>) -> io::Result<Option<Self>> {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let (entries, reason) = parse(&bytes, kind, base_offset);
-        let malformed = reason.map(|(at, reason)| Finding::damaged(path, reason, action(kind)).at(at));
+        let (entries, reason) = match kind {
+            Kind::Txn => parse_txns(&bytes, base_offset),
+            Kind::Offset | Kind::Time => parse(&bytes, kind, base_offset),
+        };
+        let found_crc = crc32c::crc32c(&bytes);
+        let malformed = match (reason, expected_crc) {
+            (Some((at, reason)), _) => Some(Finding::damaged(path, reason, MADE_AGAIN).at(at)),
+            (None, Some(expected)) if expected != found_crc => {
+                let reason = format!("checksum {found_crc:08x}, and {expected:08x} when the node stopped cleanly");
+                Some(Finding::damaged(path, reason, MADE_AGAIN))
+            }
+            _ => None,
+        };
         Ok(Some(Self { path: path.to_owned(), kind, entries, next: 0, begun: None, wrong: None, malformed }))
     }
 
@@ -106,7 +127,7 @@ impl Index {
                 Some((entry, format!("an entry of offset {} and the segment ends before {next_offset}", entry.offset)));
         }
         let Some((entry, reason)) = self.wrong.filter(|(entry, _)| !within(entry)) else { return Vec::new() };
-        vec![Finding::damaged(&self.path, reason, action(self.kind)).at(entry.at)]
+        vec![Finding::damaged(&self.path, reason, MADE_AGAIN).at(entry.at)]
     }
 
     /// Offset index: a batch begins at the position, and it or one after it ends with the offset.
@@ -150,21 +171,26 @@ impl Index {
     }
 }
 
-fn action(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Offset | Kind::Time => MADE_AGAIN,
-        Kind::Txn => {
-            "readers of committed records may get aborted ones; remove the file, and a start after a crash makes it again"
+/// By the rules of a start.
+fn parse_txns(bytes: &[u8], base_offset: i64) -> (Vec<Entry>, Option<(u64, String)>) {
+    match AbortedTxn::parse_all(bytes, base_offset) {
+        Ok(found) => {
+            let entry = |(number, txn): (usize, &AbortedTxn)| Entry {
+                at: (number * AbortedTxn::SIZE) as u64,
+                offset: txn.last_offset,
+                value: txn.producer_id,
+            };
+            (found.iter().enumerate().map(entry).collect(), None)
         }
+        Err(reason) => (Vec::new(), Some(reason)),
     }
 }
 
-/// The entries, and what is wrong with one of them by itself.
+/// The entries of an offset or time index, and what is wrong with one of them by itself.
 fn parse(bytes: &[u8], kind: Kind, base_offset: i64) -> (Vec<Entry>, Option<(u64, String)>) {
     let size = match kind {
         Kind::Offset => OFFSET_ENTRY,
-        Kind::Time => TIME_ENTRY,
-        Kind::Txn => TXN_ENTRY,
+        _ => TIME_ENTRY,
     };
     // Zeroes were written ahead.
     let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| (last / size + 1) * size);
@@ -177,17 +203,12 @@ fn parse(bytes: &[u8], kind: Kind, base_offset: i64) -> (Vec<Entry>, Option<(u64
         let at = (number * size) as u64;
         let entry = match kind {
             Kind::Offset => Entry { at, offset: base_offset + unsigned(bytes, 0), value: unsigned(bytes, 4) },
-            Kind::Time => Entry { at, offset: base_offset + unsigned(bytes, 8), value: signed(bytes, 0) },
-            Kind::Txn => Entry { at, offset: signed(bytes, 18), value: signed(bytes, 2) },
+            _ => Entry { at, offset: base_offset + unsigned(bytes, 8), value: signed(bytes, 0) },
         };
-        if kind == Kind::Txn && (bytes[..2] != [0, 0] || signed(bytes, 10) > entry.offset || signed(bytes, 10) < 0) {
-            return (entries, Some((at, "no aborted transaction".to_owned())));
-        }
-        if let Some(&before) = entries.last() {
-            let falls = entry.offset < before.offset || kind != Kind::Txn && entry.value < before.value;
-            if falls {
-                return (entries, Some((at, format!("an entry of offset {} after {}", entry.offset, before.offset))));
-            }
+        if let Some(&before) = entries.last()
+            && (entry.offset < before.offset || entry.value < before.value)
+        {
+            return (entries, Some((at, format!("an entry of offset {} after {}", entry.offset, before.offset))));
         }
         entries.push(entry);
     }

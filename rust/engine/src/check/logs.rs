@@ -83,7 +83,8 @@ fn if_absent(examination: &Examination) -> Kind {
 }
 
 fn check_segment(examination: &Examination, base_offset: i64, progress: &Progress) -> Segment {
-    let (mut indexes, mut findings) = open_indexes(examination.path(), base_offset, Some(if_absent(examination)));
+    let (mut indexes, mut findings) =
+        open_indexes(examination.path(), base_offset, Some(if_absent(examination)), examination.txn_crc(base_offset));
     let size = examination.segments().find(|&(base, _)| base == base_offset).map_or(0, |(_, bytes)| bytes);
     let mut reported = 0;
     let walked = examination.walk(base_offset, &mut |position, header| {

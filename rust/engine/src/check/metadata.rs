@@ -158,7 +158,7 @@ impl Batches<'_> {
         self.records += u64::try_from(header.record_count()).unwrap_or(0);
         self.bytes += header.size().unwrap_or(0) as u64;
         let (indexes, _, end) = self.open.entry(base_offset).or_insert_with(|| {
-            let (indexes, findings) = open_indexes(self.path, base_offset, None);
+            let (indexes, findings) = open_indexes(self.path, base_offset, None, None);
             (indexes, findings, base_offset)
         });
         indexes.iter_mut().for_each(|index| index.on_batch(position, header));

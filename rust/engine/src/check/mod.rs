@@ -20,7 +20,7 @@ pub use logs::{LogToCheck, check_logs};
 pub use snapshot::check_snapshot;
 
 use crate::log::LogError;
-pub use crate::log::check::{Finding, FindingKind as Kind, LogCheck};
+pub use crate::log::finding::{Finding, FindingKind as Kind, LogCheck};
 
 fn note(path: &Path, reason: &str, action: &str) -> Finding {
     Finding::new(Kind::Note, path, reason, action)

@@ -15,100 +15,17 @@ use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch};
 use super::epochs::EpochCache;
 use super::error::LogError;
 use super::files::{FileCache, OpenFile};
+use super::finding::{Finding, FindingKind, LogCheck};
 use super::found::{Found, Inventory};
+use super::listing::list_names;
 use super::names::{FileName, Kind, Stage};
 use super::producers::decode_snapshot;
-use super::recovery::{OpenAt, keeps, list_names};
+use super::recovery::{OpenAt, keeps};
 use super::scan::Headers;
 use super::stray_segment::find_strays;
-use crate::Uuid;
 
 /// Open at once: each thread has a segment and the one after it open.
 const FILES_MAX: usize = 64;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FindingKind {
-    /// Bytes that were written otherwise.
-    Damaged,
-    /// A file or offsets that were there once.
-    Missing,
-    /// Nothing is wrong, and a start changes it: also what a kill or a power cut left of a write that was not acknowledged.
-    Note,
-}
-
-impl FindingKind {
-    pub const fn name(self) -> &'static str {
-        match self {
-            FindingKind::Damaged => "damaged",
-            FindingKind::Missing => "missing",
-            FindingKind::Note => "note",
-        }
-    }
-}
-
-/// One thing that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub kind: FindingKind,
-    pub file: PathBuf,
-    /// Where in the file it begins.
-    pub position: Option<u64>,
-    /// Offsets of records that cannot be read for it, `[first, next)`; both the same when their number is not known.
-    pub offsets: Option<(i64, i64)>,
-    pub reason: String,
-    /// What a start does about it.
-    pub action: String,
-}
-
-impl Finding {
-    pub fn new(kind: FindingKind, file: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
-        let (file, reason, action) = (file.to_owned(), reason.into(), action.into());
-        Self { kind, file, position: None, offsets: None, reason, action }
-    }
-
-    pub fn damaged(file: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
-        Self::new(FindingKind::Damaged, file, reason, action)
-    }
-
-    pub fn missing(file: &Path, reason: impl Into<String>, action: impl Into<String>) -> Self {
-        Self::new(FindingKind::Missing, file, reason, action)
-    }
-
-    pub fn at(self, position: u64) -> Self {
-        Self { position: Some(position), ..self }
-    }
-
-    pub fn of(self, first: i64, next: i64) -> Self {
-        Self { offsets: Some((first, next)), ..self }
-    }
-}
-
-/// One log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogCheck {
-    pub path: PathBuf,
-    pub topic_id: Option<Uuid>,
-    pub log_start_offset: i64,
-    /// The offset that the next record would get.
-    pub log_end_offset: i64,
-    pub segments: usize,
-    /// Bytes of the log files.
-    pub bytes: u64,
-    /// Intact batches, and the offsets in them.
-    pub batches: u64,
-    pub records: u64,
-    pub findings: Vec<Finding>,
-}
-
-impl LogCheck {
-    /// Of a log of which nothing is known.
-    pub fn empty(path: &Path) -> Self {
-        let (path, findings) = (path.to_owned(), Vec::new());
-        let (log_start_offset, log_end_offset, segments, bytes, batches, records) = (0, 0, 0, 0, 0, 0);
-        Self { path, topic_id: None, log_start_offset, log_end_offset, segments, bytes, batches, records, findings }
-    }
-}
 
 /// A log directory: its small files, and the logs in it.
 pub struct DirCheck {
@@ -232,6 +149,11 @@ impl Examination {
     /// Everything below was flushed, and is in the small files.
     pub fn recovery_point(&self) -> i64 {
         self.at.recovery_point
+    }
+
+    /// Checksum of a segment's index of aborted transactions at the clean stop; 0 for none, `None` where it is not known.
+    pub fn txn_crc(&self, base_offset: i64) -> Option<u32> {
+        self.at.closed.as_ref()?.segment(base_offset)?.txn_crc
     }
 
     pub fn file(&self, base_offset: i64, kind: Kind) -> PathBuf {

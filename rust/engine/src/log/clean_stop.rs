@@ -36,9 +36,17 @@ pub struct ClosedSegment {
     pub bytes: u64,
     /// Checksum of the first batch; `None` when there is none, and in records that klamm wrote before it noted this.
     pub first_crc: Option<u32>,
+    /// Checksum of the index of aborted transactions, 0 when there is none; `None` in records that klamm wrote before it
+    /// noted this.
+    pub txn_crc: Option<u32>,
 }
 
 impl ClosedLog {
+    /// The segment of that base offset.
+    pub fn segment(&self, base_offset: i64) -> Option<&ClosedSegment> {
+        self.segments.iter().find(|segment| segment.base_offset == base_offset)
+    }
+
     /// In what the segments that are there (base offset and bytes) differ from those that were closed, by base offset.
     pub fn differences(&self, found: &[(i64, u64)]) -> Vec<(i64, String)> {
         let mut differences = Vec::new();
@@ -74,6 +82,9 @@ impl CleanStop {
                 let _ = write!(body, " {}:{}", segment.base_offset, segment.bytes);
                 if let Some(crc) = segment.first_crc {
                     let _ = write!(body, ":{crc:08x}");
+                }
+                if let Some(crc) = segment.txn_crc {
+                    let _ = write!(body, "{}:{crc:x}", if segment.first_crc.is_none() { ":" } else { "" });
                 }
             }
             body.push('\n');
@@ -144,8 +155,10 @@ fn parse_log(line: &str) -> Option<((String, i32), ClosedLog)> {
 fn parse_segment(field: &str) -> Option<ClosedSegment> {
     let mut parts = field.split(':');
     let (base_offset, bytes) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let first_crc = parts.next().map(|crc| u32::from_str_radix(crc, 16)).transpose().ok()?;
-    parts.next().is_none().then_some(ClosedSegment { base_offset, bytes, first_crc })
+    let mut checksum =
+        || parts.next().filter(|crc| !crc.is_empty()).map(|crc| u32::from_str_radix(crc, 16)).transpose();
+    let (first_crc, txn_crc) = (checksum().ok()?, checksum().ok()?);
+    parts.next().is_none().then_some(ClosedSegment { base_offset, bytes, first_crc, txn_crc })
 }
 
 #[cfg(test)]
@@ -156,11 +169,10 @@ mod tests {
     use super::*;
 
     fn log() -> impl Strategy<Value = ClosedLog> {
-        let segment = any::<(i64, u64, Option<u32>)>().prop_map(|(base_offset, bytes, first_crc)| ClosedSegment {
-            base_offset,
-            bytes,
-            first_crc,
-        });
+        let segment =
+            any::<(i64, u64, Option<u32>, Option<u32>)>().prop_map(|(base_offset, bytes, first_crc, txn_crc)| {
+                ClosedSegment { base_offset, bytes, first_crc, txn_crc }
+            });
         (any::<i64>(), any::<i64>(), any::<i32>(), proptest::collection::vec(segment, 0..4)).prop_map(
             |(log_start_offset, log_end_offset, last_epoch, segments)| ClosedLog {
                 log_start_offset,
@@ -182,17 +194,27 @@ mod tests {
         let cache = FileCache::new(16);
         assert_eq!(CleanStop::read(dir.path()).expect("read"), None);
         let segments = vec![
-            ClosedSegment { base_offset: 0, bytes: 70, first_crc: Some(0xab) },
-            ClosedSegment { base_offset: 5, bytes: 0, first_crc: None },
+            ClosedSegment { base_offset: 0, bytes: 70, first_crc: Some(0xab), txn_crc: Some(0xc) },
+            ClosedSegment { base_offset: 5, bytes: 0, first_crc: None, txn_crc: Some(0) },
         ];
         let log = ClosedLog { log_start_offset: 3, log_end_offset: 9, last_epoch: 1, segments };
         let record = CleanStop { logs: [(("t".to_owned(), 0), log)].into() };
         let checksum = record.write(&cache, dir.path()).expect("write");
         assert_eq!(CleanStop::read(dir.path()).expect("read"), Some((record, checksum)));
         let text = std::fs::read_to_string(dir.path().join(CLEAN_STOP)).expect("read");
-        assert_eq!(text, format!("klamm-clean-stop 1\n{checksum:08x}\n1\nt 0 3 9 1 0:70:000000ab 5:0\n"));
+        assert_eq!(text, format!("klamm-clean-stop 1\n{checksum:08x}\n1\nt 0 3 9 1 0:70:000000ab:c 5:0::0\n"));
         CleanStop::remove(&cache, dir.path()).expect("remove");
         assert_eq!(CleanStop::read(dir.path()).expect("read"), None);
+    }
+
+    #[test]
+    fn records_of_earlier_versions_are_read() {
+        let body = "1\nt 0 3 9 1 0:70 5:80:000000ab\n";
+        let text = format!("{VERSION}\n{:08x}\n{body}", crc32c::crc32c(body.as_bytes()));
+        let (record, _) = CleanStop::parse(&text).expect("readable");
+        let known: Vec<_> =
+            record.logs.values().flat_map(|log| &log.segments).map(|found| (found.first_crc, found.txn_crc)).collect();
+        assert_eq!(known, [(None, None), (Some(0xab), None)]);
     }
 
     proptest! {

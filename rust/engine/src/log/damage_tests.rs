@@ -162,7 +162,7 @@ impl Opened {
 }
 
 /// What an examination finds before the start; it changes nothing.
-fn examine(scene: &Scene) -> check::LogCheck {
+fn examine(scene: &Scene) -> finding::LogCheck {
     let contents = || -> Vec<(PathBuf, Vec<u8>)> {
         let folders = [scene.root.clone(), scene.root.join("a-0")];
         let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("list"));

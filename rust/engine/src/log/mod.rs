@@ -3,6 +3,7 @@
 //! A [`Log`] is one partition's and is used under that partition's mutex. All of its changes to files go through
 //! [`files`]; time comes in as an argument.
 
+mod aborted;
 mod append;
 mod boot;
 pub mod check;
@@ -16,10 +17,12 @@ mod dirs;
 pub mod epochs;
 mod error;
 pub mod files;
+pub mod finding;
 mod flush;
 mod flusher;
 mod found;
 pub mod index;
+mod listing;
 mod log_dir;
 mod manager;
 pub mod meta_properties;
@@ -32,6 +35,7 @@ mod read;
 mod recall;
 pub mod recorder;
 mod recovery;
+mod replay;
 mod retention;
 mod scan;
 mod segment;
@@ -44,6 +48,8 @@ mod truncate;
 mod verify;
 mod write_back;
 
+#[cfg(test)]
+mod aborted_tests;
 #[cfg(test)]
 pub(crate) mod crash;
 #[cfg(test)]

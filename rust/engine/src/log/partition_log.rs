@@ -451,7 +451,12 @@ impl Log {
 }
 
 fn closed_segment(segment: &Segment) -> ClosedSegment {
-    ClosedSegment { base_offset: segment.base_offset(), bytes: segment.size(), first_crc: segment.first_crc() }
+    ClosedSegment {
+        base_offset: segment.base_offset(),
+        bytes: segment.size(),
+        first_crc: segment.first_crc(),
+        txn_crc: segment.txn_crc(),
+    }
 }
 
 #[cfg(test)]

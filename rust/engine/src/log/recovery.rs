@@ -4,24 +4,24 @@
 //! a kill or a power cut while nothing of it was acknowledged; or damage to what was whole once (see `keeps`). Damage stays
 //! where it is, is reported, and is passed over. Zeroes at the end of a segment are a tail that was prepared and not used.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use klamm_records::header::Header;
 
-use super::checkpoint::{LEADER_EPOCH, LOG_START_OFFSET};
+use super::checkpoint::LOG_START_OFFSET;
 use super::clean_stop::ClosedLog;
 use super::config::LogConfig;
 use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch, offsets};
-use super::epochs::{EpochCache, EpochFile};
+use super::epochs::EpochFile;
 use super::error::LogError;
-use super::files::{FileCache, PartitionDir};
-use super::names::{FileName, Kind, Stage};
+use super::files::PartitionDir;
+use super::listing::{finish_swaps, list, load_segments, note_missing, snapshots_of};
+use super::names::{FileName, Kind};
 use super::partition_log::{Log, LogContext, Remade};
 use super::producers::Producers;
-use super::scan::Headers;
+use super::replay::read_epochs;
 use super::segment::Segment;
 use super::stray_segment::find_strays;
 
@@ -65,16 +65,6 @@ pub struct Recovery {
     pub strays: BTreeSet<i64>,
     /// What a person should know.
     pub warnings: Vec<String>,
-}
-
-/// The segment files of a partition by base offset: the size of the log and which other kinds are there.
-type Listing = BTreeMap<i64, Found>;
-
-#[derive(Default)]
-struct Found {
-    log_bytes: Option<u64>,
-    modified_ms: i64,
-    kinds: Vec<Kind>,
 }
 
 impl Log {
@@ -179,6 +169,7 @@ impl Log {
             if clean_end.is_some() { self.log_end_offset } else { at.recovery_point.min(self.log_end_offset) };
         self.flushed_offset = self.flushed_offset.max(self.log_start_offset);
         if clean_end.is_some() {
+            self.check_txn_indexes(self.segments.len(), at.closed.as_deref(), recovery)?;
             self.marks.push(self.log_end_offset);
             self.load_producers(self.log_end_offset, now_ms, recovery)?;
         }
@@ -278,7 +269,9 @@ impl Log {
     fn check_unflushed(&mut self, open_at: &OpenAt, now_ms: i64, recovery: &mut Recovery) -> Result<i64, LogError> {
         let (recovery_point, has_gaps) = (open_at.recovery_point, open_at.has_gaps || self.config.compact);
         let first = self.floor_segment(recovery_point);
-        let resumed = self.resume_segment(first, recovery_point)?;
+        let closed = open_at.closed.as_deref();
+        self.check_txn_indexes(first, closed, recovery)?;
+        let resumed = self.resume_segment(first, open_at, recovery)?;
         let from = resumed.map_or(self.segments[first].base_offset(), |_| recovery_point);
         self.load_producers(from, now_ms, recovery)?;
         let mut end = from;
@@ -334,14 +327,21 @@ impl Log {
     }
 
     /// Where the check of the first segment may begin, so that what was flushed is not read again.
-    fn resume_segment(&mut self, at: usize, recovery_point: i64) -> Result<Option<u64>, LogError> {
+    fn resume_segment(
+        &mut self,
+        at: usize,
+        open_at: &OpenAt,
+        recovery: &mut Recovery,
+    ) -> Result<Option<u64>, LogError> {
         let cache = self.context.cache.clone();
-        let segment = &mut self.segments[at];
-        match segment.txns().truncate_to(&cache, recovery_point) {
-            Err(LogError::Corrupt { .. }) => return Ok(None),
-            result => result?,
+        if let Some(reason) = self.wrong_txn_index(at, open_at.recovery_point, open_at.closed.as_deref())? {
+            // All of it is read then, and the index made again with it.
+            recovery.warnings.push(self.txn_index_warning(at, &reason));
+            return Ok(None);
         }
-        segment.resume_at(&cache, recovery_point)
+        let segment = &mut self.segments[at];
+        segment.txns().truncate_to(&cache, open_at.recovery_point)?;
+        segment.resume_at(&cache, open_at.recovery_point)
     }
 
     /// Makes a segment's indexes again while it is checked from its first byte on.
@@ -465,73 +465,6 @@ impl Log {
         self.dir_dirty = true;
         Ok(())
     }
-
-    /// Brings back the producers as they were before `upto`: from a snapshot, and from the batches after it.
-    pub(super) fn load_producers(&mut self, upto: i64, now_ms: i64, recovery: &mut Recovery) -> Result<(), LogError> {
-        let cache = self.context.cache.clone();
-        let range = self.segments[0].base_offset()..=upto;
-        let expiration_ms = self.config.producer_id_expiration_ms;
-        let warnings = &mut recovery.warnings;
-        self.producers.truncate_and_reload(&cache, &self.dir, range, now_ms, expiration_ms, warnings)?;
-        let from = self.producers.map_end_offset();
-        if from >= upto {
-            return Ok(());
-        }
-        for at in self.floor_segment(from)..self.segments.len() {
-            if self.segments[at].base_offset() >= upto {
-                break;
-            }
-            self.replay_segment(at, from, upto)?;
-        }
-        self.producers.set_map_end_offset(upto);
-        Ok(())
-    }
-
-    /// Replays the producers of one segment's batches in `[from, upto)`: the bodies of control batches only.
-    fn replay_segment(&mut self, at: usize, from: i64, upto: i64) -> Result<(), LogError> {
-        let cache = self.context.cache.clone();
-        let segment = &mut self.segments[at];
-        let Some(place) = segment.locate(&cache, from)? else { return Ok(()) };
-        let file = segment.open(&cache)?;
-        let mut headers = segment.headers(&file, place.position);
-        let (mut body, mut next_offset) = (Vec::new(), from);
-        // What lies at or behind `upto` may be no batch at all.
-        while next_offset < upto
-            && let Some(batch) = headers.next()?
-        {
-            let header = batch.header();
-            if header.base_offset() >= upto {
-                break;
-            }
-            next_offset = header.next_offset();
-            body.clear();
-            if header.is_control() {
-                body.resize(batch.size, 0);
-                file.read_at(&mut body, batch.position)?;
-            }
-            self.producers.replay(&body, &header);
-        }
-        Ok(())
-    }
-
-    /// Finds the epochs again, from every batch's header.
-    fn rebuild_epochs(&mut self) -> Result<(), LogError> {
-        self.epochs.clear();
-        for segment in &self.segments {
-            let file = segment.open(&self.context.cache)?;
-            // Damage is for the check of the segments to judge.
-            let mut headers = segment.headers(&file, 0);
-            while let Some(batch) = headers.next()? {
-                let header = batch.header();
-                if header.leader_epoch() >= 0
-                    && self.epochs.latest().is_none_or(|latest| header.leader_epoch() > latest)
-                {
-                    self.epochs.assign(header.leader_epoch(), header.base_offset());
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 struct Checked {
@@ -556,136 +489,4 @@ pub(super) fn keeps(damage: &Damage, open_at: &OpenAt, bounds: &Bounds, size: u6
 fn may_keep(damage: &Damage, open_at: &OpenAt) -> bool {
     let is_proven = damage.first_offset < open_at.proven_end || open_at.kept_power;
     open_at.keeps_damage && (is_proven || !damage.may_be_torn)
-}
-
-fn read_epochs(path: &Path, recovery: &mut Recovery) -> Option<EpochCache> {
-    match EpochCache::read(path) {
-        Ok(epochs) => Some(epochs),
-        // Apache Kafka makes the file before there is anything to write into it.
-        Err(_) if fs::metadata(path.join(LEADER_EPOCH)).is_ok_and(|file| file.len() == 0) => None,
-        Err(error) => {
-            recovery.warnings.push(format!("{error}; the epochs are read from the log instead"));
-            None
-        }
-    }
-}
-
-/// The names of the segment files in a directory.
-pub(super) fn list_names(path: &Path) -> Result<Vec<FileName>, LogError> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(path).map_err(LogError::io("cannot list", path))? {
-        let entry = entry.map_err(LogError::io("cannot list", path))?;
-        names.extend(entry.file_name().to_str().and_then(FileName::parse));
-    }
-    names.sort_unstable();
-    Ok(names)
-}
-
-/// Removes what was being made or dropped when the process ended, and completes swaps that were whole (facts 3.1).
-///
-/// Gives the segments whose logs were about to be removed.
-fn finish_swaps(cache: &Arc<FileCache>, path: &Path) -> Result<BTreeSet<i64>, LogError> {
-    let names = list_names(path)?;
-    let at = |stage| names.iter().copied().filter(move |name| name.stage == stage);
-    let first_cleaned = at(Stage::Cleaned).map(|name| name.base_offset).min().unwrap_or(i64::MAX);
-    // A swap file at or above one that is still being made belongs to a split that did not finish.
-    let (swaps, unfinished): (Vec<_>, Vec<_>) = at(Stage::Swap).partition(|name| name.base_offset < first_cleaned);
-    for name in at(Stage::Deleted).chain(unfinished).chain(at(Stage::Cleaned)) {
-        cache.remove(&path.join(name.to_string()))?;
-    }
-    let (mut from, mut to) = (i64::MAX, i64::MIN);
-    for name in swaps.iter().filter(|name| name.kind == Kind::Log) {
-        from = from.min(name.base_offset);
-        // One that nothing was left of takes its own place at least: an index of aborted transactions would stay there.
-        to = to.max(next_offset_of(cache, path, *name)?).max(name.base_offset + 1);
-    }
-    for name in at(Stage::Live).filter(|name| (from..to).contains(&name.base_offset)) {
-        cache.remove(&path.join(name.to_string()))?;
-    }
-    for name in &swaps {
-        cache.rename(&path.join(name.to_string()), &path.join(name.at(Stage::Live).to_string()))?;
-    }
-    if !swaps.is_empty() {
-        cache.sync_dir(path)?;
-    }
-    let dropped = names.iter().filter(|name| name.kind == Kind::Log && name.stage != Stage::Live);
-    Ok(dropped.map(|name| name.base_offset).collect())
-}
-
-/// Reports logs that are gone while their indexes are there: whatever removes a segment begins with its log and moves it
-/// first.
-fn note_missing(path: &Path, listing: &Listing, dropped: &BTreeSet<i64>, recovery: &mut Recovery) {
-    for (&base_offset, found) in listing {
-        let has_index = found.kinds.contains(&Kind::OffsetIndex) || found.kinds.contains(&Kind::TimeIndex);
-        if found.log_bytes.is_none() && has_index && !dropped.contains(&base_offset) {
-            let file = path.join(FileName::live(base_offset, Kind::Log).to_string());
-            recovery.warnings.push(format!(
-                "{} is missing, and its indexes are there: the records from offset {base_offset} on that it held are lost",
-                file.display()
-            ));
-        }
-    }
-}
-
-/// The offset after the last batch of a log file that stands alone.
-fn next_offset_of(cache: &Arc<FileCache>, path: &Path, name: FileName) -> Result<i64, LogError> {
-    let file = super::files::LogFile::new(&PartitionDir::new(path), name).open(cache)?;
-    let mut headers = Headers::new(&file, 0, file.size()?, name.base_offset).skipping(i64::MAX);
-    let mut next_offset = name.base_offset;
-    while let Some(batch) = headers.next()? {
-        next_offset = batch.header().next_offset();
-    }
-    Ok(next_offset)
-}
-
-fn list(path: &Path) -> Result<Listing, LogError> {
-    let mut listing = Listing::new();
-    for name in list_names(path)?.into_iter().filter(|name| name.stage == Stage::Live) {
-        let found = listing.entry(name.base_offset).or_default();
-        found.kinds.push(name.kind);
-        if name.kind == Kind::Log {
-            let file = path.join(name.to_string());
-            let metadata = fs::metadata(&file).map_err(LogError::io("cannot stat", &file))?;
-            found.log_bytes = Some(metadata.len());
-            found.modified_ms = metadata
-                .modified()
-                .ok()
-                .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-                .map_or(0, |since| since.as_millis() as i64);
-        }
-    }
-    Ok(listing)
-}
-
-fn snapshots_of(listing: &Listing) -> BTreeSet<i64> {
-    listing.iter().filter(|(_, found)| found.kinds.contains(&Kind::Snapshot)).map(|(&offset, _)| offset).collect()
-}
-
-/// The segments of a listing. Indexes without a log are removed; a log without its offset index gets new ones.
-fn load_segments(
-    cache: &Arc<FileCache>,
-    dir: &Arc<PartitionDir>,
-    config: &LogConfig,
-    listing: Listing,
-) -> Result<Vec<Segment>, LogError> {
-    let mut segments = Vec::new();
-    for (base_offset, found) in listing {
-        let Some(log_bytes) = found.log_bytes else {
-            for kind in found.kinds.iter().filter(|&&kind| kind != Kind::Snapshot) {
-                cache.remove(&dir.join(FileName::live(base_offset, *kind).to_string()))?;
-            }
-            continue;
-        };
-        if log_bytes > i32::MAX as u64 {
-            return Err(LogError::Corrupt {
-                path: dir.join(FileName::live(base_offset, Kind::Log).to_string()),
-                position: 0,
-                reason: format!("{log_bytes} bytes are more than a segment can have"),
-            });
-        }
-        segments.push(Segment::existing(dir, base_offset, log_bytes, &found.kinds, config, found.modified_ms));
-    }
-    let next_bases: Vec<i64> = segments.iter().skip(1).map(Segment::base_offset).collect();
-    segments.iter_mut().zip(next_bases).for_each(|(segment, next_base)| segment.set_limit(Some(next_base)));
-    Ok(segments)
 }

@@ -295,6 +295,15 @@ impl Segment {
         &mut self.txns
     }
 
+    pub(super) fn txn_file(&self) -> &Arc<LogFile> {
+        self.txns.file()
+    }
+
+    /// Checksum of the index of aborted transactions, 0 when there is none; `None` when it was not read.
+    pub(super) fn txn_crc(&self) -> Option<u32> {
+        self.txns.checksum()
+    }
+
     /// All files, the log first; some may not exist.
     pub fn files(&self) -> [&Arc<LogFile>; 4] {
         [&self.log, self.offsets.file(), self.times.file(), self.txns.file()]

@@ -21,6 +21,9 @@ const ENTRY_SIZE: usize = 34;
 const VERSION: i16 = 0;
 
 impl AbortedTxn {
+    /// Bytes in the file.
+    pub const SIZE: usize = ENTRY_SIZE;
+
     fn to_bytes(self) -> [u8; ENTRY_SIZE] {
         let mut bytes = [0; ENTRY_SIZE];
         bytes[..2].copy_from_slice(&VERSION.to_be_bytes());
@@ -31,14 +34,42 @@ impl AbortedTxn {
         bytes
     }
 
-    fn parse(bytes: &[u8; ENTRY_SIZE]) -> Option<Self> {
-        // Kafka refuses versions above its own only.
-        (number!(i16, bytes, 0) <= VERSION).then(|| Self {
+    /// What follows `before` in the index of a segment, or what is wrong with it.
+    fn parse(bytes: &[u8; ENTRY_SIZE], before: i64) -> Result<Self, String> {
+        let version = number!(i16, bytes, 0);
+        let entry = Self {
             producer_id: number!(i64, bytes, 2),
             first_offset: number!(i64, bytes, 10),
             last_offset: number!(i64, bytes, 18),
             last_stable_offset: number!(i64, bytes, 26),
-        })
+        };
+        if version != VERSION {
+            return Err(format!("an entry of version {version}"));
+        }
+        if entry.last_offset <= before {
+            return Err(format!("an entry of offset {} after {before}", entry.last_offset));
+        }
+        // A transaction has a record before its marker, and readers go no further than that marker while it is open.
+        let offsets = [entry.first_offset, entry.last_stable_offset - 1];
+        if offsets.iter().any(|offset| !(-1..=entry.last_offset).contains(offset)) || entry.first_offset < 0 {
+            return Err(format!("an entry that is no aborted transaction: {entry:?}"));
+        }
+        Ok(entry)
+    }
+
+    /// The entries of the index of a segment that begins at `base_offset`, or where and why it cannot be one.
+    pub fn parse_all(bytes: &[u8], base_offset: i64) -> Result<Vec<Self>, (u64, String)> {
+        let (whole, rest) = bytes.as_chunks::<ENTRY_SIZE>();
+        let mut entries: Vec<Self> = Vec::with_capacity(whole.len());
+        for (at, bytes) in whole.iter().enumerate() {
+            let before = entries.last().map_or(base_offset - 1, |entry| entry.last_offset);
+            let entry = Self::parse(bytes, before).map_err(|reason| ((at * ENTRY_SIZE) as u64, reason))?;
+            entries.push(entry);
+        }
+        match rest.is_empty() {
+            true => Ok(entries),
+            false => Err(((whole.len() * ENTRY_SIZE) as u64, format!("{} bytes are no whole entries", bytes.len()))),
+        }
     }
 }
 
@@ -61,7 +92,7 @@ impl TxnIndex {
         &self.file
     }
 
-    /// Reads the file; an entry that ends below the base offset or has another version is damage.
+    /// Reads the file; LogError::Corrupt when it cannot be an index of this segment.
     pub fn load(&mut self, cache: &Arc<FileCache>) -> Result<&mut Vec<AbortedTxn>, LogError> {
         if self.entries.is_none() {
             let entries = self.read(cache)?;
@@ -76,21 +107,31 @@ impl TxnIndex {
         if len == 0 {
             return Ok(Vec::new());
         }
-        // A torn last entry is left out, as Kafka does.
-        let count = usize::try_from(len).unwrap_or(0) / ENTRY_SIZE;
-        let mut bytes = vec![[0; ENTRY_SIZE]; count];
-        self.file.open(cache)?.read_at(bytes.as_flattened_mut(), 0)?;
-        let mut entries = Vec::with_capacity(count);
-        for (at, bytes) in bytes.iter().enumerate() {
-            match AbortedTxn::parse(bytes) {
-                Some(entry) if entry.last_offset >= self.base_offset => entries.push(entry),
-                found => {
-                    let (position, reason) = ((at * ENTRY_SIZE) as u64, format!("entry {found:?}"));
-                    return Err(LogError::Corrupt { path: self.file.path(), position, reason });
-                }
-            }
-        }
-        Ok(entries)
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        self.file.open(cache)?.read_at(&mut bytes, 0)?;
+        AbortedTxn::parse_all(&bytes, self.base_offset).map_err(|(position, reason)| LogError::Corrupt {
+            path: self.file.path(),
+            position,
+            reason,
+        })
+    }
+
+    /// Whether nothing has to be read to know that there are no entries.
+    pub fn is_known_empty(&self) -> bool {
+        self.entries.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// Checksum of what the file holds, 0 when there is nothing; `None` when it was not read yet.
+    pub fn checksum(&self) -> Option<u32> {
+        let entries = self.entries.as_ref()?;
+        Some(entries[..self.stored].iter().fold(0, |crc, entry| crc32c::crc32c_append(crc, &entry.to_bytes())))
+    }
+
+    /// Holds these entries instead of what the file has.
+    pub fn replace(&mut self, cache: &Arc<FileCache>, entries: Vec<AbortedTxn>) -> Result<(), LogError> {
+        self.reset(cache)?;
+        self.entries = Some(entries);
+        self.write(cache)
     }
 
     pub fn push(&mut self, cache: &Arc<FileCache>, entry: AbortedTxn) -> Result<(), LogError> {

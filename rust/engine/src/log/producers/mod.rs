@@ -242,6 +242,19 @@ impl Producers {
         Ok(())
     }
 
+    /// The producers as they were before `offset`, or before an earlier offset that has a whole snapshot; changes no file.
+    pub fn before(dir: &PartitionDir, offset: i64, snapshots: &BTreeSet<i64>) -> Result<Self, LogError> {
+        let mut producers = Self::new(BTreeSet::new());
+        for &at in snapshots.range(..=offset).rev() {
+            if let Ok(entries) = read_snapshot(&snapshot_path(dir, at))? {
+                entries.into_iter().for_each(|(producer_id, entry)| producers.restore(producer_id, entry));
+                producers.map_end_offset = at;
+                break;
+            }
+        }
+        Ok(producers)
+    }
+
     fn restore(&mut self, producer_id: i64, entry: Entry) {
         if entry.txn_first_offset >= 0 {
             self.ongoing.insert(entry.txn_first_offset, producer_id);

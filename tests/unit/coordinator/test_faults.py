@@ -26,6 +26,7 @@ from klamm.protocol.group_messages import (
     LeavingMember,
     ListGroupsRequest,
     OffsetDeleteRequest,
+    SyncAssignment,
     SyncGroupRequest,
 )
 
@@ -303,4 +304,59 @@ async def test_a_shard_that_is_loaded_again_still_counts() -> None:
     before = groups.registry.counts.offset_commits
     assert await commit(groups) == ErrorCode.NONE
     assert groups.registry.counts.offset_commits == before + 1
+    groups.close()
+
+
+async def synced(groups: GroupCoordinator) -> str:
+    """The id of the only member of "g", which is Stable in generation 1."""
+    joined = await groups.join_group(CALLER, join_request())
+    sync = SyncGroupRequest("g", 1, joined.member_id, (SyncAssignment(joined.member_id, b"all"),))
+    assert (await groups.sync_group(sync)).assignment == b"all"
+    return joined.member_id
+
+
+async def fail_another_group(groups: GroupCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of another group in the shard of "g" fails, and the shard is loaded again."""
+    fail_once(monkeypatch, Shard, "on_heartbeat")
+    request = HeartbeatRequest(beside(groups), 1, "m")
+    assert await heartbeat(groups, request) is ErrorCode.UNKNOWN_SERVER_ERROR
+    await groups.loaded()
+
+
+async def test_a_stable_group_keeps_members_and_generation_after_a_fault_of_another_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = await coordinator()
+    member = await synced(groups)
+    before = groups.describe_groups(6, ["g"])
+    await fail_another_group(groups, monkeypatch)
+    assert groups.describe_groups(6, ["g"]) == before
+    assert [one.member_id for one in before[0].members] == [member]
+    assert await heartbeat(groups, HeartbeatRequest("g", 1, member)) is ErrorCode.NONE
+    assert (await groups.sync_group(SyncGroupRequest("g", 1, member))).assignment == b"all"
+    assert await commit(groups, commit_of(generation_id_or_member_epoch=1, member_id=member)) == ErrorCode.NONE
+    groups.close()
+
+
+async def test_a_group_in_preparing_rebalance_is_served_after_a_fault_of_another_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = await coordinator()
+    first = await synced(groups)
+    waiting = asyncio.ensure_future(groups.join_group(CALLER, join_request()))
+    await asyncio.sleep(0)  # the shard has the request
+    assert groups.describe_groups(6, ["g"])[0].group_state == "PreparingRebalance"
+    await fail_another_group(groups, monkeypatch)
+    assert (await waiting).error_code is ErrorCode.NOT_COORDINATOR, "the member asks again"
+
+    waiting = asyncio.ensure_future(groups.join_group(CALLER, join_request()))
+    await asyncio.sleep(0)  # the shard has the request
+    assert await heartbeat(groups, HeartbeatRequest("g", 1, first)) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = await groups.join_group(CALLER, join_request(member_id=first))
+    second = await waiting
+    assert {again.error_code, second.error_code} == {ErrorCode.NONE}
+    assert (again.generation_id, second.generation_id) == (2, 2)
+    shares = (SyncAssignment(first, b"a"), SyncAssignment(second.member_id, b"b"))
+    assert (await groups.sync_group(SyncGroupRequest("g", 2, first, shares))).assignment == b"a"
+    assert (await groups.sync_group(SyncGroupRequest("g", 2, second.member_id))).assignment == b"b"
     groups.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -186,6 +187,11 @@ def commit(
     return OffsetCommitRequest(group, topics, **fields)
 
 
+def together(first: OffsetCommitRequest, *others: OffsetCommitRequest) -> OffsetCommitRequest:
+    """One request with the topics of all of them."""
+    return replace(first, topics=first.topics + tuple(topic for other in others for topic in other.topics))
+
+
 def fetch(group: str, *partitions: int, topic: str = "orders", **fields: Any) -> OffsetFetchRequest:
     topics = (FetchTopic("", topic.encode(), partitions),) if partitions else None
     return OffsetFetchRequest((FetchGroup(group, topics, **fields),), True)
@@ -352,6 +358,7 @@ def test_syncs_that_are_refused(pair: Pair) -> None:
 def test_commits_in_every_version(pair: Pair, version: int) -> None:
     group = f"commits-{version}"
     by_id = version >= 10
+    absent, repeated = "no topic is here", ((), (), (1,), ())
     for request in (
         commit(group, 0, 1, by_id=by_id),
         commit(group, 0, by_id=by_id, metadata=None),
@@ -365,6 +372,11 @@ def test_commits_in_every_version(pair: Pair, version: int) -> None:
         commit(group, 0, by_id=by_id, member_id="stranger", generation_id_or_member_epoch=0),
         commit(f"absent-{version}", 0, by_id=by_id, generation_id_or_member_epoch=1),
         OffsetCommitRequest(group, ()),
+        together(
+            commit(group, 0, by_id=by_id), *(commit(group, *each, topic=absent, by_id=by_id) for each in repeated)
+        ),
+        together(*(commit(group, *each, topic=absent, by_id=by_id) for each in repeated)),
+        together(commit(group, 0, 9, by_id=by_id), commit(group, 1, by_id=by_id), commit(group, 8, by_id=by_id)),
     ):
         pair.ask(request, OffsetCommitResponse, version)
     if version <= 4:

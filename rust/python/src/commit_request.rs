@@ -3,7 +3,7 @@
 use klamm_engine::ErrorCode;
 use klamm_engine::metadata::MetadataImage;
 use klamm_engine::wire::Writer;
-use klamm_engine::wire::offset_commit::{BareTopics, CommitPartition, CommitTopic, OffsetCommitRequest as Request};
+use klamm_engine::wire::offset_commit::{CommitPartition, CommitTopic, OffsetCommitRequest as Request};
 use klamm_engine::wire::offset_record::{self, OffsetRecord, TooLarge};
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::intern;
@@ -131,7 +131,6 @@ impl CommitRequest {
             group_instance_id,
             retention_time_ms,
             topics: topics.into_iter().map(topic).collect(),
-            bare: BareTopics::default(),
         };
         Self::new_from(py, request)
     }

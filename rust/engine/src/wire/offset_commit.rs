@@ -1,6 +1,7 @@
 //! OffsetCommit v2-10: the request, held against the metadata, and its answer. Which group and member may commit is
 //! Python's to decide.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::api::{Api, OFFSET_COMMIT};
@@ -22,25 +23,8 @@ pub struct OffsetCommitRequest {
     pub group_instance_id: Option<String>,
     /// -1: as the broker's configuration says.
     pub retention_time_ms: i64,
+    /// A topic without partitions is here, once, if it is unknown: Apache Kafka names it in its answer.
     pub topics: Vec<CommitTopic>,
-    /// Unknown topics without partitions, which Apache Kafka names in its answer.
-    pub bare: BareTopics,
-}
-
-/// Topics without partitions as they stand in the answer: no more bytes than they have in the request.
-#[derive(Debug, Default)]
-pub struct BareTopics {
-    count: usize,
-    encoded: Vec<u8>,
-}
-
-impl BareTopics {
-    fn push(&mut self, version: i16, topic: &CommitTopic) {
-        let mut writer = Writer::new();
-        write_topic(&mut VersionedWriter::new(&mut writer, is_flexible(version)), version, topic, &[]);
-        self.encoded.extend_from_slice(writer.as_slice());
-        self.count += 1;
-    }
 }
 
 /// A topic of the request.
@@ -84,19 +68,17 @@ impl OffsetCommitRequest {
         let member_id = reader.string()?.into_owned();
         let instance = if version >= 7 { reader.nullable_string()? } else { None };
         let retention_time_ms = if version <= 4 { reader.i64()? } else { -1 };
-        let (mut topics, mut bare) = (Vec::new(), BareTopics::default());
+        let (mut topics, mut bare) = (Vec::new(), HashSet::new());
         for _ in 0..reader.array_len(3)? {
             let (topic, is_known) = read_topic(&mut reader, version, image)?;
-            // One without partitions would take many times its bytes.
-            match (topic.partitions.is_empty(), is_known) {
-                (false, _) => topics.push(topic),
-                (true, false) => bare.push(version, &topic),
-                (true, true) => {}
+            // A topic without partitions takes many times its bytes, so that it is kept once.
+            if !topic.partitions.is_empty() || (!is_known && bare.insert((topic.name.clone(), topic.id))) {
+                topics.push(topic);
             }
         }
         reader.skip_tags()?;
         let group_instance_id = instance.map(|id| id.into_owned());
-        Ok(Self { version, group_id, generation_id, member_id, group_instance_id, retention_time_ms, topics, bare })
+        Ok(Self { version, group_id, generation_id, member_id, group_instance_id, retention_time_ms, topics })
     }
 
     /// The offsets that the group may commit, each with its topic, in order.
@@ -107,10 +89,10 @@ impl OffsetCommitRequest {
 
     /// Writes the body of the answer; `code` is called once for each of [`OffsetCommitRequest::existing`], in order.
     ///
-    /// Topics are in the order of the request. As in Apache Kafka those with a refused partition come first when there is
-    /// one, and each topic is there once then.
+    /// Topics are in the order of the request. When one of them is unknown, or one of its partitions is, each topic is
+    /// there once, and those with something unknown come first (`OffsetCommitResponse.Builder` of Apache Kafka).
     pub fn write_answer(&self, writer: &mut Writer, mut code: impl FnMut() -> ErrorCode) {
-        let coded: Vec<(&CommitTopic, Vec<(i32, ErrorCode)>)> = match self.has_refused() {
+        let coded: Vec<Coded<'_>> = match self.has_refused() {
             true => self.merged(&mut code),
             false => {
                 let mut coded = |topic: &CommitTopic| topic.partitions.iter().map(|it| (it.index, code())).collect();
@@ -121,8 +103,7 @@ impl OffsetCommitRequest {
         if self.version >= 3 {
             answer.i32(0);
         }
-        answer.array_len(self.bare.count + coded.len());
-        answer.encoded(&self.bare.encoded);
+        answer.array_len(coded.len());
         for (topic, partitions) in coded {
             write_topic(&mut answer, self.version, topic, &partitions);
         }
@@ -130,26 +111,30 @@ impl OffsetCommitRequest {
     }
 
     fn has_refused(&self) -> bool {
-        self.bare.count > 0 || self.topics.iter().flat_map(|topic| &topic.partitions).any(|it| !it.exists())
+        self.topics.iter().any(|topic| topic.partitions.is_empty() || topic.partitions.iter().any(|it| !it.exists()))
     }
 
-    fn merged(&self, code: &mut impl FnMut() -> ErrorCode) -> Vec<(&CommitTopic, Vec<(i32, ErrorCode)>)> {
-        let mut merged: Vec<(&CommitTopic, Vec<(i32, ErrorCode)>)> = Vec::new();
+    fn merged(&self, code: &mut impl FnMut() -> ErrorCode) -> Vec<Coded<'_>> {
+        let (mut merged, mut places) = (Vec::<Coded<'_>>::new(), HashMap::new());
         for pass in [false, true] {
             for topic in &self.topics {
-                let of_pass = topic.partitions.iter().filter(|it| it.exists() == pass);
-                let coded: Vec<_> = of_pass.map(|it| (it.index, if pass { code() } else { it.refused })).collect();
-                let same = merged.iter_mut().find(|(one, _)| one.id == topic.id && one.name == topic.name);
-                match same {
-                    _ if coded.is_empty() => {}
-                    Some((_, partitions)) => partitions.extend(coded),
-                    None => merged.push((topic, coded)),
+                let mut of_pass = topic.partitions.iter().filter(|it| it.exists() == pass).peekable();
+                if of_pass.peek().is_none() && !topic.partitions.is_empty() {
+                    continue;
                 }
+                let place = *places.entry((&*topic.name, topic.id)).or_insert_with(|| {
+                    merged.push((topic, Vec::new()));
+                    merged.len() - 1
+                });
+                merged[place].1.extend(of_pass.map(|it| (it.index, if pass { code() } else { it.refused })));
             }
         }
         merged
     }
 }
+
+/// A topic of the answer, with the index and the code of its partitions.
+type Coded<'a> = (&'a CommitTopic, Vec<(i32, ErrorCode)>);
 
 fn is_flexible(version: i16) -> bool {
     Api::of(OFFSET_COMMIT).is_some_and(|api| api.is_flexible(version))
@@ -264,6 +249,17 @@ mod tests {
     fn an_unknown_topic_without_partitions_is_named_in_the_answer() {
         let request = read(b"\x02g\xff\xff\xff\xff\x01\x00\x02\x02t\x01\0\0").expect("a whole request");
         assert_eq!(answer(&request, &[]), b"\0\0\0\0\x02\x02t\x01\0\0");
+    }
+
+    #[test]
+    fn an_unknown_topic_that_is_repeated_is_named_once_where_it_came_first() {
+        let bare = |name: &[u8; 1]| [b"\x02", name.as_slice(), b"\x01\0"].concat();
+        let of_one: &[u8] = b"\x02t\x02\0\0\0\x07\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\x01\0\0";
+        let topics = [&bare(b"t"), of_one, &bare(b"a"), &bare(b"t"), of_one].concat();
+        let body = [b"\x02g\xff\xff\xff\xff\x01\x00\x06", topics.as_slice(), b"\0"].concat();
+        let request = read(&body).expect("a whole request");
+        let named = b"\0\0\0\0\x03\x02t\x03\0\0\0\x07\0\x03\0\0\0\0\x07\0\x03\0\0\x02a\x01\0\0";
+        assert_eq!(answer(&request, &[]), named);
     }
 
     #[test]

@@ -188,12 +188,6 @@ impl<'a> VersionedWriter<'a> {
         }
     }
 
-    /// What is encoded for this version already.
-    #[inline]
-    pub fn encoded(&mut self, value: &[u8]) {
-        self.writer.slice(value);
-    }
-
     #[inline]
     pub fn bytes(&mut self, value: &[u8]) {
         if self.flexible { self.writer.compact_bytes(value) } else { self.writer.bytes(value) }

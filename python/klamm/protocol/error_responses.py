@@ -2,7 +2,7 @@
 
 It is what `AbstractRequest.getErrorResponse` gives in Apache Kafka. The code goes into the outermost `error_code` of
 the response. Where that is inside an array, the response gets an item for each item of the request, with the fields by
-which the request names it. Messages stay empty: the cause belongs in the node's log.
+which the request names it; Fetch and ElectLeaders have both. Messages stay empty: the cause belongs in the node's log.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ Make = Callable[[Any, ErrorCode], Any]
 """From a request's structure, or an item of it, and the code."""
 
 _CODE: Final = "error_code"
-_UNKNOWN: Final[Mapping[str, int]] = dict.fromkeys(
-    ("node_id", "port", "committed_offset", "low_watermark", "producer_epoch"), -1
-)
-"""What Kafka answers for these instead of zero; their schemas have no default."""
+_UNKNOWN: Final[Mapping[str, object]] = {
+    **dict.fromkeys(("node_id", "port", "committed_offset", "low_watermark", "high_watermark", "producer_epoch"), -1),
+    "records": b"",
+}
+"""What Kafka answers for these instead of zero or null; their schemas have no default."""
+_NAMED_OTHERWISE: Final[Mapping[str, str]] = {"partition_index": "partition"}
+"""Fields of a response's item to those of the request's, where the request has not the same: Fetch."""
+_FETCH: Final = 1
+_DESCRIBE_LOG_DIRS: Final = 35
+_ELECT_LEADERS: Final = 43
+_FETCH_BY_IDS_VERSION: Final = 13
 
 
 class NoErrorResponse(Exception):
@@ -40,28 +47,38 @@ def error_response(api_key: int, version: int, body: bytes, code: ErrorCode) -> 
 @cache
 def _response_maker(api_key: int, version: int) -> Make:
     response = response_class(api_key, version)
-    make = _struct_maker(response, request_class(api_key, version), {})
-    if make is None:
-        raise NoErrorResponse(f"{response.__name__} v{version} has no place for an error code that the request names")
-    return make
+    make = _struct_maker(response, request_class(api_key, version), {}, _has_items_beside_the_code(api_key, version))
+    if make is not None:
+        return make
+    if api_key == _DESCRIBE_LOG_DIRS:
+        # Versions 1 and 2 have no code for the whole, and Kafka answers no directories.
+        return lambda _asked, _code: build(response)
+    raise NoErrorResponse(f"{response.__name__} v{version} has no place for an error code that the request names")
 
 
-def _struct_maker(response: MessageClass, request: MessageClass, carried: Mapping[str, str]) -> Make | None:
+def _has_items_beside_the_code(api_key: int, version: int) -> bool:
+    """Whether Kafka answers the items, too, where a response has a code for the whole."""
+    return api_key == _ELECT_LEADERS or (api_key == _FETCH and version < _FETCH_BY_IDS_VERSION)
+
+
+def _struct_maker(
+    response: MessageClass, request: MessageClass, carried: Mapping[str, str], has_items_beside_the_code: bool = False
+) -> Make | None:
     """Makes a structure of the response from one of the request, whose fields `carried` it has, too."""
     names = {field.name for field in fields(response)}
     unknown = {name: value for name, value in _UNKNOWN.items() if name in names}
-    if _CODE in names:
-        return lambda asked, code: build(
-            response, **unknown, **{ours: getattr(asked, theirs) for ours, theirs in carried.items()}, error_code=code
-        )
-    arrays = {field.name: found for field in fields(response) if (found := _array_maker(field, request)) is not None}
-    if not arrays:
+    arrays: dict[str, Make] = {}
+    if _CODE not in names or has_items_beside_the_code:
+        made = ((field.name, _array_maker(field, request)) for field in fields(response))
+        arrays = {name: make for name, make in made if make is not None}
+    if _CODE not in names and not arrays:
         return None
     return lambda asked, code: build(
         response,
         **unknown,
         **{ours: getattr(asked, theirs) for ours, theirs in carried.items()},
         **{name: make(asked, code) for name, make in arrays.items()},
+        **({_CODE: code} if _CODE in names else {}),
     )
 
 
@@ -86,7 +103,8 @@ def _item_maker(item: Any, source: Field[Any]) -> Make | None:
     named = [field for field in fields(item) if _names_its_item(field)]
     if is_dataclass(asked):
         there = {field.name for field in fields(asked)}
-        carried = {field.name: field.name for field in named if field.name in there}
+        sources = {field.name: (field.name, _NAMED_OTHERWISE.get(field.name)) for field in named}
+        carried = {ours: theirs for ours, names in sources.items() for theirs in names if theirs in there}
         return _struct_maker(item, asked, carried) if carried else None
     kind = source.metadata["kafka_type"]
     key = next((field.name for field in named if field.metadata["kafka_type"] == kind), None)

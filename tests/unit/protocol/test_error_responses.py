@@ -15,8 +15,8 @@ from klamm.protocol.kio_classes import request_class
 from klamm.protocol.schemas import item_of, without_null
 
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
-WITHOUT_A_PLACE = {(35, 1), (35, 2), *((1, version) for version in range(4, 7))}
-"""A request does not name directories; Fetch before version 7 calls a partition otherwise, and no replica sends it."""
+WITHOUT_A_CODE = {(35, 1), (35, 2)}
+"""DescribeLogDirs: a request names no directories, and only later versions have a code for the whole."""
 EACH = [(key, version) for key, (low, high) in VERSIONS.items() for version in range(low, high + 1)]
 
 
@@ -42,18 +42,25 @@ def codes(found: Any) -> list[ErrorCode]:
     return own + [code for field in fields(found) for code in codes(getattr(found, field.name))]
 
 
-@pytest.mark.parametrize(("api_key", "version"), [each for each in EACH if each not in WITHOUT_A_PLACE])
+@pytest.mark.parametrize(("api_key", "version"), [each for each in EACH if each not in WITHOUT_A_CODE])
 def test_each_response_says_it(api_key: int, version: int) -> None:
     body = encode_request(request_with_items(request_class(api_key, version)))
     found = decode_response(api_key, version, error_response(api_key, version, body, FAILED))
     assert set(map(int, codes(found))) == {int(FAILED)}
 
 
-@pytest.mark.parametrize(("api_key", "version"), sorted(WITHOUT_A_PLACE))
-def test_a_response_without_a_place_for_it_is_not_formed(api_key: int, version: int) -> None:
+@pytest.mark.parametrize(("api_key", "version"), sorted(WITHOUT_A_CODE))
+def test_directories_without_a_place_for_it_are_none(api_key: int, version: int) -> None:
+    """`DescribeLogDirsRequest.getErrorResponse` of Apache Kafka: its admin client takes an empty list for a refusal."""
     body = encode_request(request_with_items(request_class(api_key, version)))
+    assert decode_response(api_key, version, error_response(api_key, version, body, FAILED)).results == ()
+
+
+def test_a_response_without_a_place_for_it_is_not_formed() -> None:
+    """CreateAcls, which klamm does not serve yet."""
+    body = encode_request(request_with_items(request_class(30, 3)))
     with pytest.raises(NoErrorResponse):
-        error_response(api_key, version, body, FAILED)
+        error_response(30, 3, body, FAILED)
 
 
 def test_a_malformed_request_has_none() -> None:
@@ -95,3 +102,34 @@ def test_a_code_for_the_whole_stands_alone() -> None:
     assert (int(found.error_code), found.members) == (-1, ())
     found = answer_to(9, 8, groups=[{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [2]}]}])
     assert [(each.group_id, int(each.error_code), each.topics) for each in found.groups] == [("g", -1, ())]
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_a_fetch_by_names_has_it_in_every_partition(version: int) -> None:
+    """`FetchRequest.getErrorResponse` of Apache Kafka: old clients know no code for the whole."""
+    found = answer_to(1, version, topics=[{"topic": "t", "partitions": [{"partition": 3}, {"partition": 5}]}])
+    [topic] = found.responses
+    assert topic.topic == "t"
+    assert [(each.partition_index, int(each.error_code)) for each in topic.partitions] == [(3, -1), (5, -1)]
+    assert {(each.high_watermark, each.last_stable_offset, each.records) for each in topic.partitions} == {
+        (-1, -1, b"")
+    }
+    if version >= 7:
+        assert int(found.error_code) == -1
+
+
+def test_a_fetch_by_ids_has_it_once() -> None:
+    found = answer_to(1, 13, topics=[{"topic_id": bytes(15) + b"x", "partitions": [{"partition": 3}]}])
+    assert (int(found.error_code), found.responses) == (-1, ())
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_an_election_has_it_in_every_partition(version: int) -> None:
+    """`ElectLeadersRequest.getErrorResponse` of Apache Kafka."""
+    found = answer_to(43, version, topic_partitions=[{"topic": "t", "partitions": [2, 5]}])
+    [topic] = found.replica_election_results
+    assert topic.topic == "t"
+    assert [(each.partition_id, int(each.error_code)) for each in topic.partition_result] == [(2, -1), (5, -1)]
+    if version >= 1:
+        assert int(found.error_code) == -1
+    assert answer_to(43, version, topic_partitions=None).replica_election_results == ()

@@ -52,7 +52,7 @@ class Answer(Protocol):
         ...
 
     def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
-        """What takes a value and answers with what `write` makes of it; a `write` that fails closes the connection."""
+        """A callback that answers with what `write` makes of its value; where `write` fails, the request has failed."""
         ...
 
     def leave_to(self, handler: Handler) -> None:

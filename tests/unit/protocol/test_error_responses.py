@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from typing import Any, get_origin
+from typing import Any
 
 import pytest
+from tests.support.messages import codes, request_with_items
 
 from klamm.node.apis import VERSIONS
 from klamm.protocol.codec import build, decode_response, encode_request
 from klamm.protocol.error_responses import NoErrorResponse, error_response
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.kio_classes import request_class
-from klamm.protocol.schemas import item_of, without_null
 
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 WITHOUT_A_CODE = {(35, 1), (35, 2)}
 """DescribeLogDirs: a request names no directories, and only later versions have a code for the whole."""
 EACH = [(key, version) for key, (low, high) in VERSIONS.items() for version in range(low, high + 1)]
-
-
-def request_with_items(cls: Any) -> Any:
-    """A request with one item in each array."""
-    values: dict[str, Any] = {}
-    for field in fields(cls):
-        item = item_of(field.type)
-        if get_origin(without_null(field.type)) is tuple:
-            plain = {"string": "name", "int32": 3, "int8": 2, "uuid": bytes(15) + b"x"}
-            kind = field.metadata.get("kafka_type", "")
-            values[field.name] = [request_with_items(item) if is_dataclass(item) else plain[kind]]
-    return build(cls, **values)
-
-
-def codes(found: Any) -> list[ErrorCode]:
-    """Those of a response, from all depths."""
-    if isinstance(found, tuple):
-        return [code for item in found for code in codes(item)]
-    if not is_dataclass(found):
-        return []
-    own = [getattr(found, field.name) for field in fields(found) if field.name == "error_code"]
-    return own + [code for field in fields(found) for code in codes(getattr(found, field.name))]
 
 
 @pytest.mark.parametrize(("api_key", "version"), [each for each in EACH if each not in WITHOUT_A_CODE])

@@ -1,0 +1,32 @@
+"""Requests and answers of any API, made and read by kio's classes."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any, get_origin
+
+from klamm.protocol.codec import build
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.schemas import item_of, without_null
+
+
+def request_with_items(cls: Any) -> Any:
+    """A request with one item in each array."""
+    values: dict[str, Any] = {}
+    for field in fields(cls):
+        item = item_of(field.type)
+        if get_origin(without_null(field.type)) is tuple:
+            plain = {"string": "name", "int32": 3, "int8": 2, "uuid": bytes(15) + b"x"}
+            kind = field.metadata.get("kafka_type", "")
+            values[field.name] = [request_with_items(item) if is_dataclass(item) else plain[kind]]
+    return build(cls, **values)
+
+
+def codes(found: Any) -> list[ErrorCode]:
+    """Those of a response, from all depths."""
+    if isinstance(found, tuple):
+        return [code for item in found for code in codes(item)]
+    if not is_dataclass(found):
+        return []
+    own = [getattr(found, field.name) for field in fields(found) if field.name == "error_code"]
+    return own + [code for field in fields(found) for code in codes(getattr(found, field.name))]

@@ -84,7 +84,7 @@ NONE_IS_FINE = $(if $(strip $(PYTEST_ARGS)),|| [ $$? = 5 ])
 
 .PHONY: .test-python-alone .test-python-with-spark
 test-python: .set-up
-	$(SAY) "running the Python tests; those with Spark beside them in a process of their own, which is told of at the end"
+	$(SAY) "running the Python tests; those with Spark in a second process, whose output comes at the end"
 	@status=0; $(TOGETHER) .test-python-alone .test-python-with-spark || status=$$?; cat target/spark-tests.log; exit $$status
 
 .test-python-alone:
@@ -150,7 +150,7 @@ dist: $(VENV)/dev .toolchain
 	@CARGO_TARGET_DIR="$(CURDIR)/target" $(BIN)/maturin build --release --sdist --compatibility pypi --auditwheel check --out $(DIST)
 	@if [ "$$(uname)" = Linux ]; then $(BIN)/auditwheel show $(DIST)/klamm-*.whl; fi
 
-## make lock     write the lock files of the Python dependencies anew (needs uv)
+## make lock     write the lock files of the Python dependencies again (needs uv)
 .PHONY: lock
 lock:
 	@uv pip compile -q --universal --generate-hashes --python-version 3.11 --group dev pyproject.toml \

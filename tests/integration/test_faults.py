@@ -40,7 +40,7 @@ TOPIC = "load"
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
-    # A snapshot after every few topics, and no log before it: who was away comes back by one.
+    # A snapshot after every few topics, and no log before it: a replica that was away needs one.
     "metadata.log.max.record.bytes.between.snapshots": "2000",
     "metadata.max.retention.bytes": "1",
     "controller.quorum.fetch.snapshot.max.bytes": "200",
@@ -48,7 +48,7 @@ CONFIG = {
 
 
 class InjectedError(Exception):
-    """What a test lets happen."""
+    """What a test injects."""
 
 
 class Load:
@@ -201,7 +201,7 @@ def inject(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, when: Callab
     return raised
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+def injected(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """The log records that have the injected exception as their cause."""
     return [record for record in caplog.records if record.exc_info and isinstance(record.exc_info[1], InjectedError)]
 
@@ -212,7 +212,7 @@ def assert_survives(
     reach(house)
     wait_until(raised.is_set, 60)
     house.assert_serves()
-    [record] = told(caplog)
+    [record] = injected(caplog)
     assert record.levelno >= logging.ERROR
 
 

@@ -247,7 +247,7 @@ class ClassicGroup:
         return self.uses_consumer_protocol if self.topics is None else topic in self.topics
 
     def leader_view(self) -> tuple[JoinGroupMember, ...]:
-        """The members with their subscriptions, which only the leader is told."""
+        """The members with their subscriptions, which only the leader receives."""
         name = self.protocol_name or ""
         return tuple(
             JoinGroupMember(member.member_id, member.group_instance_id, member.metadata(name))

@@ -128,7 +128,7 @@ class Commits:
         return True
 
     def replay(self, change: Change, write: Write | None) -> None:
-        """Take one change into memory; a group that nobody has heard of comes to be."""
+        """Apply one change in memory; an unknown group is created."""
         group_id, topic, partition, commit = change
         context = self._context
         context.next_record_offset += 1
@@ -239,7 +239,7 @@ def _check_member(group: ClassicGroup, generation_id: int, request: CommitReques
 
 
 def _is_other_topic(stored_id: bytes, asked_id: bytes) -> bool:
-    """Whether both ids are known and differ: the topic was made anew since the commit."""
+    """Whether both ids are known and differ: the topic was created again since the commit."""
     return stored_id != asked_id and ZERO_ID not in (stored_id, asked_id)
 
 
@@ -268,10 +268,10 @@ def _failed_commit(_: CommitRequest, error: ErrorCode) -> CommitAnswer:
 
 
 def _failed_fetch(request: FetchGroup, error: ErrorCode) -> FetchedGroup:
-    told = FAILED_APPENDS.get(error, error)
+    code = FAILED_APPENDS.get(error, error)
     # Consumers before 3.9 do not know COORDINATOR_NOT_AVAILABLE here; NOT_COORDINATOR makes them look again.
-    is_unavailable = told is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return fetch_error(request, ErrorCode.NOT_COORDINATOR if is_unavailable else told)
+    is_unavailable = code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return fetch_error(request, ErrorCode.NOT_COORDINATOR if is_unavailable else code)
 
 
 def _failed_delete(_: OffsetDeleteRequest, error: ErrorCode) -> OffsetDeleteResponse:

@@ -56,14 +56,14 @@ class ShardContext:
         self.offsets: Final = OffsetStore()
         self.foreign: Final = ForeignGroups()
         self.next_record_offset = 0
-        """Grows with every record of an offset as the log's offsets do; after loading it may lag behind them."""
+        """Grows with every record of an offset as the log's offsets do; after loading it may be lower."""
 
     def reply(self, ticket: Ticket, response: object) -> None:
         """Answer now."""
         self.pipeline.reply(ticket, response)
 
     def renew_session(self, now_ms: int, group: ClassicGroup, member: Member) -> None:
-        """Start the member's session anew."""
+        """Restart the member's session."""
         self.timers.schedule(session_timer(group.group_id, member.member_id), now_ms + member.session_timeout_ms)
 
     def create_group(self, now_ms: int, group_id: str) -> ClassicGroup:

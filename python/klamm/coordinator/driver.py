@@ -1,4 +1,4 @@
-"""The group coordinator in an asyncio loop: it carries shards' effects to the log and to those who asked."""
+"""The group coordinator in an asyncio loop: it carries the effects of shards to the log and to the requests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from klamm.coordinator.commits import CommitAnswer, fetch_error
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.context import log
 from klamm.coordinator.effects import Reply, Ticket
-from klamm.coordinator.group_log import Batch, GroupLog, LoadedRecord
-from klamm.coordinator.records import SHORT, RecordError, decode
+from klamm.coordinator.group_log import Batch, GroupLog
+from klamm.coordinator.loading import replay
+from klamm.coordinator.records import RecordError
 from klamm.coordinator.service import GroupRegistry, LoadState, Refuse, Residence
-from klamm.coordinator.shard import Shard
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.group_messages import (
     Caller,
@@ -43,11 +43,10 @@ P = ParamSpec("P")
 
 LOAD_STEP_RECORDS: Final = 200
 """Records replayed before others get a turn: about 2 ms."""
-COMMIT_MARKER: Final = 1
 FIRST_LOAD_PAUSE_S: Final = 0.1
 LONGEST_LOAD_PAUSE_S: Final = 10.0
 LONG_PAUSE_MS: Final = 1_000
-"""A timer that is so late was not kept by a loop with much to do, but by a process that did not run."""
+"""A timer this late means that the process did not run, not that the loop was busy."""
 LONGEST_FAILED_PAUSE_S: Final = 300.0
 """The same for a log that cannot be read: each attempt reads all of it."""
 FAILURES_FORGOTTEN_MS: Final = 60_000
@@ -55,7 +54,7 @@ FAILURES_FORGOTTEN_MS: Final = 60_000
 
 
 def anchored_clock() -> Callable[[], int]:
-    """Milliseconds since 1970, of which a set clock moves none: the time at the start, and what has passed since."""
+    """Milliseconds since 1970 at the start, plus the time since then: the clock may be changed."""
     anchor_ns = time.time_ns() - time.monotonic_ns()
     return lambda: (anchor_ns + time.monotonic_ns()) // 1_000_000
 
@@ -82,11 +81,11 @@ class GroupCoordinator:
         self._now_ms = now_ms or anchored_clock()
         self._timers: dict[int, tuple[int, asyncio.TimerHandle]] = {}
         self._ran_ms = 0
-        """When the last pause ended: what was due before is late because of that."""
+        """When the last pause ended: timers that were due before are late because of it."""
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._load_ended = asyncio.Event()
         self._touched: list[Residence] = []
-        """Those that an event has reached since the last `_settle`."""
+        """Residences with an event since the last `_settle`."""
 
     @property
     def registry(self) -> GroupRegistry:
@@ -100,9 +99,9 @@ class GroupCoordinator:
     # Leadership.
 
     def use_partition_count(self, partition_count: int) -> None:
-        """The offsets topic has so many partitions. As in Kafka the count stands from the first election on:
+        """The partition count of the offsets topic. As in Kafka it is fixed from the first election on:
 
-        a partition that is added later gets no groups before a restart, since the others' would change places.
+        a partition that is added later gets no groups before a restart, because other groups would change partitions.
         """
         if not self._registry.residences():
             self._registry.partition_count = partition_count
@@ -123,7 +122,7 @@ class GroupCoordinator:
             self._depart(partition)
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> None:
-        """Topics (name and id) are gone: their offsets go too."""
+        """Topics (name and id) were deleted: delete their offsets."""
         deleted = list(topics)
         for residence in self._registry.residences():
             self._forget_topics(residence, deleted)
@@ -146,7 +145,7 @@ class GroupCoordinator:
         await self._load_ended.wait()
 
     def close(self) -> None:
-        """Leave all partitions; what waits is answered NOT_COORDINATOR."""
+        """Leave all partitions; waiting requests are answered NOT_COORDINATOR."""
         for residence in self._registry.residences():
             self._depart(residence.partition)
 
@@ -170,7 +169,7 @@ class GroupCoordinator:
             self._unload(residence)
 
     def _unload(self, residence: Residence) -> None:
-        """Answer what waits: the shard says how, and what it leaves out is refused all the same."""
+        """Answer waiting requests: the shard chooses the answers, and requests that it leaves out are refused."""
         try:
             self._answer(residence, residence.shard.on_unloaded(self._now_ms()))
         except Exception:
@@ -197,7 +196,7 @@ class GroupCoordinator:
             self._forget_topics(residence, deleted)
 
     async def _pause(self, residence: Residence) -> None:
-        """What has failed is loaded again, later each time."""
+        """Wait before a failed partition is loaded again, longer after each failure."""
         if not residence.failures:
             return
         longest_s = LONGEST_LOAD_PAUSE_S if residence.state is LoadState.LOADING else LONGEST_FAILED_PAUSE_S
@@ -208,7 +207,7 @@ class GroupCoordinator:
         residence.failures += 1
         # Descriptors may come free, and a directory that has failed takes the leadership away.
         is_passing = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
-        # Kafka's way: what cannot be read must not be served, lest a later write builds on half of it.
+        # As in Kafka: a partition that cannot be read is not served, because later writes would build on a part of it.
         residence.state = LoadState.LOADING if is_passing else LoadState.FAILED
         self._load_ended.set()
         if str(error) != residence.load_error:
@@ -218,7 +217,7 @@ class GroupCoordinator:
             log.error(text, residence.partition, error, exc_info=None if is_known else error)
 
     def _fail(self, residence: Residence, error: Exception) -> None:
-        """The shard is in a state that its log does not know: load it again. What waits is refused."""
+        """The shard's state may differ from its log: load it again, and refuse waiting requests."""
         partition = residence.partition
         if self._registry.get(partition) is not residence:
             return
@@ -232,7 +231,7 @@ class GroupCoordinator:
         await self._log.open(residence.partition)
         count = 0
         for record in self._log.load(residence.partition):
-            _replay(residence.shard, record)
+            replay(residence.shard, record)
             count += 1
             if count % LOAD_STEP_RECORDS == 0:
                 await asyncio.sleep(0)
@@ -249,12 +248,12 @@ class GroupCoordinator:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """Give the shard a request. It is answered once, by the shard or, where that fails, by what `refuse` makes."""
+        """Give the shard a request. It is answered once: by the shard, or by `refuse` if the shard fails."""
         residence.asked[ticket] = refuse
         try:
             replies = event(self._now_ms(), ticket, *args, **kwargs)
         except Exception as error:
-            # As Kafka answers what an operation did not foresee.
+            # As Kafka answers an unexpected exception.
             self._answer(residence, [Reply(ticket, refuse(ErrorCode.UNKNOWN_SERVER_ERROR))])
             self._fail(residence, error)
         else:
@@ -262,7 +261,7 @@ class GroupCoordinator:
             self._answer(residence, replies)
 
     def _feed(self, residence: Residence, event: Callable[[int], list[Reply]]) -> None:
-        """Give the shard an event. What it raises ends this shard's state and no more."""
+        """Give the shard an event. An exception ends this shard's state only."""
         try:
             replies = event(self._now_ms())
         except Exception as error:
@@ -282,7 +281,7 @@ class GroupCoordinator:
                 log.exception("an answer of the group coordinator could not be given")
 
     def _touch(self, residence: Residence) -> None:
-        """What is to be appended follows when the loop has run all that is due, and goes together."""
+        """Append once the loop has run all that is due, in one call for all shards."""
         if not residence.is_touched:
             residence.is_touched = True
             if not self._touched:
@@ -290,13 +289,13 @@ class GroupCoordinator:
             self._touched.append(residence)
 
     def _settle(self) -> None:
-        """Append what the events of this turn have left, and look at the time."""
+        """Append the records of this turn's events, and set the timers."""
         touched, self._touched = self._touched, []
         batches: dict[Residence, Batch] = {}
         for residence in touched:
             residence.is_touched = False
             if self._registry.get(residence.partition) is not residence:
-                continue  # all that waited there was answered when it went
+                continue  # its requests were answered when it was unloaded
             try:
                 records = residence.shard.take_append()
                 self._set_timer(residence)
@@ -308,7 +307,7 @@ class GroupCoordinator:
         if batches:
             try:
                 self._log.append(list(batches.values()), self._now_ms())
-            except Exception as error:  # which of them are in the log, only the log knows
+            except Exception as error:  # any of them may be in the log
                 for residence in batches:
                     self._fail(residence, error)
 
@@ -324,7 +323,7 @@ class GroupCoordinator:
         deadline_ms = residence.shard.deadline_ms
         current = self._timers.get(residence.partition)
         if deadline_ms is None or (current is not None and current[0] <= deadline_ms):
-            return  # one that fires too early only looks and sets itself anew
+            return  # a timer that fires too early is set again
         if current is not None:
             current[1].cancel()
         delay_s = max(deadline_ms - self._now_ms(), 0) / 1000
@@ -338,13 +337,13 @@ class GroupCoordinator:
             self._feed(residence, residence.shard.on_timer)
 
     def _look_for_pause(self, deadline_ms: int) -> None:
-        """A timer that is very late tells that the process did not run."""
+        """Detect from a very late timer that the process did not run."""
         pause_ms = self._now_ms() - max(deadline_ms, self._ran_ms)
         if pause_ms >= LONG_PAUSE_MS:
             self.on_pause(pause_ms)
 
     def on_pause(self, pause_ms: int) -> None:
-        """The process did not run for so long, and heard of no member. Nothing happens when that is known."""
+        """The process did not run for `pause_ms`, and received no heartbeats. A pause that is known has no effect."""
         now_ms = self._now_ms()
         if now_ms - pause_ms < self._ran_ms:
             return
@@ -486,19 +485,10 @@ class GroupCoordinator:
 
 
 def into(asked: asyncio.Future[T]) -> Callable[[T], None]:
-    """What takes an answer to be the future's result, unless nobody waits for that any more."""
+    """A callback that sets the future's result, unless the future was cancelled."""
 
     def take(response: T) -> None:
         if not asked.done():
             asked.set_result(response)
 
     return take
-
-
-def _replay(shard: Shard, record: LoadedRecord) -> None:
-    if record.is_control:
-        if len(record.key) >= 4:
-            (marker,) = SHORT.unpack_from(record.key, 2)
-            shard.replay_transaction_end(record.producer_id, marker == COMMIT_MARKER)
-    else:
-        shard.replay(record.offset, record.producer_id, decode(record.key, record.value))

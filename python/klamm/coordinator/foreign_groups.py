@@ -1,7 +1,7 @@
 """Groups of kinds that klamm does not serve (consumer, share, streams), kept as the keys of their records.
 
 A directory that Apache Kafka wrote may hold them. Nothing of them is lost: their records stay in the log, untouched.
-They are listed, their committed offsets can be read, and when nobody is in them they can be deleted, or taken over by
+They are listed, their committed offsets can be read, and when they are empty they can be deleted, or taken over by
 a classic group as Kafka does it (facts 11.2, 11.3).
 """
 
@@ -68,7 +68,7 @@ class ForeignGroup:
 
     @property
     def state(self) -> str:
-        """Empty, or Unknown: nobody here follows what its members do."""
+        """Empty, or Unknown: this coordinator does not track their members."""
         return "Unknown" if self.has_members else "Empty"
 
     def tombstones(self) -> list[LogRecord]:

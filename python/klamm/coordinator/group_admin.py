@@ -27,7 +27,7 @@ DESCRIBE_NOT_FOUND_MIN_VERSION: Final = 6
 CLEAN_UP_RECORDS: Final = 500
 """A clean-up is cut into operations of at most this many records; it need not be atomic."""
 EXPIRY_PLACES: Final = 2_000
-"""How many offsets one step of the expiry looks at, so that nobody waits long behind it."""
+"""How many offsets one step of the expiry examines, so that other requests do not wait long."""
 
 CLASSIC: Final = "classic"
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, under which id, and when that starts a rebalance (facts 11.2; KIP-345, KIP-394)."""
+"""JoinGroup: which members join, under which id, and when that starts a rebalance (facts 11.2; KIP-345, KIP-394)."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class Joins:
             if error is ErrorCode.NONE or group.state is GroupState.DEAD:  # unloaded meanwhile: all was answered
                 return
             log.warning("group %s: could not keep that it is there: %s", group.group_id, error.name)
-            told = coordinator_error(error)
+            code = coordinator_error(error)
             if error is ErrorCode.REQUEST_TIMED_OUT:
-                self._rebalances.fail_joins(group, told)
+                self._rebalances.fail_joins(group, code)
             else:
-                self._rebalances.abandon(done_ms, group, told)
+                self._rebalances.abandon(done_ms, group, code)
 
         self._context.keep_new_group(now_ms, group, done)
 
@@ -154,7 +154,7 @@ class Joins:
         member.session_timeout_ms = request.session_timeout_ms
         before = group.await_join(member, attempt.ticket)
         if before is not None:
-            # The same member asks again, on another connection; nobody listens to the first any more.
+            # The same member asks again, on another connection; the first request is abandoned.
             self._refuse(before, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _rejoin(self, attempt: Attempt) -> None:
@@ -242,7 +242,7 @@ def _replacement_answer(it: Replacement) -> JoinGroupResponse:
     answer = join_answer(group, member_id, skip_assignment=member_id == group.leader_id)
     if it.attempt.caller.api_version >= SKIP_ASSIGNMENT_MIN_VERSION:
         return answer
-    # Told that it leads, an old client would assign; told of the old leader, it keeps still.
+    # An old client that reads its own id as the leader's would assign; with the old leader's id it does not.
     return replace(answer, leader=it.old_leader_id or "", skip_assignment=False, members=())
 
 
@@ -259,7 +259,7 @@ def _failed_replacement(it: Replacement, error: ErrorCode) -> JoinGroupResponse:
 
 
 def _must_rebalance(group: ClassicGroup, member: Member, request: JoinGroupRequest) -> bool:
-    """Whether a known member's join starts, or joins, a rebalance; else it is told the generation again."""
+    """Whether a known member's join starts, or joins, a rebalance; else the generation is repeated to it."""
     is_same = member.protocols == request.protocols
     match group.state:
         case GroupState.PREPARING_REBALANCE:

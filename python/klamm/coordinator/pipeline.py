@@ -41,7 +41,7 @@ FAILED_APPENDS: Final = {
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:
-    """What a client of the coordinator is told when an append ends with `error`."""
+    """The code for the client when an append ends with `error`."""
     return FAILED_APPENDS.get(error, error)
 
 
@@ -60,7 +60,7 @@ class Hold:
 
 
 class Write:
-    """Records of whole operations, what they overwrote in memory, and who waits for them."""
+    """Records of complete operations, what they overwrote in memory, and the requests that wait for them."""
 
     __slots__ = ("groups", "holds", "offsets", "records", "size", "undo")
 
@@ -167,7 +167,7 @@ class Pipeline:
         return writes
 
     def fail(self, now_ms: int, writes: list[Write], error: ErrorCode) -> None:
-        """Tell those who wait for `writes` (newest first) that they failed."""
+        """Notify the waiters of `writes` (newest first) that these failed."""
         for write in reversed(writes):
             for hold in write.holds:
                 self._release(now_ms, hold, error)

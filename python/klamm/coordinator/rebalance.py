@@ -140,7 +140,7 @@ class Rebalances:
         group.become(GroupState.DEAD, now_ms)
 
     def remove_member(self, group: ClassicGroup, member_id: str) -> None:
-        """Take a member or a pending id out; a join of it that waits is told to begin anew."""
+        """Take a member or a pending id out; a waiting join of it is answered, so that the member starts again."""
         member = group.members.get(member_id)
         if member is not None:
             gone = JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID)
@@ -186,7 +186,7 @@ class Rebalances:
             self._context.timers.cancel(sync_timer(group.group_id))
 
     def assign(self, now_ms: int, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-        """Keep the leader's assignment; once it is committed everybody is told and the group is stable."""
+        """Keep the leader's assignment; once it is committed, members are answered and the group is Stable."""
         generation_id = group.generation_id
 
         def done(done_ms: int, error: ErrorCode) -> None:
@@ -218,7 +218,7 @@ class Rebalances:
 
 
 def join_answer(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """What a member is told of the group's generation; only the leader is told of the others."""
+    """The answer to a member's join; only the leader's lists the other members."""
     return JoinGroupResponse(
         ErrorCode.NONE,
         member_id,

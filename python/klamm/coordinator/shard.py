@@ -1,9 +1,9 @@
 """One partition of `__consumer_offsets` as a state machine: the groups whose ids hash to it (facts 11.1, 11.2).
 
-A shard is fed the partition's log (`replay`), told when that is all (`on_loaded`), and then takes one event after the
-other, each with the time. What comes back are the answers to give. What is to be appended lies ready in `take_append`,
-one batch at a time, which the driver asks for when it has fed all that came together, so that this shares a batch. It
-reports each append's end with `on_append_done`, and calls `on_timer` at `deadline_ms`.
+The driver replays the partition's log (`replay`), reports its end (`on_loaded`), and then passes one event after the
+other, each with the time; the answers come back as results. Records to append are in `take_append`, one batch at a
+time: the driver asks for it after the events of one turn, so that they share a batch. It reports the end of each append
+with `on_append_done`, and calls `on_timer` at `deadline_ms`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Shard:
         return context.pipeline.take_replies()
 
     def on_unloaded(self, now_ms: int) -> list[Reply]:
-        """The partition is no longer led here: all that waits is told to look for another coordinator."""
+        """The partition is no longer led here: waiting requests are answered NOT_COORDINATOR."""
         context = self._context
         gone = ErrorCode.NOT_COORDINATOR
         for group in context.groups.values():
@@ -181,7 +181,7 @@ class Shard:
                 assert key == EXPIRY_TIMER, key
                 self._admin.on_expiry_timer(now_ms)
 
-    # Requests. The answer's type stands behind each.
+    # Requests. The type of the answer is noted at each.
 
     def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> list[Reply]:
         """JoinGroupResponse, perhaps after a rebalance."""
@@ -224,7 +224,7 @@ class Shard:
         return self._context.pipeline.take_replies()
 
     def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> list[Reply]:
-        """Deleted topics, name and id; nobody is answered."""
+        """Deleted topics, name and id; there is no answer."""
         removed = self._admin.on_topics_deleted(topics)
         if removed:
             log.info("removed %d offsets of deleted topics", removed)

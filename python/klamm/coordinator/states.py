@@ -21,7 +21,7 @@ E, P, C, S, D = GroupState
 NEXT_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
     E: frozenset({P, D}),
     P: frozenset({E, C, D}),  # the join phase ends with members, or with none
-    C: frozenset({P, S, D}),  # never C -> E: whoever leaves now starts a join phase, which may find nobody
+    C: frozenset({P, S, D}),  # never C -> E: a member that leaves now starts a join phase, which may end empty
     S: frozenset({P, D}),
     D: frozenset(),  # the partition was unloaded; the object is forgotten
 }

@@ -97,7 +97,7 @@ class Dispatcher:
 
     def run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
         """Begin to answer a request in a task."""
-        if not self._is_drained:  # then nobody would wait for it
+        if not self._is_drained:  # nothing would wait for it
             self._tasks.add(asyncio.get_running_loop().create_task(self._run(handler, handle, context, body)))
 
     async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:

@@ -1,7 +1,7 @@
 """Writes the rows of a stream's micro-batch exactly once, in transactions of Kafka.
 
-What is decided is in `sink_tokens`; here it is carried out: by a task (`write_once`), then by the driver (`finish`,
-`give_up`), which Spark gives what the tasks returned.
+`sink_tokens` decides; this module acts: in a task (`write_once`), then in the driver (`finish`, `give_up`), which gets
+the tasks' results from Spark.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Portions = Iterable[tuple[str, "pa.RecordBatch"]]
 """Rows with the topic they go to."""
 _DECIDED_WITHIN_S: Final = 2.0
-"""How long others' transactions are waited for. They end within milliseconds, unless whoever began them is gone."""
+"""How long to wait for transactions of other tasks. They end within milliseconds, unless their task died."""
 _POLL_S: Final = 0.05
 _BEYOND: Final = 32
 
@@ -59,7 +59,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Delivered(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's result for the driver."""
 
     report: Report
     open: Open | None = None
@@ -98,10 +98,10 @@ def write_once(
     produce: Callable[[KafkaClient, str, pa.RecordBatch], None],
     digest: Callable[[str, pa.RecordBatch], int],
 ) -> Delivered:
-    """Write the rows of a task, unless an earlier attempt has; all of them can be read when the query goes on."""
+    """Write the rows of a task, unless an earlier attempt has; they can be read once the batch is committed."""
     name = task.name(options.transactional_id_prefix)
     with connect({**options.client, "transactional.id": name}) as client:
-        # Fences earlier attempts, and ends what they left open: from here on their tokens are there, or never will be.
+        # Fences earlier attempts and ends their transactions: their tokens are committed by now, or never will be.
         client.init_transactions()
         course, there = _course_of(client, options, task)
         counted = _Counted(portions, digest)
@@ -116,7 +116,7 @@ def write_once(
 
 
 class _Counted:
-    """Rows on their way, and how many went by so far."""
+    """Passes rows on, and counts them."""
 
     def __init__(self, portions: Portions, digest: Callable[[str, pa.RecordBatch], int]) -> None:
         self._portions = portions
@@ -138,7 +138,7 @@ def _course_of(client: KafkaClient, options: SinkOptions, task: TaskIdentity) ->
     of_query = name_of_query(options.transactional_id_prefix, task.query)
     until = time.monotonic() + _DECIDED_WITHIN_S
     while True:
-        # First what is open: what ends in between is told by the other answer.
+        # Open transactions first: the second request sees those that end in between.
         is_open = _find(client, of_query, options.topic).is_open
         newest = read_tokens(of_query, client.committed(of_query, stable=False)).token
         course = choose(task, own, Found(newest, is_open), patient=time.monotonic() < until)
@@ -187,19 +187,19 @@ def _write(
 
 
 def finish(options: SinkOptions, messages: Iterable[Delivered | None]) -> None:
-    """All tasks have told what they did: let the rest of a batch that an earlier attempt began be read, if it fits."""
-    told = [message for message in messages if message is not None]
-    if all(message.report.course is Course.COMMIT for message in told):
+    """All tasks are done: commit the rest of a batch that an earlier attempt began, if its rows are the same."""
+    given = [message for message in messages if message is not None]
+    if all(message.report.course is Course.COMMIT for message in given):
         return
     with connect(options.client) as client:
-        check_replay([message.report for message in told], _beyond(client, options, told[0].report.task, len(told)))
-        for message in told:
+        check_replay([message.report for message in given], _beyond(client, options, given[0].report.task, len(given)))
+        for message in given:
             if message.open is not None:
                 _end(client, message.open, commit=True)
 
 
 def give_up(options: SinkOptions, messages: Iterable[Delivered | None]) -> None:
-    """The batch failed: let go what waits for its end. Without it the next attempt of each task would."""
+    """The batch failed: abort its open transactions. The next attempt fences those that stay open."""
     waiting = [message.open for message in messages if message is not None and message.open is not None]
     if waiting:
         with connect(options.client) as client:
@@ -213,7 +213,7 @@ def _end(client: KafkaClient, one: Open, *, commit: bool) -> None:
 
 
 def _beyond(client: KafkaClient, options: SinkOptions, task: TaskIdentity, count: int) -> Iterator[Token]:
-    """Tokens of tasks that come after those of the batch, as far as is looked: nobody says how many there were."""
+    """Tokens of tasks with higher numbers than the batch has, up to a limit: their count is not recorded."""
     until = time.monotonic() + _DECIDED_WITHIN_S
     for partition in range(count, 2 * count + _BEYOND):
         group = name_of_task(options.transactional_id_prefix, task.query, partition)

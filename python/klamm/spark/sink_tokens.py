@@ -5,9 +5,9 @@ the rest. So it is there if and only if the rows are. Each task has a group for 
 group of the query, too, so that one look tells whether a batch was begun.
 
 1. A task whose token is there writes nothing. It counts its rows again, because a plan that gives it other rows than
-   the first time gave those of the first time to others, or to nobody.
+   the first time gave those of the first time to other tasks, or to none.
 2. A task without one, in a batch of which an earlier run has committed anything, writes its rows and leaves the
-   transaction open: the driver ends it when all tasks have told what they have, and only if all agrees.
+   transaction open: the driver commits it when all tasks have reported, and only if their rows are the same.
 3. A task of a batch that no earlier run began commits itself. Nothing that it could be compared with is there.
 4. A token of a later batch than the task's means that the checkpoint is older than what was written: nothing helps.
 """
@@ -27,7 +27,7 @@ PROPERTIES: Final = (_QUERY, _RUN, BATCH)
 """Of a task's local properties those that say which task of what it is."""
 _NAMED_MAX: Final = 3
 _WAY_OUT: Final = (
-    "Let that batch be written with deliveryGuarantee=at-least-once, which repeats what is there, or begin anew with "
+    "Let that batch be written with deliveryGuarantee=at-least-once, which repeats what is there, or start with "
     "another checkpoint and topic"
 )
 
@@ -105,7 +105,7 @@ class Found:
     """What a group has."""
 
     token: Token | None = None
-    """The newest that is committed and told."""
+    """The newest that is committed."""
     is_open: bool = False
     """A transaction that has not ended may bring another one."""
 
@@ -165,7 +165,7 @@ def choose(task: TaskIdentity, own: Found, of_query: Found, patient: bool) -> Co
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task tells the driver."""
+    """A task's report to the driver."""
 
     task: TaskIdentity
     rows: Rows

@@ -37,7 +37,7 @@ INJECTED = "injected for the test"
 
 
 class InjectedError(Exception):
-    """What a test lets happen."""
+    """What a test injects."""
 
 
 @pytest.fixture(autouse=True)
@@ -150,8 +150,8 @@ async def test_a_request_that_fails_a_shard(
     async with asyncio.timeout(30):
         answer = await REQUESTS[name](groups, joined)
     assert raised.is_set()
-    assert ErrorCode.UNKNOWN_SERVER_ERROR in codes(answer), "who met it is told"
-    assert await waiting == ErrorCode.NOT_COORDINATOR, "who waited asks again"
+    assert ErrorCode.UNKNOWN_SERVER_ERROR in codes(answer), "the failed request is answered"
+    assert await waiting == ErrorCode.NOT_COORDINATOR, "the waiting client asks again"
     log.stopped = False
     while log.waiting:
         log.finish()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from klamm.coordinator.config import GroupConfig
-from klamm.coordinator.driver import _replay
 from klamm.coordinator.group_log import LoadedRecord
+from klamm.coordinator.loading import replay
 from klamm.coordinator.records import (
     ForeignRecord,
     LogRecord,
@@ -293,7 +293,7 @@ def test_what_apache_kafka_wrote_is_loaded() -> None:
         for row in rows:
             value = None if row["value"] is None else bytes.fromhex(row["value"])
             key = bytes.fromhex(row["key"])
-            _replay(shard, LoadedRecord(row["offset"], key, value, row["producer_id"], row["is_control"]))
+            replay(shard, LoadedRecord(row["offset"], key, value, row["producer_id"], row["is_control"]))
         shard.on_loaded(0)
     groups = {group_id: group for shard in shards.values() for group_id, group in shard.groups.items()}
     assert set(groups) == {"classic-dynamic", "classic-static", "simple"}

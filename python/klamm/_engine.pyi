@@ -1307,7 +1307,8 @@ class Boot:
     """The first half of a node's start, without any decision, on a thread of the engine.
 
     It binds the listeners, locks and lists the log directories, checks the metadata log (made when absent), and where
-    that is known to be committed answers ApiVersions from it. All other requests wait for `Engine.open`.
+    that is known to be committed answers ApiVersions from it. All other requests wait for `Engine.open`. `log_dirs` are
+    paths with the `directory.id` of each.
     """
 
     def __new__(
@@ -1315,7 +1316,7 @@ class Boot:
         *,
         node_id: int,
         cluster_id: str,
-        log_dirs: Sequence[str | PathLike[str]],
+        log_dirs: Sequence[tuple[str | PathLike[str], bytes]],
         settings: Mapping[str, str],
         metadata_dir: str | PathLike[str],
         segment_bytes: int,
@@ -1415,7 +1416,7 @@ class Engine:
     def high_watermark(self, topic_id: bytes, partition: int) -> int: ...
     def producers(self, topic_id: bytes, partition: int) -> list[tuple[int, int, int, int, int, int]]:
         """Producer id, epoch, last sequence, last timestamp in ms, coordinator epoch, open transaction's start."""
-    def log_dirs(self) -> list[tuple[Path, bytes | None, str | None, list[tuple[str, int, int]]]]:
+    def log_dirs(self) -> list[tuple[Path, bytes, str | None, list[tuple[str, int, int]]]]:
         """Path, directory id, why it is out of use, and (topic, partition, bytes) of what it has or would have."""
     @property
     def previous_broker_epoch(self) -> int:

@@ -50,7 +50,8 @@ class Booting:
         """Begin. Raises StorageError, OSError. Volatile: nobody wants the files back after a power cut."""
         opened = open_directories(config)
         self._config, self._opened, self._is_mine = config, opened, True
-        log_dirs = [path for path in config.partition_dirs if path in opened.directory_ids]
+        ids = opened.directory_ids
+        log_dirs = [(path, ids[path]) for path in config.partition_dirs if path in ids]
         try:
             self._boot = Boot(
                 node_id=config.node_id,

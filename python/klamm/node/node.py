@@ -264,7 +264,7 @@ class Node:
     def _on_log_dir_failed(self, directory_id: bytes) -> None:
         """The others go on, unless it held the metadata log or there are none: then the node ends, as Kafka's does."""
         self.broker.on_log_dir_failed(directory_id)
-        failures = {found: (path, cause) for path, found, cause, _ in self._running().log_dirs() if found is not None}
+        failures = {found: (path, cause) for path, found, cause, _ in self._running().log_dirs()}
         path, cause = failures.get(directory_id, ("", None))
         if directory_id == self._directory_ids[self.config.metadata_log_dir]:
             self._on_fault(NodeFailedError(metadata_directory_failed(path, cause)))

@@ -33,7 +33,7 @@ pub struct EngineOptions {
     pub node_id: i32,
     pub cluster_id: String,
     /// The log directories; the first that fails to open is an error, the others only when all do.
-    pub log_dirs: Vec<PathBuf>,
+    pub log_dirs: Vec<(PathBuf, Uuid)>,
     pub settings: Settings,
     /// Nobody wants the files back after a power cut: nothing is synced.
     pub is_volatile: bool,
@@ -189,11 +189,11 @@ impl Backend for Replicas {
     }
 }
 
-fn lock_all(paths: &[PathBuf], notices: &Notices) -> Result<Vec<LockedDir>, LogError> {
+fn lock_all(dirs: &[(PathBuf, Uuid)], notices: &Notices) -> Result<Vec<LockedDir>, LogError> {
     let mut locked = Vec::new();
     let mut failed = Vec::new();
-    for path in paths {
-        match LockedDir::open(path) {
+    for (path, id) in dirs {
+        match LockedDir::open(path, *id) {
             Ok(dir) => locked.push(dir),
             Err(error) => failed.push(error),
         }
@@ -318,7 +318,7 @@ impl Notices {
             LogEvent::DirFailed { dir, id, cause } => {
                 let message = format!("log directory {} is out of use: {cause}", dir.display());
                 server.events().log(LogLevel::Error, message);
-                server.events().push_dir_failed(id.unwrap_or_default());
+                server.events().push_dir_failed(id);
             }
         }
     }

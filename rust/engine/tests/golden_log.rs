@@ -31,7 +31,7 @@ fn expected() -> Value {
 }
 
 fn manage(path: &Path) -> Arc<LogManager> {
-    let locked = vec![LockedDir::open(path).expect("free")];
+    let locked = vec![LockedDir::open(path, klamm_engine::Uuid([9; 16])).expect("free")];
     let context = LogContext::new(64);
     LogManager::start(locked, ManagerConfig::default(), context, 0, Arc::new(|_| {})).expect("start")
 }

@@ -4,7 +4,6 @@
 use klamm_engine::log::checkpoint::{
     format_epochs, format_offsets, format_partition_metadata, parse_epochs, parse_offsets, parse_partition_metadata,
 };
-use klamm_engine::log::meta_properties::MetaProperties;
 use klamm_engine::log::names::{FileName, parse_partition_dir};
 use klamm_engine::log::producers::snapshot;
 
@@ -56,9 +55,6 @@ fn check_text(kind: u8, text: &str) {
         4 => {
             if let Ok(id) = parse_partition_metadata(text) {
                 assert_eq!(parse_partition_metadata(&format_partition_metadata(id)), Ok(id));
-            }
-            if let Ok(meta) = MetaProperties::parse(text) {
-                let _ = meta.format();
             }
         }
         _ => {

@@ -19,6 +19,7 @@ use crate::checkpoint::python_error;
 use crate::config::ConfigError;
 use crate::engine::Engine;
 use crate::errors::{StorageError, storage_error};
+use crate::id::Id;
 use crate::image::Image;
 use crate::metadata_log::MetadataLog;
 use crate::runtime::SharedRuntime;
@@ -50,7 +51,7 @@ impl Boot {
     fn new(
         node_id: i32,
         cluster_id: String,
-        log_dirs: Vec<PathBuf>,
+        log_dirs: Vec<(PathBuf, Id)>,
         settings: HashMap<String, String>,
         metadata_dir: PathBuf,
         segment_bytes: u32,
@@ -63,6 +64,7 @@ impl Boot {
     ) -> PyResult<Self> {
         let settings = Settings::new(settings).map_err(|error| ConfigError::new_err(error.to_string()))?;
         let runtime = SharedRuntime::get()?;
+        let log_dirs = log_dirs.into_iter().map(|(path, id)| (path, id.0)).collect();
         let engine = EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs };
         let metadata_log = QuorumLogConfig { segment_bytes, segment_ms };
         let listeners = listeners.into_iter().map(listener).collect();

@@ -104,7 +104,7 @@ type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
 type CoordinatorRecords<'py> = Vec<(NullableBytes<'py>, NullableBytes<'py>)>;
 type ProducerRow = (i64, i32, i32, i64, i32, i64);
 /// Path, directory id, why it is out of use, and its partitions with their sizes.
-type DirRow = (PathBuf, Option<Vec<u8>>, Option<String>, Vec<(String, i32, u64)>);
+type DirRow = (PathBuf, Id, Option<String>, Vec<(String, i32, u64)>);
 type RecordRow<'py> = (i64, NullableBytes<'py>, NullableBytes<'py>, i64, bool);
 
 fn build(records: &CoordinatorRecords<'_>, timestamp_ms: i64, codec: Codec) -> Result<Vec<u8>, RecordsError> {
@@ -293,8 +293,7 @@ impl Engine {
     fn log_dirs(&self, py: Python<'_>) -> Vec<DirRow> {
         let replicas = self.engine.replicas();
         let row = |(dir, sizes): (&Arc<klamm_engine::log::LogDir>, Vec<(String, i32, u64)>)| {
-            let id = dir.id().map(|id| id.0.to_vec());
-            (dir.path().to_owned(), id, dir.offline_cause().map(str::to_owned), sizes)
+            (dir.path().to_owned(), Id(dir.id()), dir.offline_cause().map(str::to_owned), sizes)
         };
         py.detach(|| replicas.logs().dirs().iter().zip(replicas.sizes()).map(row).collect())
     }

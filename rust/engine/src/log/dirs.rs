@@ -9,8 +9,7 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 
 use super::error::LogError;
-use super::meta_properties::MetaProperties;
-use crate::os;
+use crate::{Uuid, os};
 
 pub const LOCK: &str = ".lock";
 
@@ -20,7 +19,7 @@ static HELD: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
 /// A directory that nobody else uses for as long as this lives.
 pub struct LockedDir {
     path: PathBuf,
-    meta: Option<MetaProperties>,
+    id: Uuid,
     /// Its descriptor carries the lock; `None` when it was given back.
     lock: Mutex<Option<File>>,
     /// Device and inode.
@@ -28,8 +27,8 @@ pub struct LockedDir {
 }
 
 impl LockedDir {
-    /// Locks a directory, which is made when it is not there, and reads whose it is. Changes nothing else.
-    pub fn open(path: &Path) -> Result<Self, LogError> {
+    /// Locks the directory with that `directory.id`, which is made when it is not there. Changes nothing else.
+    pub fn open(path: &Path, id: Uuid) -> Result<Self, LogError> {
         fs::create_dir_all(path).map_err(LogError::io("cannot create", path))?;
         let path = fs::canonicalize(path).map_err(LogError::io("cannot find", path))?;
         let used = |by: &str| LogError::Directory {
@@ -49,10 +48,9 @@ impl LockedDir {
         if !os::try_lock(&lock).map_err(LogError::io("cannot lock", &file))? {
             return Err(used("process"));
         }
-        let meta = MetaProperties::read(&path)?;
         let identity = identity_of(&path)?;
         std::mem::forget(held);
-        Ok(Self { path, meta, lock: Mutex::new(Some(lock)), identity })
+        Ok(Self { path, id, lock: Mutex::new(Some(lock)), identity })
     }
 
     /// Refuses when the directory was removed, or is another one by now.
@@ -76,9 +74,9 @@ impl LockedDir {
         }
     }
 
-    /// Whose directory it is; `None` when it is not formatted.
-    pub fn meta(&self) -> Option<&MetaProperties> {
-        self.meta.as_ref()
+    /// `directory.id`.
+    pub fn id(&self) -> Uuid {
+        self.id
     }
 }
 
@@ -106,25 +104,17 @@ mod tests {
     use super::*;
     use tempfile::tempdir;
 
+    const ID: Uuid = Uuid([7; 16]);
+
     #[test]
     fn a_directory_has_one_user() {
         let dir = tempdir().expect("temporary directory");
         let path = dir.path().join("data");
-        let first = LockedDir::open(&path).expect("free");
-        let error = LockedDir::open(&path).err().expect("taken").to_string();
+        let first = LockedDir::open(&path, ID).expect("free");
+        let error = LockedDir::open(&path, ID).err().expect("taken").to_string();
         assert!(error.contains("data") && error.contains("another node in this process"), "{error}");
-        assert!(first.meta().is_none());
+        assert_eq!(first.id(), ID);
         drop(first);
-        LockedDir::open(&path).expect("free again");
-    }
-
-    #[test]
-    fn a_directory_of_a_newer_format_is_refused_and_free_again() {
-        let dir = tempdir().expect("temporary directory");
-        fs::write(dir.path().join("meta.properties"), "version=9\n").expect("write");
-        for _ in 0..2 {
-            let error = LockedDir::open(dir.path()).err().expect("refused").to_string();
-            assert!(error.contains("meta.properties") && error.contains("version 9"), "{error}");
-        }
+        LockedDir::open(&path, ID).expect("free again");
     }
 }

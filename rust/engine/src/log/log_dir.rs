@@ -33,7 +33,6 @@ pub type Key = (String, i32);
 /// A directory of `log.dirs`.
 pub struct LogDir {
     locked: LockedDir,
-    id: Option<Uuid>,
     cause: OnceLock<String>,
     flusher: OnceLock<Flusher>,
     state: Mutex<State>,
@@ -59,10 +58,9 @@ struct Written {
 
 impl LogDir {
     pub(super) fn new(locked: LockedDir, inventory: Inventory) -> Self {
-        let id = locked.meta().and_then(|meta| meta.directory_id);
         let state = Mutex::new(State { inventory, owners: BTreeMap::new(), gone: HashMap::new() });
         let (cause, flusher) = (OnceLock::new(), OnceLock::new());
-        Self { locked, id, cause, flusher, state, writing: Mutex::default() }
+        Self { locked, cause, flusher, state, writing: Mutex::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -82,8 +80,8 @@ impl LogDir {
     }
 
     /// `directory.id`.
-    pub fn id(&self) -> Option<Uuid> {
-        self.id
+    pub fn id(&self) -> Uuid {
+        self.locked.id()
     }
 
     /// Why the directory is out of use, if it is.

@@ -33,7 +33,7 @@ use crate::Uuid;
 #[derive(Debug)]
 pub enum Event {
     /// A log directory is out of use; the others go on.
-    DirFailed { dir: PathBuf, id: Option<Uuid>, cause: String },
+    DirFailed { dir: PathBuf, id: Uuid, cause: String },
     /// Something a person should know, one line.
     Warning(String),
 }
@@ -343,7 +343,7 @@ impl LogManager {
 
     /// The directory with this `directory.id`.
     pub fn dir_by_id(&self, id: Uuid) -> Option<usize> {
-        self.dirs.iter().position(|dir| dir.id() == Some(id))
+        self.dirs.iter().position(|dir| dir.id() == id)
     }
 
     /// Looks after an open log from now on: retention, checkpoints, closing.

@@ -68,7 +68,8 @@ pub(super) fn start_over(
     config: ManagerConfig,
     context: LogContext,
 ) -> (Arc<LogManager>, Receiver<Event>) {
-    let locked = paths.iter().map(|path| LockedDir::open(path).expect("free")).collect();
+    let ids = (1..).map(|id| Uuid([id; 16]));
+    let locked = paths.iter().zip(ids).map(|(path, id)| LockedDir::open(path, id).expect("free")).collect();
     let (told, events) = channel();
     let told = Mutex::new(told);
     let on_event: OnEvent = Arc::new(move |event| drop(told.lock().send(event)));

@@ -9,7 +9,6 @@ use klamm_records::control::end_transaction_marker;
 use tempfile::tempdir;
 
 use super::checkpoint::{Offsets, format_epochs, format_offsets, format_partition_metadata};
-use super::meta_properties::MetaProperties;
 use super::testing::{BatchSpec, batch, config, create};
 use super::*;
 use crate::Uuid;
@@ -47,7 +46,6 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     };
     let text = |kind: u8, text: String| [&[kind], text.as_bytes()].concat();
     let offsets = Offsets::from([(("a".to_owned(), 0), 12), (("b-c".to_owned(), 7), 1 << 40)]);
-    let meta = MetaProperties { version: 1, cluster_id: Some("c".into()), node_id: Some(1), directory_id: None };
     vec![
         ("open/clean.bin", open(1, 0, &[])),
         ("open/unclean.bin", open(0, 0, &[])),
@@ -59,7 +57,6 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("files/offsets.bin", text(2, format_offsets(&offsets))),
         ("files/epochs.bin", text(3, format_epochs(&[(0, 0), (4, 100)]))),
         ("files/partition.bin", text(4, format_partition_metadata(Uuid([7; 16])))),
-        ("files/meta.bin", text(4, meta.format())),
         ("files/name.bin", text(5, "00000000000000000012.timeindex.deleted".into())),
         ("files/dir.bin", text(5, "a-b-3.0123456789abcdef0123456789abcdef-delete".into())),
     ]

@@ -26,8 +26,7 @@ impl Replicas {
         }
         let table = image.topics().directory_table();
         // As the image numbers them; a directory that is in no partition yet has no number.
-        let own: Vec<Option<u32>> =
-            self.logs().dirs().iter().map(|dir| dir.id().and_then(|id| table.find(id))).collect();
+        let own: Vec<Option<u32>> = self.logs().dirs().iter().map(|dir| table.find(dir.id())).collect();
         let mut found = Vec::new();
         for topic in topics {
             for (index, record) in topic.partitions() {
@@ -38,8 +37,8 @@ impl Replicas {
                 }
                 if let Some(dir) = self.dir_of((topic.id(), index), topic.name(), assigned)
                     && Some(dir) != assigned
-                    && let Some(directory_id) = self.logs().dirs()[dir].id()
                 {
+                    let directory_id = self.logs().dirs()[dir].id();
                     found.push(Unassigned { directory_id, topic_id: topic.id(), partition: index });
                 }
             }

@@ -33,7 +33,7 @@ fn leading(dir: &Path) -> Replicas {
 }
 
 fn leading_with_events(dir: &Path, on_event: OnEvent) -> Replicas {
-    let locked = vec![LockedDir::open(dir).expect("free")];
+    let locked = vec![LockedDir::open(dir, Uuid([9; 16])).expect("free")];
     let logs = LogManager::start(locked, ManagerConfig::default(), LogContext::new(64), 0, on_event);
     let replicas = Replicas::new(ReplicasOptions {
         node_id: NODE,

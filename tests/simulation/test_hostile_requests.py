@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from klamm.raft.config import RaftConfig
+from klamm.raft.events import ResignRequested
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
@@ -31,14 +32,16 @@ from klamm.raft.replica import EPOCH_MAX
 from klamm.raft.voters import ReplicaKey
 from klamm.raft.wire.requests import api_key_of, decode_request, encode_request, versions_of
 from klamm.raft.wire.responses import decode_response, encode_response
+from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.operator import CLIENT
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+from klamm.testing.simulator.replica import SimulatedReplica
 from klamm.testing.simulator.run import _is_alive
 from klamm.testing.simulator.world import World
 
 STRANGER = b"\xee" * 16
 FAR = 1 << 60
+NO_EPOCH = -1
 LISTENER = "CONTROLLER"
 NOT_HERE = {Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH}
 Hostile = tuple[Request, set[Error]]
@@ -64,7 +67,8 @@ class HostileWorld(World):
         target = self.dice.choice([replica for replica in self.replicas.values() if replica.is_up] or [None])
         if target is None:
             return
-        self.step(target, target.tick)  # what is due anyway is not the request's doing
+        # What is due anyway, and what the core learns of its log with any event, is not the request's doing.
+        self.step(target, lambda: target.step(ResignRequested(NO_EPOCH)))
         if not target.is_up:
             return
         name, make = self.dice.choice(KINDS)
@@ -105,7 +109,7 @@ def check_wire(request: Request, response: Response) -> None:
 def state_of(target: SimulatedReplica) -> tuple[object, ...]:
     """What a refused request must not change, in memory and on the way to the disk."""
     core = target.running.replica
-    return *target.look(), core.role, core.election, core.leader_id, target.stored, target.to_write, core.ticket
+    return *target.look(), core.role, core.election, core.leader_id, target.stored, len(target.disk_work()), core.ticket
 
 
 def asker(dice: random.Random, target: SimulatedReplica) -> ReplicaKey:

@@ -3,6 +3,7 @@
 import pytest
 
 from klamm.raft import leading, replica
+from klamm.raft.driver import replica as driver
 from klamm.raft.quorum import replicated_offset
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.in_full import OverlookedError
@@ -40,15 +41,14 @@ def leader_counts_itself_before_its_flush(patch):
 
 
 def own_records_of_an_epoch_are_written_twice(patch):
-    apply = SimulatedReplica._apply
+    apply = driver.RaftDriver._apply
 
     def twice(self, effect):
         apply(self, effect)
-        if isinstance(effect, replica.PersistElection) and self.log.end_offset:
-            self.log.append([b"again"], self.log.last_epoch, 0)
-            self.extend_chains()
+        if isinstance(effect, replica.PersistElection) and self._log.end_offset:
+            self._log.append([b"again"], self._log.last_epoch, 0)
 
-    patch.setattr(SimulatedReplica, "_apply", twice)
+    patch.setattr(driver.RaftDriver, "_apply", twice)
 
 
 MUTATIONS = [leader_counts_itself_before_its_flush, own_records_of_an_epoch_are_written_twice]
@@ -77,7 +77,7 @@ def test_what_is_overlooked_is_told(monkeypatch):
 
 def failure_of(seed):
     try:
-        play_dynamic(seed, directed=BUSY, in_full=True, driven=False)
+        play_dynamic(seed, directed=BUSY, in_full=True)
     except SimulationFailedError as error:
         return error.__cause__
     return None

@@ -42,7 +42,7 @@ def test_without_it_a_seed_whose_voters_change_fails(mutate, monkeypatch):
 @pytest.mark.parametrize("mutate", DRIVER, ids=lambda mutate: mutate.__name__)
 def test_a_driver_without_it_fails_a_seed(mutate, monkeypatch):
     mutate(monkeypatch)
-    _check_that_a_seed_fails(lambda seed: play(seed, directed=DRIVER[mutate], driven=True), mutate)
+    _check_that_a_seed_fails(lambda seed: play(seed, directed=DRIVER[mutate]), mutate)
 
 
 def _check_that_a_seed_fails(run, mutate):

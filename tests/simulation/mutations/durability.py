@@ -2,7 +2,7 @@
 
 from klamm.raft import elections, following, leading, node, replica, role_states
 from klamm.raft.effects import PersistElection, Reply, SendRequest
-from klamm.raft.quorum import replicated_offset
+from klamm.raft.quorum import UNKNOWN_OFFSET, replicated_offset
 
 
 def answer_before_the_election_is_durable(patch):
@@ -74,8 +74,10 @@ def leader_counts_itself_before_its_flush(patch):
         ends += [self._replica.log.end_offset] if self._replica.is_voter else []
         offset = replicated_offset(ends)
         if offset > max(state.epoch_start_offset, state.high_watermark):
-            state.high_watermark = offset
+            is_first, state.high_watermark = state.high_watermark == UNKNOWN_OFFSET, offset
             self._replica.advance_high_watermark(offset)
+            if is_first:
+                self._replica.announce_leadership()
 
     patch.setattr(leading.Leading, "_maybe_advance_high_watermark", hasty)
 

@@ -139,7 +139,7 @@ BY_DICE_DYNAMIC: dict[Mutation, Faults | None] = {
 # Processes that end while they write, and start again at once.
 WRITES = Faults(crash_in_write_chance=0.05, power_cut_share=0.5, away_us_max=300_000, partition_every_us=1_000_000)
 
-# Of the driver itself, which scenarios do not run.
+# Of the driver itself.
 DRIVER: dict[Mutation, Faults | None] = {
     driver.quorum_state_is_renamed_without_fsync: None,
     driver.the_directory_of_quorum_state_is_not_synced: None,

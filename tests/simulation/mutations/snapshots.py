@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from klamm.raft import snapshot_fetching, snapshot_serving
+from klamm.raft.driver import delivery, serving
+from klamm.raft.driver import snapshots as driver_snapshots
 from klamm.raft.messages import FetchSnapshotResponse
 from klamm.raft.voters import ReplicaKey
 from klamm.testing.simulator import memory_log, wiping, world
-from klamm.testing.simulator import replica as simulated
 
 
 def a_damaged_snapshot_is_installed(patch):
@@ -21,14 +22,7 @@ def the_log_behind_an_installed_snapshot_is_kept(patch):
 
 def the_state_is_not_loaded_from_an_installed_snapshot(patch):
     """A snapshot brings the state with it."""
-    install = simulated.SimulatedReplica._install
-
-    def forgetful(self, snapshot_id):
-        applied, state = self.applied, self.state
-        install(self, snapshot_id)
-        self.applied, self.state = applied, state
-
-    patch.setattr(simulated.SimulatedReplica, "_install", forgetful)
+    patch.setattr(delivery.Delivery, "on_snapshot_installed", lambda self, snapshot_id: None)
 
 
 def a_part_of_a_snapshot_is_served_as_the_whole(patch):
@@ -39,8 +33,8 @@ def a_part_of_a_snapshot_is_served_as_the_whole(patch):
             response = replace(response, size=response.position + len(response.unaligned_records))
         return response
 
-    with_bytes = simulated.with_bytes
-    patch.setattr(simulated, "with_bytes", lambda log, response, read: hasty(with_bytes(log, response, read)))
+    with_bytes = serving.with_bytes
+    patch.setattr(serving, "with_bytes", lambda log, response, read: hasty(with_bytes(log, response, read)))
 
 
 def the_high_watermark_stays_behind_an_installed_snapshot(patch):
@@ -58,7 +52,10 @@ def the_high_watermark_stays_behind_an_installed_snapshot(patch):
 
 
 def a_check_of_an_earlier_fetch_installs_a_later_one(patch):
-    """What was checked is what is installed, and another leader's file may differ."""
+    """What was checked is what is installed, and another leader's file may differ.
+
+    The driver ends a check when its file is dropped, and the core counts no result of one that comes all the same.
+    """
     on_checked = snapshot_fetching.SnapshotFetching.on_checked
 
     def careless(self, now_ms, attempt, is_valid):
@@ -66,6 +63,7 @@ def a_check_of_an_earlier_fetch_installs_a_later_one(patch):
         on_checked(self, now_ms, fetching.attempt if fetching is not None else attempt, is_valid)
 
     patch.setattr(snapshot_fetching.SnapshotFetching, "on_checked", careless)
+    patch.setattr(driver_snapshots.SnapshotDriver, "drop", lambda self: self._log.drop_received_snapshot())
 
 
 def a_slice_of_another_snapshot_is_kept(patch):

@@ -17,10 +17,12 @@ from klamm.raft.messages import (
 from klamm.raft.role_states import Leader
 from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet
 from klamm.testing.simulator import by_hand, memory_snapshot, wiping, words
+from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.lost_records import damage_log
 from klamm.testing.simulator.operator import CLIENT
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica, format_first_voters
+from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.replica_data import format_first_voters
 from klamm.testing.simulator.stage import Stage
 
 AGREE_MS_MAX = 30_000
@@ -42,7 +44,6 @@ class Commands:
             "start": self._start,
             "wait": self._wait,
             "timeout": self._timeout,
-            "write": self._write,
             "disk": self._disk,
             "deliver": self._deliver,
             "lose": self._lose,
@@ -120,7 +121,9 @@ class Commands:
             self._stage.clocks_ms[node_id] = 0
             clock = partial(self._stage.clocks_ms.__getitem__, node_id)
             directory = "A" if is_dynamic or "directories" in options else None
-            self._stage.replicas[node_id] = SimulatedReplica(node_id, voter_set, config, clock, directory=directory)
+            self._stage.replicas[node_id] = SimulatedReplica(
+                node_id, voter_set, config, clock, directory=directory, luck=lambda: False
+            )
         if is_dynamic:
             format_first_voters([self._stage.replicas[voter_id] for voter_id in voter_ids])
 
@@ -128,9 +131,8 @@ class Commands:
         """`stored 1 epoch=5 leader=2 voted=3`: what quorum-state holds."""
         options = _options(arguments[1:])
         leader, voted = options.get("leader"), options.get("voted")
-        self._replica(arguments).stored = ElectionState(
-            int(options["epoch"]), int(leader) if leader else None, ReplicaKey(int(voted)) if voted else None
-        )
+        voted_key = ReplicaKey(int(voted)) if voted else None
+        self._replica(arguments).store(ElectionState(int(options["epoch"]), int(leader) if leader else None, voted_key))
 
     def _records(self, arguments: list[str]) -> None:
         """`records 1 1 1 2`: append flushed records of these epochs, a batch each."""
@@ -164,10 +166,6 @@ class Commands:
         deadline_ms = state.check_quorum_deadline_ms if isinstance(state, Leader) else state.deadline_ms
         self._stage.clocks_ms[replica.id] = max(self._stage.clocks_ms[replica.id], deadline_ms)
         self._stage.act(replica, replica.tick)
-
-    def _write(self, arguments: list[str]) -> None:
-        """`write 1`: begin to write the newest quorum-state; `disk` finishes it. What comes meanwhile is next."""
-        self._replica(arguments).begin_write()
 
     def _disk(self, arguments: list[str]) -> None:
         """`disk [1 2] [only=quorum-state]`: finish the writes, flushes and checks of these replicas, of all by default.
@@ -243,7 +241,7 @@ class Commands:
     def _propose(self, arguments: list[str]) -> None:
         """`propose 1 text [more]`: append these records at a leader, as a batch; nothing when it does not lead."""
         replica = self._replica(arguments)
-        if not replica.running.can_append:
+        if not replica.can_append:
             self._stage.lines.append(f"{replica.id} does not lead")
             return
         self._stage.act(replica, lambda: replica.propose([text.encode() for text in arguments[1:]]))
@@ -308,12 +306,13 @@ class Commands:
         self._stage.lines.append(f"{replica.id}: the log begins at {replica.log.start_offset}")
 
     def _damage(self, arguments: list[str]) -> None:
-        """`damage 3`: the disk changes a byte of the next slice that the replica keeps."""
+        """`damage 3`: the disk changes a byte of the next slice that the replica keeps, of the state in the first."""
         replica = self._replica(arguments)
 
         def damage(data: bytes) -> bytes:
             replica.damage = lambda data: data
-            return bytes([data[0] ^ 1]) + data[1:]
+            at = min(memory_snapshot.STATE_AT, len(data) - 1)
+            return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
         replica.damage = damage
 
@@ -414,7 +413,7 @@ class Commands:
         asked: tuple[int, int, int] | None = None  # leader, its epoch, the offset
         for _ in range(AGREE_MS_MAX // 100):
             stage.settle()
-            leaders = [replica for replica in stage.replicas.values() if replica.is_up and replica.running.can_append]
+            leaders = [replica for replica in stage.replicas.values() if replica.can_append]
             if len(leaders) == 1 and (asked is None or asked[:2] != (leaders[0].id, leaders[0].epoch)):
                 asked = (leaders[0].id, leaders[0].epoch, leaders[0].log.end_offset)
                 self._propose([str(leaders[0].id), "agreed"])

@@ -14,6 +14,7 @@ from klamm.raft.messages import Error, FetchRequest, FetchResponse, Response
 from klamm.raft.ports import FetchEnd, FetchFailedError, WentOn
 from klamm.raft.requests import FetchedOn
 from klamm.testing.simulator.memory_log import DATA, MemoryLog, decode
+from klamm.testing.simulator.replica_loop import Call
 
 FD: Final = 3  # that no one reads
 FIRST_ID: Final = -100  # correlation ids of the core are positive
@@ -30,7 +31,7 @@ class Surroundings(Protocol):
     def post(self, effect: SendRequest) -> None:
         """Give a request to the network."""
 
-    def call_later(self, delay_ms: int, act: Callable[[], None]) -> None:
+    def call_later(self, delay_ms: int, act: Callable[[], None]) -> Call:
         """Do something later, while the process lives."""
 
     def make_readable(self, fd: int) -> None:
@@ -49,6 +50,7 @@ class SimulatedStream:
         self._heard_ms: int | None = None
         self._high_watermark = -1
         self._end: FetchEnd | None = None
+        self._timeout: Call | None = None  # of the request in flight
         self._has_news = False
         self.flush_target: int | None = None  # what the thread is flushing up to
 
@@ -76,6 +78,7 @@ class SimulatedStream:
         """See `FetchStreams.stop`."""
         self._effect = self.flush_target = None
         self._has_news = False
+        self._end_timeout()
 
     def close(self) -> None:
         """See `FetchStreams.close`."""
@@ -96,6 +99,7 @@ class SimulatedStream:
         """An answer, or the end of the connection."""
         if self._effect is None or self._end is not None or correlation_id != self._id or self.flush_target is not None:
             return
+        self._end_timeout()
         if response is None:
             self._finish(FetchFailedError("the connection is gone", is_of_disk=False))
         elif not isinstance(response, FetchResponse) or not self._is_plain(response):
@@ -151,7 +155,13 @@ class SimulatedStream:
         self._id -= 1
         sent_id, self._sent_ms = self._id, self._around.now_ms()
         self._around.post(replace(effect, correlation_id=sent_id, request=request))
-        self._around.call_later(request.max_wait_ms + 2_000, lambda: self.on_answer(sent_id, None))
+        self._end_timeout()
+        self._timeout = self._around.call_later(request.max_wait_ms + 2_000, lambda: self.on_answer(sent_id, None))
+
+    def _end_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
     def _finish(self, end: FetchEnd) -> None:
         self._end = end

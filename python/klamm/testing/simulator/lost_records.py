@@ -2,7 +2,8 @@
 
 from klamm.raft.log import durable_end
 from klamm.testing.simulator.memory_log import MemoryLog
-from klamm.testing.simulator.replica import LostDisk, SimulatedReplica
+from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.replica_data import LostDisk
 
 
 def damage_log(replica: SimulatedReplica, keep: int) -> None:

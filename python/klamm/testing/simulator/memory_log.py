@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ from klamm.testing.simulator import memory_snapshot
 _BATCH: Final = Struct(">qii")  # base offset, epoch, record count
 _RECORD: Final = Struct(">hi")  # control type or DATA, size
 DATA: Final = -1
+_VALUE: Final[Callable[[tuple[object, ...]], bytes]] = itemgetter(3)  # of a record
 
 
 class Record(NamedTuple):
@@ -221,7 +223,7 @@ class MemoryLog:
 
     def bytes_from(self, offset: int) -> int:
         """The values' bytes from `offset` on."""
-        return sum(len(record.value) for record in self.records[max(offset - self.start_offset, 0) :])
+        return sum(map(len, map(_VALUE, self.records[max(offset - self.start_offset, 0) :])))
 
     @property
     def size_bytes(self) -> int:

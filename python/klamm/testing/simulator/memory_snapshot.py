@@ -8,6 +8,7 @@ from zlib import crc32
 from klamm.raft.log import OffsetAndEpoch
 
 _HEAD: Final = struct.Struct(">4sqiqi")  # magic, end offset, epoch, state, count of control records
+STATE_AT: Final = struct.calcsize(">4sqi")  # the first byte of the state
 _CONTROL: Final = struct.Struct(">hi")  # type, size
 _FOOT: Final = struct.Struct(">I")  # CRC-32 of all before
 _MAGIC: Final = b"SNAP"

@@ -9,7 +9,8 @@ from klamm.raft.events import PeerRefused
 from klamm.testing.simulator import words
 
 if TYPE_CHECKING:
-    from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+    from klamm.testing.simulator.envelope import Envelope
+    from klamm.testing.simulator.replica import SimulatedReplica
     from klamm.testing.simulator.world import World
 
 

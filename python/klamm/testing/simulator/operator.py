@@ -14,7 +14,8 @@ from klamm.raft.messages import AddVoterRequest, RemoveVoterRequest
 from klamm.raft.quorum import majority_size
 from klamm.raft.role_states import Leader
 from klamm.raft.voters import ReplicaKey, VoterSet
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+from klamm.testing.simulator.envelope import Envelope
+from klamm.testing.simulator.replica import SimulatedReplica
 
 CLIENT = 0
 

@@ -9,8 +9,7 @@ import asyncio
 import math
 from asyncio import events
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
 from typing import Any
@@ -20,49 +19,81 @@ from klamm.raft.role_states import NEVER_MS
 CALLS_AT_ONCE_MAX = 10_000
 
 
+class Call:
+    """What is to be called, now or at a time: an `asyncio.Handle` without a context of its own, which costs more."""
+
+    __slots__ = ("_args", "_callback", "_when_s", "is_cancelled")
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], when_s: float = 0.0) -> None:
+        self._callback, self._args, self._when_s = callback, args, when_s
+        self.is_cancelled = False
+
+    def run(self) -> None:
+        """Call it."""
+        self._callback(*self._args)
+
+    def cancel(self) -> None:
+        """See `asyncio.Handle.cancel`."""
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        """See `asyncio.Handle.cancelled`."""
+        return self.is_cancelled
+
+    def when(self) -> float:
+        """See `asyncio.TimerHandle.when`."""
+        return self._when_s
+
+
 class ReplicaLoop(asyncio.AbstractEventLoop):
     """What `asyncio` and the driver ask of a loop; nothing waits for a descriptor."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._now_s = 0.0
+        self._ready: deque[Call] = deque()
+        self._timers: list[tuple[float, int, Call]] = []
         self._next_timer = 0
         self._readers: dict[int, Callable[..., Any]] = {}
         self.error: BaseException | None = None  # what a task or a callback raised and no one took
 
     # For the world
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Let code ask for its loop and find this one."""
+    def run(self, act: Callable[[], None]) -> None:
+        """Do that, then the timers that are due and what is ready, until nothing is: all in one instant.
+
+        Raises what a callback raises.
+        """
         outer = events._get_running_loop()
         events._set_running_loop(self)
+        # Within the ms that the clock shows, so that a time-out of whole ms is over when it is shown.
+        self._now_s = (self._now_ms() + 0.5) / 1000
         try:
-            yield
+            act()
+            self._run_ready()
         finally:
             events._set_running_loop(outer)
 
-    def run_ready(self) -> None:
-        """Run the timers that are due and what is ready, until nothing is. Raises what a callback raises."""
-        now_s = self.time() + 1e-6  # of rounding
-        while self._timers and self._timers[0][0] <= now_s:
-            self._ready.append(heappop(self._timers)[2])
-        for _ in range(CALLS_AT_ONCE_MAX):
-            if not self._ready:
-                break
-            handle = self._ready.popleft()
-            if not handle.cancelled():
-                handle._run()
+    def _run_ready(self) -> None:
+        ready, timers = self._ready, self._timers
+        now_s = self._now_s + 1e-6  # of rounding
+        while timers and timers[0][0] <= now_s:
+            ready.append(heappop(timers)[2])
+        calls_left = CALLS_AT_ONCE_MAX
+        while ready:
+            call = ready.popleft()
+            if not call.is_cancelled:
+                call.run()
             if self.error is not None:
                 raise self.error
-        else:
-            raise AssertionError("a loop is busy without end")
+            calls_left -= 1
+            if not calls_left:
+                raise AssertionError("a loop is busy without end")
 
     @property
     def deadline_ms(self) -> int:
         """When the next timer is due, by the replica's clock."""
-        while self._timers and self._timers[0][2].cancelled():
+        while self._timers and self._timers[0][2].is_cancelled:
             heappop(self._timers)
         return math.ceil(self._timers[0][0] * 1000 - 0.5) if self._timers else NEVER_MS
 
@@ -82,40 +113,37 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         return self._readers.pop(fd, None) is not None
 
     def time(self) -> float:
-        """In seconds; within the ms that the clock shows, so that a time-out of whole ms is over when it is shown."""
-        return (self._now_ms() + 0.5) / 1000
+        """In seconds; it stands still while something is run."""
+        return self._now_s
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Call:
         """Next in this instant."""
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
+        call = Call(callback, args)
+        self._ready.append(call)
+        return call
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Call:
         """As `call_soon`: threads are simulated too."""
-        return self.call_soon(callback, *args, context=context)
+        return self.call_soon(callback, *args)
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Call:
         """After so many seconds."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self._now_s + delay, callback, *args)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Call:
         """When the replica's clock shows that time."""
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        call = Call(callback, args, when)
         self._next_timer += 1
-        heappush(self._timers, (when, self._next_timer, timer))
-        return timer
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is passed over when its time comes."""
+        heappush(self._timers, (when, self._next_timer, call))
+        return call
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""

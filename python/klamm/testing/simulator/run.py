@@ -20,7 +20,6 @@ HASTE = 2.5  # of a run with a tenth of the time-outs: as many faults, in less t
 UPGRADE_US = 6_000_000  # without crashes: the upgrade needs every voter in one epoch
 LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
 TRACE_LINES_SHOWN = 60
-DRIVEN_EVERY = 4  # runs, one is played by the product's driver
 DAMAGED_SHARE = 0.25  # of the runs with static voters: logs are damaged
 UPGRADED_SHARE = 0.25  # of the runs whose voters change
 
@@ -59,12 +58,10 @@ def play(
     directed: faults.Faults | None = None,
     trace: list[str] | None = None,
     in_full: bool = False,
-    driven: bool | None = None,
 ) -> Outcome:
     """Play a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError.
 
-    `in_full`: check everything after every event, at many times the cost. `driven`: with the product's driver, by
-    default in one run of DRIVEN_EVERY.
+    `in_full`: check everything after every event, at many times the cost.
     """
     dice = random.Random(seed)
     voter_count = dice.choice([1, 2, 3, 3, 3, 4, 5, 5])
@@ -76,9 +73,8 @@ def play(
         drawn.damage_every_us = damage_dice.choice([300_000, 1_000_000, 3_000_000])
     drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
     drawn.hasten(haste)
-    driven = seed % DRIVEN_EVERY == 0 if driven is None else driven
-    config = config._replace(fetches_go_on=driven and dice.random() < 0.5)
-    world = World(dice, voter_count, observer_count, drawn, config, haste=haste, driven=driven)
+    config = config._replace(fetches_go_on=dice.random() < 0.5)
+    world = World(dice, voter_count, observer_count, drawn, config, haste=haste)
     world.trace = trace
     if in_full:
         world.in_full = InFull()
@@ -93,7 +89,6 @@ def play_dynamic(
     directed: faults.Faults | None = None,
     trace: list[str] | None = None,
     in_full: bool = False,
-    driven: bool | None = None,
 ) -> Outcome:
     """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError.
 
@@ -114,11 +109,8 @@ def play_dynamic(
     if directed is not None:
         drawn, haste = replace(directed), 1.0
     drawn.hasten(haste)
-    driven = seed % DRIVEN_EVERY == 0 if driven is None else driven
-    config = config._replace(fetches_go_on=driven and dice.random() < 0.5)
-    world = World(
-        dice, voter_count, spare_count, drawn, config, dynamic=True, upgraded=upgraded, haste=haste, driven=driven
-    )
+    config = config._replace(fetches_go_on=dice.random() < 0.5)
+    world = World(dice, voter_count, spare_count, drawn, config, dynamic=True, upgraded=upgraded, haste=haste)
     world.trace = trace
     if in_full:
         world.in_full = InFull()

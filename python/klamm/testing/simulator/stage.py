@@ -11,12 +11,18 @@ from klamm.raft.messages import Request
 from klamm.raft.replica import InvariantError
 from klamm.testing.simulator import words
 from klamm.testing.simulator.crashing import CrashedError
+from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.every import EveryInvariant
 from klamm.testing.simulator.operator import CLIENT
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+from klamm.testing.simulator.replica import DiskWork, SimulatedReplica
 
 SETTLE_STEPS_MAX = 2_000
+_ENDS = {
+    "quorum-state": "quorum-state is written",
+    "log": "the log is flushed",
+    "snapshot": "the snapshot is checked",
+}
 
 
 class Stage:
@@ -40,7 +46,7 @@ class Stage:
         for _ in range(duration_ms):
             for replica in self.replicas.values():
                 self.clocks_ms[replica.id] += 1
-                if replica.core is not None and replica.core.deadline_ms <= self.clocks_ms[replica.id]:
+                if replica.is_up and replica.deadline_ms <= self.clocks_ms[replica.id]:
                     self.act(replica, replica.tick)
 
     def settle(self) -> None:
@@ -113,24 +119,15 @@ class Stage:
 
     def finish_disk_work(self, replica: SimulatedReplica, only: str | None = None, *, quietly: bool = False) -> bool:
         """Finish a write or else a flush or a check; False when there is none."""
-        is_writing = replica.writing is not None or replica.to_write is not None
-        if is_writing and only in (None, "quorum-state"):
-            if replica.writing is None:
-                replica.begin_write()
-            return self._finish(replica, "quorum-state is written", replica.finish_write, quietly)
-        is_behind = replica.is_up and replica.log.flushed_offset < replica.log.end_offset
-        if is_behind and only in (None, "log"):
-            if replica.log.flushing_to is None:
-                replica.begin_flush()
-            return self._finish(replica, "the log is flushed", replica.finish_flush, quietly)
-        if replica.checking and only in (None, "snapshot"):
-            return self._finish(replica, "the snapshot is checked", replica.finish_check, quietly)
+        for work in replica.disk_work():
+            if only in (None, work.of):
+                self._finish(replica, work, quietly)
+                return True
         return False
 
-    def _finish(self, replica: SimulatedReplica, what: str, finish: Callable[[], None], quietly: bool) -> bool:
+    def _finish(self, replica: SimulatedReplica, work: DiskWork, quietly: bool) -> None:
         kept = len(self.lines)
-        self.lines.append(f"{replica.id}: {what}")
-        self.act(replica, finish)
+        self.lines.append(f"{replica.id}: {_ENDS[work.of]}")
+        self.act(replica, work.finish)
         if quietly:
             del self.lines[kept:]
-        return True

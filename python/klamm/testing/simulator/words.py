@@ -37,8 +37,10 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VotersInLog
+from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.memory_log import DATA, Record, decode
-from klamm.testing.simulator.replica import PORT, Envelope, SimulatedReplica
+from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.replica_data import PORT
 
 
 def of_envelope(envelope: Envelope) -> str:

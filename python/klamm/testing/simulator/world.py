@@ -16,7 +16,7 @@ from klamm.raft.roles import Role
 from klamm.raft.voters import VoterSet
 from klamm.testing.simulator import words
 from klamm.testing.simulator.crashing import CrashedError
-from klamm.testing.simulator.driven_replica import DrivenReplica
+from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.in_full import InFull
 from klamm.testing.simulator.invariants import InvariantViolatedError
@@ -26,7 +26,8 @@ from klamm.testing.simulator.lost_records import damage_log, has_lost_records
 from klamm.testing.simulator.network import Network
 from klamm.testing.simulator.operations import Operations
 from klamm.testing.simulator.operator import CLIENT, Operator
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica, format_first_voters
+from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.replica_data import format_first_voters
 from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
 
 PROPOSE_EVERY_US = 20_000
@@ -47,13 +48,12 @@ class World:
         dynamic: bool = False,
         upgraded: bool = False,
         haste: float = 1.0,
-        driven: bool = False,
     ) -> None:
         """`dynamic`: the voters are in the log (kraft.version 1), and those that begin were formatted with them.
 
         `upgraded`: a dynamic quorum that begins with configured voters, and is upgraded on the way (kraft.version 0).
 
-        With more `haste` a wiped replica is away for a shorter time. `driven`: the product's driver runs the cores.
+        With more `haste` a wiped replica is away for a shorter time.
         """
         self.dice, self.faults = dice, faults
         self._is_dynamic = dynamic
@@ -80,11 +80,7 @@ class World:
             clock = self._clock_of(node_id)
             never_votes = not dynamic and node_id > voter_count and dice.random() < 0.5
             own_config = config._replace(never_votes=never_votes)
-            replica = (
-                DrivenReplica(node_id, voters, own_config, clock, directory=directory, luck=lambda: dice.random() < 0.5)
-                if driven
-                else SimulatedReplica(node_id, voters, own_config, clock, directory=directory)
-            )
+            replica = SimulatedReplica(node_id, voters, own_config, clock, directory=directory, luck=self._is_lucky)
             replica.damage = self._damage
             self.replicas[node_id] = replica
         self.network = Network(self)
@@ -94,6 +90,9 @@ class World:
             format_first_voters([self.replicas[node_id] for node_id in range(1, voter_count + 1)])
         self.invariants = EveryInvariant(self.history)
         self.in_full: InFull | None = None  # to check all of it after every event
+
+    def _is_lucky(self) -> bool:
+        return self.dice.random() < 0.5
 
     # Running
 

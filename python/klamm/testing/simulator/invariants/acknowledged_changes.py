@@ -9,9 +9,10 @@ from collections import Counter
 from klamm.raft.control_records import KRAFT_VOTERS, decode_voters
 from klamm.raft.messages import AddVoterRequest, AddVoterResponse, Error, RemoveVoterRequest, RemoveVoterResponse
 from klamm.raft.voters import ReplicaKey, VoterSet
+from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+from klamm.testing.simulator.replica import SimulatedReplica
 
 
 class AcknowledgedChanges:

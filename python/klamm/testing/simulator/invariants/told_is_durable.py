@@ -6,8 +6,9 @@ and a fetch acknowledges no record that is not flushed.
 
 from klamm.raft.messages import FetchRequest, VoteRequest, VoteResponse
 from klamm.raft.voters import ReplicaKey
+from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import Envelope, SimulatedReplica
+from klamm.testing.simulator.replica import SimulatedReplica
 
 
 class ToldIsDurable:
@@ -23,9 +24,10 @@ class ToldIsDurable:
 
 def _check_epoch(touched: SimulatedReplica, envelope: Envelope) -> None:
     told = getattr(envelope.response or envelope.request, "epoch", 0)  # of voter changes only some tell one
-    stored = touched.stored.epoch if touched.stored is not None else 0
-    if told > stored:
-        raise InvariantViolatedError(f"{touched.id} tells of epoch {told}, and its quorum-state holds epoch {stored}")
+    stored = touched.stored
+    epoch = stored.epoch if stored is not None else 0
+    if told > epoch:
+        raise InvariantViolatedError(f"{touched.id} tells of epoch {told}, and its quorum-state holds epoch {epoch}")
 
 
 def _check_vote(touched: SimulatedReplica, envelope: Envelope) -> None:

@@ -1,0 +1,307 @@
+"""What a simulated replica has: a log and a quorum-state that can be lost, and a state machine; and how it looks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from klamm.raft import effects as fx
+from klamm.raft.config import RaftConfig
+from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS, decode_kraft_version, decode_voters, snapshot_head
+from klamm.raft.election_state import ElectionState, decode, encode
+from klamm.raft.log import ControlRecord, OffsetAndEpoch, SnapshotInfo
+from klamm.raft.node import RaftNode
+from klamm.raft.roles import Role
+from klamm.raft.voters import (
+    BOOTSTRAP_OFFSET,
+    Endpoint,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    VotersInLog,
+)
+from klamm.testing.simulator import memory_snapshot
+from klamm.testing.simulator.by_hand import key_of
+from klamm.testing.simulator.crashing import CrashedError
+from klamm.testing.simulator.disk_files import DiskFiles
+from klamm.testing.simulator.envelope import Envelope
+from klamm.testing.simulator.memory_log import MemoryLog
+
+FOLDER: Final = Path("__cluster_metadata-0")
+QUORUM_STATE: Final = FOLDER / "quorum-state"
+CLUSTER = "cluster"
+PORT = 9093  # where it listens until it moves
+
+_decode_election = lru_cache(maxsize=256)(decode)
+_decode_voters = lru_cache(maxsize=256)(decode_voters)
+
+
+@dataclass(frozen=True, slots=True)
+class LostDisk:
+    """What a disk held when it was lost: its replica never comes back under that key."""
+
+    key: ReplicaKey
+    log: MemoryLog
+    chains: list[int | None]
+
+
+class ReplicaData:
+    """What is there of a replica while it runs, and what a crash leaves.
+
+    `chains` has for each record a hash over it and all before it: two logs agree below an offset when these do. It is
+    None below the last record of a snapshot that was fetched. The same hash is the state of the state machine, which
+    folds what is committed and nothing else.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        voters: VoterSet,
+        config: RaftConfig,
+        now_ms: Callable[[], int],
+        *,
+        directory: str | None = None,
+    ) -> None:
+        """`directory` is the letter of its directory id, of which each wiped disk has the next; None: it has none."""
+        self.id = node_id
+        self.voters = voters
+        self.is_voter = node_id in voters.ids
+        self.directory = directory
+        self.port = self.next_port = PORT  # where it listens, and with its next start
+        self.is_host_up = True  # so that its host refuses connections while the process is gone
+        self.is_stopping = self.has_handed_over = False
+        self.lost: list[LostDisk] = []
+        self.before_damage: LostDisk | None = None  # what its log held, which the files that are left prove
+        self.config = config
+        self.now_ms = now_ms
+        self.log = self._new_log()
+        self.files = DiskFiles()  # of quorum-state
+        self.core: RaftNode | None = None
+        self.life = 0
+        self.wipes = 0
+        self.installed_count = 0  # snapshots, over all lives
+        self.chains: list[int | None] = []
+        self.applied = 0  # the state machine: how far, and the fold over all records below
+        self.state = 0
+        self.loaded_at_start = 0  # from the newest snapshot
+        self.announced: tuple[int, int] | None = None  # the last epoch it was told to lead, and what it had applied
+        self.outbox: list[Envelope] = []
+        self.effects: list[fx.Effect] = []  # those of the last step, for who watches
+        self.crash_after_effects: int | None = None
+        self.damage: Callable[[bytes], bytes] = lambda data: data  # what the disk makes of a slice
+        self.snapshotting: tuple[OffsetAndEpoch, bytes] | None = None
+        # What its log said of the voters when it held that snapshot and a last control record with that chain.
+        self._known_voters: tuple[tuple[OffsetAndEpoch | None, int | None], VotersInLog] | None = None
+
+    # What it is
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs."""
+        return self.core is not None
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Its node id and the directory that it has, or would start with."""
+        return key_of(self.id, self.directory)
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where it says that it listens; a message finds it by the host's name alone."""
+        return (Endpoint("CONTROLLER", f"node-{self.id}", self.port),) if self.directory is not None else ()
+
+    def is_reached_by(self, envelope: Envelope) -> bool:
+        """Whether it runs and has that port now; an answer comes by the connection of its request."""
+        return self.is_up and (envelope.response is not None or envelope.port in (None, self.port))
+
+    @property
+    def running(self) -> RaftNode:
+        """The core; only while it runs."""
+        if self.core is None:
+            raise RuntimeError(f"replica {self.id} is down")
+        return self.core
+
+    @property
+    def role(self) -> Role | None:
+        """Its role, None while it is down."""
+        return self.core.replica.state.ROLE if self.core is not None else None
+
+    @property
+    def stored(self) -> ElectionState | None:
+        """What quorum-state holds after a power cut that comes now."""
+        data = self.files.durable(QUORUM_STATE)
+        return _decode_election(data) if data is not None else None
+
+    def store(self, state: ElectionState) -> None:
+        """Let quorum-state hold that; the replica is down."""
+        known = self.known_voters()
+        self.files.write(QUORUM_STATE, encode(state, known.kraft_version, tuple(known.voters.ids)), sync=True)
+        self.files.sync_directory(FOLDER)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch it knows, or had on disk while it is down."""
+        if self.core is not None:
+            return self.core.replica.election.epoch
+        stored = self.stored
+        return stored.epoch if stored is not None else 0
+
+    @property
+    def high_watermark(self) -> int:
+        """What it knows to be committed in this life, -1 for nothing."""
+        return self.core.replica.high_watermark if self.core is not None else -1
+
+    def look(self) -> tuple[object, ...]:
+        """All that an invariant sees of it, but for its messages: where two looks are equal, so are the verdicts."""
+        log, chains, core = self.log, self.chains, self.core
+        inside: tuple[object, ...] | None = None
+        if core is not None:
+            replica = core.replica
+            looks = (replica.election.epoch, replica.durable_ticket, replica.high_watermark, replica.voters_in_log)
+            inside = (replica.state.ROLE, *looks)
+        return (
+            inside,
+            log.end_offset,
+            len(chains),
+            chains[-1] if chains else None,
+            log.start_offset,
+            log.flushed_offset,
+            self.applied,
+            self.state,
+            self.life,
+            self.wipes,
+            self.announced,
+            self.crash_after_effects,
+        )
+
+    # What happens to it
+
+    def fetch_as_much_as_possible(self) -> None:
+        """Ask for as many bytes as Kafka does, from now on."""
+        usual = RaftConfig()
+        self.config = self.config._replace(
+            fetch_max_bytes=usual.fetch_max_bytes, fetch_snapshot_max_bytes=usual.fetch_snapshot_max_bytes
+        )
+        if self.core is not None:
+            self.core.replica.config = self.config
+
+    def known_voters(self) -> VotersInLog:
+        """The voter set in force by what its log holds, up or down; read again when its control records are others."""
+        offsets = self.log.control_offsets
+        read = (self.log.latest_snapshot_id, self.chains[offsets[-1]] if offsets else None)
+        if self._known_voters is None or self._known_voters[0] != read:
+            self._known_voters = read, self._read_voters()
+        return self._known_voters[1]
+
+    def _new_log(self) -> MemoryLog:
+        return MemoryLog()
+
+    def _read_voters(self) -> VotersInLog:
+        known = VotersInLog(self.voters)
+        for offset, kind, value in self.log.control_records():
+            if kind == KRAFT_VERSION:
+                known = known._replace(kraft_version=decode_kraft_version(value))
+            elif kind == KRAFT_VOTERS:
+                known = known._replace(voters=_decode_voters(value), offset=offset)
+        return known
+
+    def begin_snapshot(self, filler: bytes) -> None:
+        """Take hold of what is committed now, to write it as a snapshot."""
+        snapshot_id = OffsetAndEpoch(self.applied, self.log.epoch_at(self.applied - 1))
+        controls = snapshot_head(self.running.replica.voter_history.below(self.applied))
+        content = memory_snapshot.Content(snapshot_id, self.state, tuple(controls))
+        self.snapshotting = (snapshot_id, memory_snapshot.encode(content, filler))
+
+    def finish_snapshot(self) -> None:
+        """The snapshot is on disk."""
+        if self.snapshotting is None:
+            raise RuntimeError(f"replica {self.id} writes no snapshot")
+        (snapshot_id, data), self.snapshotting = self.snapshotting, None
+        if snapshot_id.offset >= self.log.start_offset and self.log.snapshot_size(snapshot_id) is None:
+            self.log.add_snapshot(SnapshotInfo(snapshot_id, len(data), 0), data)
+
+    def clean(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Let the log begin at one of its snapshots."""
+        self.log.delete_before(snapshot_id)
+
+    def _end_life(self, keep_records: int | None) -> None:
+        """`keep_records`: how many unflushed records a power cut leaves; None: the page cache stays."""
+        self.core = self.crash_after_effects = self.snapshotting = None
+        self.is_stopping = self.has_handed_over = False
+        if keep_records is not None:
+            self.log.lose_unflushed(keep_records)
+        end_offset = self.log.end_offset
+        self.log.restart()
+        if self.log.end_offset != end_offset:
+            self._load_latest_snapshot()
+            self.begin_chains_with_snapshot()
+        del self.chains[self.log.end_offset :]
+        self.outbox, self.effects = [], []
+
+    def wipe(self) -> None:
+        """Lose the disk, while it is down. The next one has another directory id."""
+        if self.directory is not None:
+            self.lost.append(LostDisk(self.key, self.log, self.chains))
+            self.directory = chr(ord(self.directory) + 1)
+        self.log, self.files, self.chains = self._new_log(), DiskFiles(), []
+        self.applied = self.state = 0
+        self._known_voters = self.before_damage = None
+        self.wipes += 1
+
+    @property
+    def is_dying(self) -> bool:
+        """It crashes in the middle of an effect or between two: what it has in memory may not fit its disk any more."""
+        return self.crash_after_effects is not None and self.crash_after_effects < 0
+
+    # Inside
+
+    def _maybe_crash(self) -> None:
+        if self.crash_after_effects is not None:
+            self.crash_after_effects -= 1
+            if self.crash_after_effects < 0:
+                raise CrashedError
+
+    def _load_latest_snapshot(self) -> None:
+        self.applied, self.state = self._latest_snapshot()
+
+    def _latest_snapshot(self) -> tuple[int, int]:
+        latest = self.log.latest_snapshot_id
+        content = None if latest is None else memory_snapshot.decode_unchecked(self.log.snapshot_bytes[latest])
+        return (0, 0) if content is None else (content.id.offset, content.state)
+
+    def begin_chains_with_snapshot(self) -> None:
+        """Begin the chains where the log begins, with its newest snapshot."""
+        offset, state = self._latest_snapshot()
+        self.chains = [None] * (offset - 1) + [state]
+
+    def _fold(self, offset: int) -> None:
+        """Apply what is committed, as a node's listener does."""
+        state, start = self.state, self.log.start_offset
+        records = self.log.records[self.applied - start : offset - start]
+        for record in records:
+            state = hash((state, record))
+        self.state, self.applied = state, self.applied + len(records)
+
+    def extend_chains(self) -> None:
+        """Go on with the chains where the log has grown."""
+        chains = self.chains
+        chain = chains[-1] if chains else 0
+        for record in self.log.records[len(chains) - self.log.start_offset :]:
+            chain = hash((chain, record))
+            chains.append(chain)
+
+    def post(self, effect: fx.SendRequest) -> None:
+        """Give a request to the network."""
+        target = effect.to if effect.to >= 0 else int(effect.endpoints[0].host.removeprefix("node-"))
+        # A bootstrap server's name leads to where it listens; what the voters say of themselves may be old.
+        port = effect.endpoints[0].port if effect.to >= 0 and effect.endpoints else None
+        self.outbox.append(Envelope(self.id, target, effect.correlation_id, self.life, effect.request, port=port))
+
+
+def format_first_voters(replicas: list[ReplicaData]) -> None:
+    """Give their directories the snapshot 0-0 that names them all (`--initial-controllers`)."""
+    voters = VoterSet.of(Voter(replica.key, replica.endpoints) for replica in replicas)
+    head = snapshot_head(VotersInLog(voters, BOOTSTRAP_OFFSET, 1))
+    for replica in replicas:
+        replica.log.snapshot_control = [ControlRecord(BOOTSTRAP_OFFSET, kind, value) for kind, value in head]

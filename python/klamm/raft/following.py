@@ -50,17 +50,21 @@ class Following:
     ) -> None:
         """Follow what a consistent message tells of epoch and leader (facts 2.4, 2 and 3).
 
-        `from_leader`: the leader itself says where it listens. What others say of it may be older than its last start.
+        `from_leader`: the leader itself says where it listens. What others say of it may be older than its last start:
+        it counts only while the leader cannot be reached where it was known to listen.
         """
         replica = self._replica
         is_reachable = leader_id is not None and replica.knows_way_to(leader_id, endpoints)
         if epoch > replica.epoch and not is_reachable:
             replica.become_unattached(now_ms, epoch, leader_id)
         elif leader_id is not None and is_reachable and leader_id != replica.id and epoch >= replica.epoch:
-            has_moved = from_leader and bool(endpoints) and endpoints != replica.leader_endpoints
-            knows_more = has_moved or len(endpoints) > len(replica.leader_endpoints)
+            # An answer names the one listener that was asked: it contradicts no other.
+            is_elsewhere = endpoints != replica.leader_endpoints and not set(endpoints) <= set(replica.leader_endpoints)
+            knows_more = (from_leader and is_elsewhere) or len(endpoints) > len(replica.leader_endpoints)
             if epoch > replica.epoch or replica.leader_id is None or knows_more:
                 replica.become_follower(now_ms, epoch, leader_id, endpoints)
+            elif is_elsewhere and replica.requests.silent_until_ms(now_ms, leader_id) > now_ms:
+                replica.leader_endpoints = endpoints  # by hearsay: neither time-out nor back-off begins again
 
     def on_begin_epoch(self, now_ms: int, request_id: int, request: BeginQuorumEpochRequest) -> None:
         """A leader makes itself known."""
@@ -112,18 +116,20 @@ class Following:
     def on_fetch_response(self, now_ms: int, response: FetchResponse) -> bool:
         """Append, truncate where the logs part, or begin with a snapshot; the next tick looks at the changed log.
 
-        False when the answer asks for what this replica cannot do, so that the next fetch waits a little.
+        False when the answer asks for what this replica cannot do, or brings nothing because a snapshot is being
+        fetched, so that the next fetch waits a little.
         """
         replica, state = self._replica, self._replica.state
         if not isinstance(state, Follower):
             return True
-        if state.fetching is None and not self._take_fetched(state, response):
+        is_used = state.fetching is None
+        if is_used and not self._take_fetched(state, response):
             return False
         state.has_fetched = True
         state.deadline_ms = now_ms + replica.config.fetch_timeout_ms
         if replica.leader_id is not None:
             replica.requests.hear(now_ms, replica.leader_id)  # nobody else has records to give
-        return True
+        return is_used
 
     def on_heard(self, now_ms: int, heard_ms: int) -> None:
         """The leader answered a fetch that goes on."""

@@ -153,6 +153,19 @@ def a_leader_is_sought_where_others_say(patch):
     patch.setattr(following.Following, "learn", stubborn)
 
 
+def a_leader_is_sought_for_ever_where_it_was(patch):
+    """A leader that cannot be reached where it was known to listen may be where others say."""
+    learn = following.Following.learn
+
+    def stubborn(self, now_ms, epoch, leader_id, endpoints, *, from_leader=False):
+        state, known = self._replica.state, self._replica.leader_endpoints
+        learn(self, now_ms, epoch, leader_id, endpoints, from_leader=from_leader)
+        if self._replica.state is state:
+            self._replica.leader_endpoints = known
+
+    patch.setattr(following.Following, "learn", stubborn)
+
+
 def a_removed_voter_may_not_campaign(patch):
     """A voter whose removal is in its log, and not known as committed, may be the only one electable (Ongaro 4.2.2)."""
     patch.setattr(replica.Replica, "may_campaign", property(lambda self: self.is_voter))

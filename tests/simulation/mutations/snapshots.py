@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from klamm.raft import snapshot_fetching, snapshot_serving
+from klamm.raft import following, snapshot_fetching, snapshot_serving
 from klamm.raft.driver import delivery, serving
 from klamm.raft.driver import snapshots as driver_snapshots
 from klamm.raft.messages import FetchSnapshotResponse
@@ -64,6 +64,17 @@ def a_check_of_an_earlier_fetch_installs_a_later_one(patch):
 
     patch.setattr(snapshot_fetching.SnapshotFetching, "on_checked", careless)
     patch.setattr(driver_snapshots.SnapshotDriver, "drop", lambda self: self._log.drop_received_snapshot())
+
+
+def an_answer_that_brings_nothing_is_followed_by_a_fetch_at_once(patch):
+    """What is asked while a snapshot is fetched must not go on at the speed of the network."""
+    on_fetch_response = following.Following.on_fetch_response
+
+    def hasty(self, now_ms, response):
+        on_fetch_response(self, now_ms, response)
+        return True
+
+    patch.setattr(following.Following, "on_fetch_response", hasty)
 
 
 def a_slice_of_another_snapshot_is_kept(patch):

@@ -54,7 +54,7 @@ def test_a_crash_at_any_effect_of_an_install(power_cut):
     crash_after_effects = 0
     while come_back(crash_after_effects, power_cut):
         crash_after_effects += 1
-    assert crash_after_effects >= 11, "messages, slices, and both halves of the install: each may be the last"
+    assert crash_after_effects >= 13, "messages, slices, the check, both halves of the install: each may be the last"
 
 
 def the_log_goes_before_the_snapshot_is_durable(patch):

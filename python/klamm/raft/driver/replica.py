@@ -37,6 +37,7 @@ from klamm.raft.ports import (
     ReplyTo,
     Transport,
 )
+from klamm.raft.replica import InvariantError
 from klamm.raft.role_states import NEVER_MS
 from klamm.raft.snapshots import SnapshotConfig
 from klamm.raft.voters import Endpoint, VotersInLog
@@ -313,7 +314,7 @@ class RaftDriver:
             if self._node.deadline_ms > now_ms:
                 return
             self._apply_all(self._node.on_tick(now_ms))
-        raise RuntimeError(f"replica {self._node.replica.id} is due without end as {self._node.replica.role.value}")
+        raise InvariantError(f"replica {self._node.replica.id} is due without end as {self._node.replica.role.value}")
 
     def _apply_all(self, effects: list[fx.Effect]) -> None:
         self._answered.end_before(effects)

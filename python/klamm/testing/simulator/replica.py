@@ -271,6 +271,7 @@ class SimulatedReplica(ReplicaData):
 
     def on_snapshot_installed(self, snapshot_id: OffsetAndEpoch) -> None:
         """See `klamm.raft.ports.Listener`."""
+        self.before_change()
         if self._loaded is None or self._loaded[0] != snapshot_id:
             raise AssertionError(f"{self.id} installed snapshot {snapshot_id}, and had loaded {self._loaded}")
         self.applied, self.state = snapshot_id.offset, self._loaded[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from klamm.raft.log import OffsetAndEpoch
@@ -60,6 +60,16 @@ class WatchedLog(MemoryLog):
         """See `MemoryLog.append_snapshot_slice`."""
         self._watcher.before_change()
         super().append_snapshot_slice(snapshot_id, position, self._watcher.damaged(data))
+
+    def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
+        """See `MemoryLog.check_received_snapshot`."""
+        self._watcher.before_change()
+        super().check_received_snapshot(on_done)
+
+    def drop_received_snapshot(self) -> None:
+        """See `MemoryLog.drop_received_snapshot`."""
+        self._watcher.before_change()
+        super().drop_received_snapshot()
 
     def install_received_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """In two halves: after the first the next start goes on."""

@@ -19,7 +19,7 @@ class StateIsFold:
         if not touched.is_up:
             return
         applied = touched.applied
-        if applied < touched.log.start_offset:
+        if applied < touched.log.start_offset and not touched.is_dying:
             raise InvariantViolatedError(
                 f"{touched.id} has applied {applied} records, and its log begins at {touched.log.start_offset}"
             )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from klamm.raft import elections, following, log, reconfiguration, replica, role_states, voting
+from klamm.raft import elections, following, log, node, reconfiguration, replica, role_states, voting
 from klamm.raft.messages import VoteResponse
 from klamm.raft.role_states import Follower
 from klamm.testing.simulator import replica as simulated
@@ -164,6 +164,17 @@ def a_leader_is_sought_for_ever_where_it_was(patch):
             self._replica.leader_endpoints = known
 
     patch.setattr(following.Following, "learn", stubborn)
+
+
+def a_redirection_is_followed_at_once_though_it_tells_nothing_new(patch):
+    """Replicas that name a leader which serves no more must not be asked at the speed of the network."""
+    learn_from = node.RaftNode._learn_from
+
+    def hasty(self, now_ms, response):
+        learn_from(self, now_ms, response)
+        return True
+
+    patch.setattr(node.RaftNode, "_learn_from", hasty)
 
 
 def a_removed_voter_may_not_campaign(patch):

@@ -20,6 +20,7 @@ BREAKS: dict[Mutation, str] = {
     elections.vote_twice_in_an_epoch: "a_vote_is_durable",
     elections.half_is_a_majority: "a_vote_is_durable",
     elections.late_votes_count: "late_votes",
+    elections.a_redirection_is_followed_at_once_though_it_tells_nothing_new: "redirections",
     elections.a_log_that_lost_records_votes: "lost_records",
     elections.a_log_that_lost_records_campaigns: "lost_records",
     elections.a_new_disk_is_as_good_as_the_old_one: "replaced_disk",

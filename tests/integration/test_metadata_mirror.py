@@ -66,7 +66,7 @@ def test_the_commands_ask_the_node_on_localhost_where_there_is_no_folder(
         assert "klamm-data" in capsys.readouterr().err
     assert run(["metadata", "tail", "--bootstrap-server", "localhost:1"]) == 1
     assert "cannot connect to localhost:1" in (said := capsys.readouterr().err)
-    assert "name a node's files with --data" in said
+    assert "is a broker running there? Name a node's files with --data" in said
 
 
 def test_a_mirror_begins_with_the_latest_snapshot(capsys: pytest.CaptureFixture[str]) -> None:

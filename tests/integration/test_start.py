@@ -133,7 +133,7 @@ def test_a_port_in_use(used: Path, tmp_path: Path, is_used: bool) -> None:
             listeners = f"listeners={own}://127.0.0.1:{port},{other}://127.0.0.1:0"
             message = refused(tmp_path, "--override", listeners, "--data", str(data))
             assert f"127.0.0.1:{port}" in message
-            assert "in use" in message
+            assert "in use; stop what listens there, or choose another port (--port, or the key listeners)" in message
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def update(client: QuorumClient, levels: Mapping[str, int], how: UpgradeType, *,
 
     def ask(connection: Connection) -> None:
         answer = connection.ask(UpdateFeaturesRequest(changes, dry_run), UpdateFeaturesResponse, 2)
-        check(answer.error_code, "no feature was changed", answer.error_message)
+        check(answer.error_code, "features", answer.error_message)
         for result in answer.results:
             check(result.error_code, f"{result.feature} was not changed", result.error_message)
 

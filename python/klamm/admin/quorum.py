@@ -220,14 +220,21 @@ def quorum_of(answer: DescribeQuorumResponse, cluster_id: str) -> Quorum:
     return Quorum(cluster_id, partition.leader_id, partition.leader_epoch, partition.high_watermark, members)
 
 
-def controllers_behind(bootstrap: str, config: Mapping[str, str] | None = None) -> list[tuple[str, int]]:
-    """Where the voters listen, the leader first, as a broker knows it. Raises ClientError."""
-    with QuorumClient(bootstrap, is_controller=False, config=config) as client:
-        quorum = client.describe()
+def find_controllers(bootstrap: str, config: Mapping[str, str], way_out: str) -> list[tuple[str, int]]:
+    """Where the voters listen, the leader first, as a broker knows it. Raises ClientError.
+
+    `way_out`: a sentence for a person whose broker cannot be asked.
+    """
+    try:
+        with QuorumClient(bootstrap, is_controller=False, config=config) as client:
+            quorum = client.describe()
+    except ClientError as error:
+        end = "" if str(error).endswith("?") else "."
+        raise ClientError(f"{error}{end} {way_out}") from None
     leader_first = sorted(quorum.voters, key=lambda voter: voter.node_id != quorum.leader_id)
     found = [(one.host, one.port) for voter in leader_first for one in voter.endpoints[:1]]
     if not found:
-        raise ClientError(f"the broker at {bootstrap} does not say where the controllers listen")
+        raise ClientError(f"the broker at {bootstrap} does not say where the controllers listen. {way_out}")
     return found
 
 

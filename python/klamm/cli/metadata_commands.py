@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 from klamm.admin.connection import ClientError
 from klamm.admin.metadata_mirror import Mirror
-from klamm.admin.quorum import controllers_behind
+from klamm.admin.quorum import find_controllers
 from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.command_group import Group
 from klamm.cli.metadata_tail import Followed, Tail
@@ -247,10 +247,8 @@ def _opened(
 
 def _controllers(server: str | None, keys: dict[str, str]) -> str:
     """Where the controllers of a broker's cluster listen. Raises ClientError."""
-    try:
-        found = controllers_behind(server or DEFAULT_BOOTSTRAP, keys)
-    except ClientError as error:
-        raise ClientError(f"{error}; name a node's files with --data, or --bootstrap-controller host:port") from None
+    way_out = "Name a node's files with --data, or --bootstrap-controller host:port"
+    found = find_controllers(server or DEFAULT_BOOTSTRAP, keys, way_out)
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in found)
 
 

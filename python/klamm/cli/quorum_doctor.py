@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from klamm.admin.connection import ClientError, parse_bootstrap
-from klamm.admin.quorum import controllers_behind
+from klamm.admin.connection import parse_bootstrap
+from klamm.admin.quorum import find_controllers
 from klamm.cli.command_config import CommandConfig, client_keys
 from klamm.cli.doctor.collection import collect
 from klamm.cli.doctor.diagnosis import diagnose
@@ -59,11 +59,8 @@ def doctor(
 
 
 def _controllers(server: str, config: dict[str, str]) -> list[tuple[str, int]]:
-    try:
-        return controllers_behind(server, config)
-    except ClientError as error:
-        way_out = "name a node's server.properties or log directory, or --bootstrap-controller host:port"
-        raise ClientError(f"{error}; {way_out}") from None
+    way_out = "Name a node's server.properties or log directory, or --bootstrap-controller host:port"
+    return find_controllers(server, config, way_out)
 
 
 def _fields(finding: Finding) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -66,7 +67,11 @@ def is_reserved(id_bytes: bytes) -> bool:
 def parse(text: str) -> MetaProperties:
     """The file's content. Raises ValueError saying what is wrong with it."""
     found = properties.parse(text)
-    version = found.get("version", "0")
+    version = found.get("version", "0" if "broker.id" in found else None)
+    if version is None:
+        raise ValueError("there is no version in it")
+    if not version.isdecimal():
+        raise ValueError(f"version={version} is not a number")
     if version == "0":
         raise ValueError("version 0 is of a ZooKeeper-mode broker")
     if version != str(VERSION):
@@ -81,8 +86,10 @@ def parse(text: str) -> MetaProperties:
 
 
 def message_of(error: OSError) -> str:
-    """What went wrong, and with which file where that is known."""
+    """What went wrong, with which file where that is known, and the way out of a port that is in use."""
     text = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        text += "; stop what listens there, or choose another port (--port, or the key listeners)"
     return text if error.filename is None else f"{error.filename}: {text}"
 
 

@@ -275,6 +275,6 @@ def test_the_command_wants_something_to_look_at(tmp_path: Path, capsys: pytest.C
     assert run(["quorum", "doctor", "--bootstrap-server", "localhost:1"]) == 1
     said = capsys.readouterr().err
     assert "cannot connect to localhost:1" in said
-    assert "name a node's server.properties" in said
+    assert "is a broker running there? Name a node's server.properties" in said
     assert run(["quorum", "doctor", str(tmp_path / "absent")]) == 1
     assert "does not exist" in capsys.readouterr().err

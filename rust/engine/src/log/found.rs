@@ -90,6 +90,11 @@ impl Inventory {
         Ok(inventory)
     }
 
+    /// Whether no log that is here and has no owner has to be recovered.
+    pub(super) fn is_settled(&self) -> bool {
+        self.clean || self.live.keys().all(|key| self.closed.contains_key(key))
+    }
+
     /// Reads the clean-stop record that belongs to the mark of the clean shutdown, if one does.
     fn take_clean_stop(&mut self, path: &Path, expected: Option<u32>) -> Result<(), LogError> {
         let Some(expected) = expected else { return Ok(()) };

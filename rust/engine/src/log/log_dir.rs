@@ -12,7 +12,7 @@ use super::dirs::LockedDir;
 use super::error::LogError;
 use super::files::FileCache;
 use super::flusher::{Flusher, TOGETHER_MIN};
-use super::found::Inventory;
+use super::found::{Found, Inventory};
 use super::owner::{LogOwner, with_log};
 use super::partition_log::Log;
 use crate::Uuid;
@@ -140,6 +140,20 @@ impl LogDir {
         inventory.high_watermarks.remove(&key);
         inventory.closed.remove(&key);
         state.owners.insert(key, owner);
+    }
+
+    /// A log that has no owner was recovered and closed.
+    pub(super) fn note_closed(&self, found: &Found, log: &Log) {
+        let Some(closed) = log.closed() else { return };
+        let key = (found.topic.clone(), found.partition);
+        let mut state = self.state.lock();
+        let inventory = &mut state.inventory;
+        inventory.recovery_points.insert(key.clone(), closed.log_end_offset);
+        match log.starts_above_first_segment() {
+            true => inventory.log_starts.insert(key.clone(), closed.log_start_offset),
+            false => inventory.log_starts.remove(&key),
+        };
+        inventory.closed.insert(key, Arc::new(closed));
     }
 
     /// The log of a partition is gone from here.

@@ -13,13 +13,12 @@ use std::thread;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use super::checkpoint::{PARTITION_METADATA, read_partition_metadata, write_clean_shutdown, write_partition_metadata};
+use super::checkpoint::{PARTITION_METADATA, read_partition_metadata, write_partition_metadata};
 use super::compaction::{Cleaner, CleanerConfig};
 use super::config::LogConfig;
 use super::dirs::LockedDir;
 use super::error::LogError;
-use super::flush::FlushJob;
-use super::flusher::{Flusher, sync_together};
+use super::flusher::Flusher;
 use super::found::{Found, Inventory};
 use super::log_dir::{Key, LogDir};
 use super::names::{DirStage, partition_dir};
@@ -302,7 +301,7 @@ impl LogManager {
     }
 
     /// Runs `work` on every item, each group on `recovery_threads` threads of its own.
-    fn in_parallel<T: Sync>(&self, groups: &[Vec<T>], work: impl Fn(&T) + Sync) {
+    pub(super) fn in_parallel<T: Sync>(&self, groups: &[Vec<T>], work: impl Fn(&T) + Sync) {
         let threads = self.config.load().recovery_threads;
         thread::scope(|scope| {
             for items in groups {
@@ -460,52 +459,8 @@ impl LogManager {
         }
     }
 
-    /// Closes every log and marks the directories as cleanly shut down. The owners take no more appends by now.
-    pub fn shutdown(&self, broker_epoch: i64) {
-        self.stop_threads();
-        let dirs: Vec<Vec<usize>> = self.online().map(|(at, _)| vec![at]).collect();
-        self.in_parallel(&dirs, |&at| {
-            if let Err(error) = self.judge(at, self.close_dir(at, broker_epoch)) {
-                (self.on_event)(Event::Warning(format!("a log directory was not closed cleanly: {error}")));
-            }
-        });
-        self.dirs.iter().for_each(|dir| dir.give_back());
-    }
-
-    fn close_dir(&self, at: usize, broker_epoch: i64) -> Result<(), LogError> {
-        let dir = &self.dirs[at];
-        let (owners, closing) = (dir.owners(), Mutex::new(Vec::new()));
-        let owners: Vec<Vec<&Arc<dyn LogOwner>>> = vec![owners.iter().map(|(_, owner)| owner).collect()];
-        self.in_parallel(&owners, |&owner| {
-            let begun = with_log(&**owner, |log| {
-                let job = log.begin_close()?;
-                job.as_ref().map_or(Ok(()), FlushJob::write)?;
-                Ok(job)
-            });
-            closing.lock().push((owner, begun));
-        });
-        let mut jobs = Vec::new();
-        for (owner, begun) in closing.into_inner() {
-            jobs.extend(begun?.map(|job| (owner, job)));
-        }
-        let synced = sync_together(jobs.iter().map(|(_, job)| job))?;
-        for (owner, job) in &jobs {
-            if !synced {
-                job.sync()?;
-            }
-            with_log(&***owner, |log| log.end_close(Some(job.end())));
-        }
-        dir.checkpoint_all(&self.context.cache)?;
-        // After a crash, a log that nobody opened since is still to be recovered.
-        if dir.with_inventory(|inventory| inventory.clean || inventory.live.is_empty()) {
-            let clean_stop = dir.clean_stop().write(&self.context.cache, dir.path())?;
-            write_clean_shutdown(&self.context.cache, dir.path(), broker_epoch, clean_stop)?;
-        }
-        Ok(())
-    }
-
     /// Ends all threads: nothing is flushed or looked after any more.
-    fn stop_threads(&self) {
+    pub(super) fn stop_threads(&self) {
         let tasks = self.tasks.lock().take();
         if let Some(tasks) = tasks {
             tasks.stop();

@@ -39,6 +39,7 @@ mod retention;
 mod scan;
 mod segment;
 mod size;
+mod stop;
 mod stray_segment;
 mod tasks;
 mod timestamps;

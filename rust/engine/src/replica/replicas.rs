@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -62,6 +63,10 @@ pub struct Replicas {
     pub(super) on_disk: Mutex<HashMap<(String, i32), Found>>,
     pub(super) planned: Mutex<Planned>,
     is_missing_dirs: bool,
+    /// Logs are opened in the background: a stop ends that work.
+    opens_rest: AtomicBool,
+    /// No log is opened any more.
+    is_stopping: AtomicBool,
     /// While a directory is missing: the partitions that may be in it.
     at_start: OnceLock<Arc<MetadataImage>>,
 }
@@ -84,6 +89,8 @@ impl Replicas {
             on_disk: Mutex::new(on_disk),
             planned: Mutex::default(),
             is_missing_dirs: options.is_missing_dirs,
+            opens_rest: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
             at_start: OnceLock::new(),
         }
     }
@@ -152,6 +159,9 @@ impl Replicas {
         let _opening = self.opening[self.opening_of(key)].lock();
         if let Some(partition) = self.open.read().get(&key) {
             return Ok(partition.clone());
+        }
+        if self.is_stopping.load(Ordering::Acquire) {
+            return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
         let image = self.image();
         let topic = image.topics().by_id(topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
@@ -248,6 +258,7 @@ impl Replicas {
 
     /// Opens what is on disk and not open yet, and sets aside what no topic of the image owns. For a thread of its own.
     pub fn open_the_rest(&self) -> Vec<LogError> {
+        self.opens_rest.store(true, Ordering::Release);
         if self.is_missing_dirs {
             let _ = self.at_start.set(self.image());
         }
@@ -359,8 +370,17 @@ impl Replicas {
 
     /// Leads nothing any more and closes the logs; `broker_epoch` marks the shutdown as clean.
     pub fn shutdown(&self, broker_epoch: i64) {
+        self.is_stopping.store(true, Ordering::Release);
+        // Whoever opens a log ends with it first.
+        self.opening.iter().for_each(|opening| drop(opening.lock()));
         for partition in self.opened() {
             partition.stop_leading(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        }
+        // A start that was given up leaves the logs as they were found.
+        if self.opens_rest.load(Ordering::Acquire) {
+            let image = self.image();
+            let config = |found: &Found| self.config_of(&image, &found.topic).log;
+            self.logs.recover_the_rest(config, (self.clock)());
         }
         self.logs.shutdown(broker_epoch);
         self.open.write().clear();

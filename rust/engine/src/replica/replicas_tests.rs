@@ -179,6 +179,37 @@ const OWN_TEXT: &str = "BwcHBwcHBwcHBwcHBwcHBw";
 const OTHER_TEXT: &str = "CAgICAgICAgICAgICAgICA";
 
 #[test]
+fn a_stop_that_comes_before_every_log_was_opened_is_a_clean_one() {
+    let dir = tempdir().expect("a folder");
+    let replicas = leading(dir.path());
+    assert_eq!(append(&replicas.get(TOPIC, 0).expect("led")), Ok(0));
+    replicas.shutdown(1);
+    // As a kill leaves it.
+    for name in ["klamm-clean-stop", ".kafka_cleanshutdown"] {
+        fs::remove_file(dir.path().join(name)).expect("there");
+    }
+    let stop = |serves: bool| {
+        let replicas = leading(dir.path());
+        // Nobody leads: the log is not opened in the background, as one whose turn has not come.
+        elect(&replicas, NOBODY);
+        if serves {
+            assert!(replicas.open_the_rest().is_empty());
+        }
+        assert!(replicas.opened().is_empty());
+        replicas.shutdown(1);
+        ["klamm-clean-stop", ".kafka_cleanshutdown"].map(|name| dir.path().join(name).exists())
+    };
+    assert_eq!(stop(false), [false; 2], "a start that is given up recovers nothing");
+    assert_eq!(stop(true), [true; 2]);
+    let record = fs::read_to_string(dir.path().join("klamm-clean-stop")).expect("there");
+    assert!(record.contains("\nt 0 0 1 0 0:"), "{record}");
+    assert_eq!(stop(true), [true; 2], "what was clean stays clean");
+    let replicas = leading(dir.path());
+    assert_eq!(append(&replicas.get(TOPIC, 0).expect("led")), Ok(1));
+    replicas.shutdown(1);
+}
+
+#[test]
 fn files_of_an_earlier_topic_of_the_name_are_kept_beside() {
     for in_background in [true, false] {
         let dir = tempdir().expect("a folder");

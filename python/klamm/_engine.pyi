@@ -867,11 +867,13 @@ class MetadataLog:
         is_volatile: bool = False,
         accept_loss: bool = False,
         voters: tuple[int, Sequence[int]] | None = None,
+        advice: str | None = None,
     ) -> Self:
         """Open the folder (made when absent) and check every batch in it. Volatile: appends and flushes never sync.
 
         A log that lost records (see `proven_end`) is refused, and nothing is changed. It is cut where it is damaged
         when `accept_loss`, or when other voters have the records: `voters` is this node's id and the configured voters.
+        `advice`: what the error says that can be done, for a log that no command of klamm knows.
         """
     @property
     def start_offset(self) -> int: ...

@@ -122,7 +122,7 @@ fn read_on(start: i64, mut read: impl FnMut(i64) -> Result<Vec<u8>, LogError>) -
 }
 
 fn open_beside(folder: &Path) {
-    let config = QuorumLogConfig { segment_bytes: 1 << 20, segment_ms: i64::MAX };
+    let config = QuorumLogConfig { segment_bytes: 1 << 20, segment_ms: i64::MAX, advice: None };
     let Ok((log, _)) = QuorumLog::open(folder, &config, &LogContext::volatile(8), OnLoss::Cut, 0) else { return };
     let mut reader = LogReader::new(folder);
     let mut offset = log.start_offset();

@@ -66,7 +66,7 @@ impl Boot {
         let runtime = SharedRuntime::get()?;
         let log_dirs = log_dirs.into_iter().map(|(path, id)| (path, id.0)).collect();
         let engine = EngineOptions { node_id, cluster_id, log_dirs, settings, is_volatile, is_missing_dirs };
-        let metadata_log = QuorumLogConfig { segment_bytes, segment_ms };
+        let metadata_log = QuorumLogConfig { segment_bytes, segment_ms, advice: None };
         let listeners = listeners.into_iter().map(listener).collect();
         let options = BootOptions { engine, metadata_dir, metadata_log, listeners, features, static_voters };
         let thread = boot::start(options, runtime.handle())?;

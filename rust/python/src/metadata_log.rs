@@ -78,7 +78,9 @@ type Entry<'py> = (i64, i16, Bound<'py, PyBytes>);
 #[pymethods]
 impl MetadataLog {
     #[new]
-    #[pyo3(signature = (directory, *, segment_bytes, segment_ms, now_ms, is_volatile=false, accept_loss=false, voters=None))]
+    #[pyo3(signature = (
+        directory, *, segment_bytes, segment_ms, now_ms, is_volatile=false, accept_loss=false, voters=None, advice=None
+    ))]
     #[expect(clippy::too_many_arguments, reason = "a constructor's arguments are what Python gives it")]
     fn new(
         py: Python<'_>,
@@ -89,9 +91,10 @@ impl MetadataLog {
         is_volatile: bool,
         accept_loss: bool,
         voters: Option<(i32, Vec<i32>)>,
+        advice: Option<String>,
     ) -> PyResult<Self> {
         const OPEN_FILES_MAX: usize = 64;
-        let config = QuorumLogConfig { segment_bytes, segment_ms };
+        let config = QuorumLogConfig { segment_bytes, segment_ms, advice };
         let make = if is_volatile { LogContext::volatile } else { LogContext::new };
         let context = make(OPEN_FILES_MAX);
         let on_loss = match &voters {

@@ -67,5 +67,5 @@ def read_election(store: ElectionStore, log_end_offset: int, *, has_peers: bool)
             logger.warning("%s. The epoch of the log is taken instead", problem)
         return None
     raise QuorumStateError(
-        f"{problem}. Restore it; or remove this node's directories, format them again, and let it join the others"
+        f"{problem}. Restore it from a copy; or begin with an empty directory, and let it join the others"
     )

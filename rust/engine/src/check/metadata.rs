@@ -17,7 +17,6 @@ const REFUSED: &str = "a start refuses";
 const FETCHED: &str =
     "a sole voter refuses to start; another one does not vote until it has fetched again what is lost";
 const IN_SNAPSHOT: &str = "a sole voter refuses to start; another one goes on from its newest snapshot";
-const NOT_READ: &str = "a start does not read it: a newer one is there";
 
 /// Examines the folder of a metadata log. `is_clean`: the last stop of the node was clean.
 pub(super) fn check_metadata(path: &Path, is_clean: bool, progress: &Progress) -> LogCheck {
@@ -43,7 +42,10 @@ pub(super) fn check_metadata(path: &Path, is_clean: bool, progress: &Progress) -
     checked.log_end_offset = found.end.end_offset;
     checked.findings.extend(of_log(path, &found, is_clean));
     checked.findings.extend(of_snapshots(path, &found));
-    let beside = found.unneeded.iter().map(|file| Finding::damaged(&file.path, &file.reason, file.action));
+    let beside = found.unneeded.iter().map(|file| {
+        let finding = Finding::damaged(&file.path, &file.reason, file.action);
+        Finding { position: file.position, ..finding }
+    });
     checked.findings.extend(beside);
     let is_named = |file: &Path| checked.findings.iter().any(|finding| finding.file == file);
     let orphans: Vec<Finding> =
@@ -97,9 +99,10 @@ fn of_snapshots(path: &Path, found: &Examination) -> Vec<Finding> {
     let mut findings = Vec::new();
     for id in &found.snapshots {
         let file = path.join(id.file_name());
-        let is_needed = newest == Some(id) || refused.as_ref() == Some(&file);
-        let action = if is_needed { REFUSED } else { NOT_READ };
-        findings.extend(check_snapshot(&file).map(|finding| Finding { action: action.to_owned(), ..finding }));
+        // The others are among the files that are not needed.
+        if newest == Some(id) || refused.as_ref() == Some(&file) {
+            findings.extend(check_snapshot(&file).map(|finding| Finding { action: REFUSED.to_owned(), ..finding }));
+        }
     }
     findings
 }

@@ -46,7 +46,7 @@ struct Scene {
 fn open(root: &Path, recorder: Option<Arc<Recorder>>) -> QuorumLog {
     let cache = FileCache::with_recorder(16, recorder);
     let context = LogContext { cache, trash: Arc::default(), counters: Arc::default() };
-    let config = QuorumLogConfig { segment_bytes: 2000, segment_ms: 1 << 40 };
+    let config = QuorumLogConfig { segment_bytes: 2000, segment_ms: 1 << 40, advice: None };
     let log = QuorumLog::open(&root.join(DIR), &config, &context, OnLoss::Cut, 0).expect("open").0;
     let end = LogEnd { end_offset: log.end_offset(), epoch: log.last_epoch() };
     assert!(

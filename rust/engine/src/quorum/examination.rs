@@ -18,6 +18,7 @@ use super::snapshots::SnapshotId;
 use crate::log::LogError;
 use crate::log::checkpoint::{LEADER_EPOCH, read_epochs};
 use crate::log::names::{FileName, Kind, Stage};
+use crate::metadata::checkpoint;
 
 const WINDOW_BYTES: usize = 1 << 20;
 /// Place of the magic byte in a batch.
@@ -92,6 +93,8 @@ impl fmt::Display for Loss {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
     pub path: PathBuf,
+    /// Where the damage begins, if that is known.
+    pub position: Option<u64>,
     pub reason: String,
     pub action: &'static str,
 }
@@ -144,11 +147,12 @@ impl Examination {
         };
         found.snapshots = names.iter().filter_map(|name| SnapshotId::of_file(name)).collect();
         found.snapshots.sort_unstable();
+        found.check_older_snapshots();
         match Record::read(dir) {
             Ok(record) => found.recovery_point = record,
             Err(LogError::Corrupt { path, reason, .. }) => {
                 let action = "it is written again, nothing is lost with it";
-                found.unneeded.push(DamagedFile { path, reason, action });
+                found.unneeded.push(DamagedFile { path, position: None, reason, action });
             }
             Err(error) => return Err(error),
         }
@@ -164,6 +168,20 @@ impl Examination {
         }
         found.check_epochs(dir)?;
         Ok(found)
+    }
+
+    /// Snapshots that a newer one stands for. One whose first batch is damaged is refused when the log is opened.
+    fn check_older_snapshots(&mut self) {
+        let older = self.snapshots.split_last().map_or(&[][..], |(_, older)| older);
+        for id in older {
+            let path = self.dir.join(id.file_name());
+            if checkpoint::first_words(&path).is_ok()
+                && let Err(LogError::Corrupt { path, position, reason }) = checkpoint::check(&path)
+            {
+                let action = "nothing reads it: a newer one is there";
+                self.unneeded.push(DamagedFile { path, position: Some(position), reason, action });
+            }
+        }
     }
 
     /// Where the log ends once it is cut at the damage: a newer snapshot takes its place.
@@ -319,7 +337,7 @@ impl Examination {
 
     fn note_wrong_epochs(&mut self, path: PathBuf, reason: String) {
         self.epochs_are_wrong = true;
-        self.unneeded.push(DamagedFile { path, reason, action: "it is made again from the log" });
+        self.unneeded.push(DamagedFile { path, position: None, reason, action: "it is made again from the log" });
     }
 }
 

@@ -12,11 +12,12 @@ use super::log::{QuorumLog, QuorumLogConfig};
 use super::opening::OnLoss;
 use super::recovery_point::{FILE_NAME, LogEnd};
 use super::snapshots::SnapshotId;
+use crate::check::{LogToCheck, Progress, check_logs};
 use crate::log::{LogContext, LogError};
 use crate::metadata::checkpoint::{CheckpointHeader, write_values};
 
 const FIRST: &str = "00000000000000000000.log";
-const CONFIG: QuorumLogConfig = QuorumLogConfig { segment_bytes: 1000, segment_ms: i64::MAX };
+const CONFIG: QuorumLogConfig = QuorumLogConfig { segment_bytes: 1000, segment_ms: i64::MAX, advice: None };
 
 fn open(dir: &Path, on_loss: OnLoss<'_>) -> Result<(QuorumLog, Vec<String>), LogError> {
     let (log, recovery) = QuorumLog::open(dir, &CONFIG, &LogContext::new(16), on_loss, 0)?;
@@ -238,6 +239,32 @@ fn a_damaged_recovery_point_is_a_warning() {
     let (log, warnings) = open(dir.path(), OnLoss::Refuse).expect("open");
     assert!(warnings[0].contains(FILE_NAME), "{warnings:?}");
     assert_eq!(log.proven_end(), end(40, 1));
+}
+
+#[test]
+fn an_older_snapshot_that_is_damaged_is_a_warning_and_a_finding() {
+    let dir = written(true);
+    let header = CheckpointHeader { epoch: 0, last_contained_log_timestamp: 0, control_records: Vec::new() };
+    let [older, newer] = [1, 2].map(|end_offset| dir.path().join(SnapshotId { end_offset, epoch: 0 }.file_name()));
+    for file in [&older, &newer] {
+        write_values(file, &[b"value"], &header, 0).expect("write");
+    }
+    let found = || {
+        let log = LogToCheck { path: dir.path().to_owned(), is_metadata: true, ..LogToCheck::default() };
+        let [checked] = &check_logs(&[log], 1, &Progress::default())[..] else { panic!("one log") };
+        checked.findings.iter().map(|finding| (finding.file.clone(), finding.action.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(found(), []);
+    assert_eq!(open(dir.path(), OnLoss::Refuse).expect("open").1, [""; 0]);
+    let mut bytes = fs::read(&older).expect("read");
+    fs::remove_file(&older).expect("it is read-only");
+    bytes.extend_from_slice(b"garbage");
+    fs::write(&older, bytes).expect("write");
+    let action = "nothing reads it: a newer one is there";
+    assert_eq!(found(), [(older.clone(), action.to_owned())]);
+    let (_, warnings) = open(dir.path(), OnLoss::Refuse).expect("open");
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.contains(&older.display().to_string()) && warning.contains(action), "{warning}");
 }
 
 #[test]

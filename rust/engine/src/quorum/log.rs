@@ -32,6 +32,8 @@ const TOPIC: &str = "__cluster_metadata";
 pub struct QuorumLogConfig {
     pub segment_bytes: u32,
     pub segment_ms: i64,
+    /// What the error of a damaged log advises where the log is not a server's, whose commands are named otherwise.
+    pub advice: Option<String>,
 }
 
 /// Why committed records did not make an image.
@@ -57,6 +59,7 @@ pub struct QuorumLog {
     flusher: QuorumFlusher,
     recovery_point: Arc<RecoveryPoint>,
     examined: Examination,
+    advice: Option<String>,
 }
 
 impl QuorumLog {
@@ -70,7 +73,7 @@ impl QuorumLog {
         now_ms: i64,
     ) -> Result<(Self, Recovery), LogError> {
         let examined = Examination::of(dir)?;
-        let loss = opening::check(dir, &examined, on_loss)?;
+        let loss = opening::check(dir, &examined, on_loss, config.advice.as_deref())?;
         std::fs::create_dir_all(dir).map_err(LogError::io("cannot make", dir))?;
         let mut known = examined.recovery_point.unwrap_or_default();
         match &loss {
@@ -83,6 +86,7 @@ impl QuorumLog {
         opening::cut(dir, &context.cache, &examined, loss.as_ref(), &mut warnings)?;
         let mut snapshots = Snapshots::open(dir, &context.cache)?;
         let batch_bytes_max = BATCH_BYTES_MAX.min(config.segment_bytes as usize);
+        let advice = config.advice.clone();
         let config = Arc::new(LogConfig {
             segment_bytes: config.segment_bytes,
             segment_ms: config.segment_ms,
@@ -122,6 +126,7 @@ impl QuorumLog {
             flusher,
             recovery_point,
             examined,
+            advice,
         };
         Ok((opened, recovery))
     }
@@ -153,7 +158,7 @@ impl QuorumLog {
 
     /// The error of a snapshot that was there at the start and cannot be read, with what can be done about it.
     pub fn with_way_out(&self, id: SnapshotId, error: LogError) -> LogError {
-        opening::with_way_out(&self.dir, &self.examined, id, error)
+        opening::with_way_out(&self.dir, &self.examined, id, error, self.advice.as_deref())
     }
 
     /// The log held durably what ends here, at least. It ends before that when records were lost and not fetched again.

@@ -28,7 +28,12 @@ pub enum OnLoss<'v> {
 }
 
 /// Decides whether the log may be opened. What is lost is returned where it may.
-pub fn check(dir: &Path, examined: &Examination, on_loss: OnLoss<'_>) -> Result<Option<Loss>, LogError> {
+pub fn check(
+    dir: &Path,
+    examined: &Examination,
+    on_loss: OnLoss<'_>,
+    advice: Option<&str>,
+) -> Result<Option<Loss>, LogError> {
     let is_sole_voter = match on_loss {
         OnLoss::Refuse => true,
         OnLoss::Cut | OnLoss::Accept => false,
@@ -39,10 +44,10 @@ pub fn check(dir: &Path, examined: &Examination, on_loss: OnLoss<'_>) -> Result<
     };
     let loss = examined.loss(is_sole_voter);
     match loss {
-        Some(loss) if is_sole_voter => Err(refused(dir, &loss)),
+        Some(loss) if is_sole_voter => Err(refused(dir, &loss, advice)),
         loss => {
-            check_start(dir, examined, is_sole_voter)?;
-            check_snapshots(dir, examined)?;
+            check_start(dir, examined, is_sole_voter, advice)?;
+            check_snapshots(dir, examined, advice)?;
             Ok(loss)
         }
     }
@@ -50,7 +55,7 @@ pub fn check(dir: &Path, examined: &Examination, on_loss: OnLoss<'_>) -> Result<
 
 /// Why the log may not be opened even if other replicas have its records, if that is so.
 pub fn refusal(dir: &Path, examined: &Examination) -> Option<LogError> {
-    check(dir, examined, OnLoss::Cut).err()
+    check(dir, examined, OnLoss::Cut, None).err()
 }
 
 /// A sole voter whose log is empty must not take the folders of partitions for strays: they had topics.
@@ -71,15 +76,15 @@ pub fn check_not_empty(dir: &Path, on_loss: OnLoss<'_>, partition: &Path) -> Res
 }
 
 /// What the first batch of each snapshot shows, before anything is changed.
-fn check_snapshots(dir: &Path, examined: &Examination) -> Result<(), LogError> {
+fn check_snapshots(dir: &Path, examined: &Examination, advice: Option<&str>) -> Result<(), LogError> {
     let mut found: Vec<(SnapshotId, i64)> = Vec::new();
     for &id in &examined.snapshots {
         let path = dir.join(id.file_name());
         let (epoch, timestamp) =
-            checkpoint::first_words(&path).map_err(|error| with_way_out(dir, examined, id, error))?;
+            checkpoint::first_words(&path).map_err(|error| with_way_out(dir, examined, id, error, advice))?;
         if epoch != id.epoch {
             let reason = format!("its batches are of epoch {epoch}: it is another snapshot than its name says");
-            return Err(with_way_out(dir, examined, id, LogError::Corrupt { path, position: 0, reason }));
+            return Err(with_way_out(dir, examined, id, LogError::Corrupt { path, position: 0, reason }, advice));
         }
         found.push((id, timestamp));
     }
@@ -109,24 +114,30 @@ fn timestamp_at(dir: &Path, examined: &Examination, offset: i64) -> Option<i64> 
 }
 
 /// The error of a damaged snapshot, and what can be done about it.
-pub fn with_way_out(dir: &Path, examined: &Examination, id: SnapshotId, error: LogError) -> LogError {
+pub fn with_way_out(
+    dir: &Path,
+    examined: &Examination,
+    id: SnapshotId,
+    error: LogError,
+    advice: Option<&str>,
+) -> LogError {
     let LogError::Corrupt { path, position, reason } = error else { return error };
     let older = examined.snapshots.iter().rfind(|other| **other < id).map_or(0, |other| other.end_offset);
     let is_in_log = examined.start_offset.is_some_and(|start| start <= older) && examined.end.end_offset > 0;
     let way_out = match is_in_log {
         true => format!("Move it away: the log holds the records from offset {older} on"),
-        false => way_out(dir, false),
+        false => way_out(dir, false, advice),
     };
     LogError::Corrupt { path, position, reason: format!("{reason}. Nothing was changed. {way_out}") }
 }
 
 /// The log's first records must be in a snapshot if the log does not begin with offset 0.
-fn check_start(dir: &Path, examined: &Examination, is_sole_voter: bool) -> Result<(), LogError> {
+fn check_start(dir: &Path, examined: &Examination, is_sole_voter: bool, advice: Option<&str>) -> Result<(), LogError> {
     let start = examined.start_offset.unwrap_or(0);
     if start == 0 || examined.snapshots.last().is_some_and(|newest| newest.end_offset >= start) {
         return Ok(());
     }
-    let way_out = way_out(dir, is_sole_voter);
+    let way_out = way_out(dir, is_sole_voter, advice);
     let reason = format!(
         "the log begins at offset {start} and there is no snapshot of what came before: a segment or a snapshot is missing. \
          Nothing was changed. {way_out}"
@@ -134,13 +145,16 @@ fn check_start(dir: &Path, examined: &Examination, is_sole_voter: bool) -> Resul
     Err(LogError::Directory { path: dir.to_owned(), reason })
 }
 
-fn refused(dir: &Path, loss: &Loss) -> LogError {
-    let reason = format!("{loss}. Nothing was changed. {}", way_out(dir, true));
+fn refused(dir: &Path, loss: &Loss, advice: Option<&str>) -> LogError {
+    let reason = format!("{loss}. Nothing was changed. {}", way_out(dir, true, advice));
     LogError::Directory { path: dir.to_owned(), reason }
 }
 
-/// What a person can do.
-pub fn way_out(dir: &Path, is_sole_voter: bool) -> String {
+/// What a person can do: `advice` where the log is not a server's.
+fn way_out(dir: &Path, is_sole_voter: bool, advice: Option<&str>) -> String {
+    if let Some(advice) = advice {
+        return advice.to_owned();
+    }
     let log_dir = dir.parent().unwrap_or(dir).display();
     match is_sole_voter {
         true => format!(

@@ -345,7 +345,7 @@ mod tests {
     const FIRST: &str = "00000000000000000000.log";
 
     fn open(dir: &Path) -> QuorumLog {
-        let config = QuorumLogConfig { segment_bytes: 1000, segment_ms: i64::MAX };
+        let config = QuorumLogConfig { segment_bytes: 1000, segment_ms: i64::MAX, advice: None };
         QuorumLog::open(dir, &config, &LogContext::new(16), OnLoss::Refuse, 0).expect("open").0
     }
 

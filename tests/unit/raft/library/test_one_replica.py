@@ -7,6 +7,7 @@ import inspect
 import pytest
 from tests.support.waiting import until
 
+from klamm._engine import StorageError
 from klamm.raft import (
     CommandRefusedError,
     RaftConfig,
@@ -98,6 +99,24 @@ async def test_directories_belong_to_one_replica_of_one_cluster(tmp_path):
     (tmp_path / "replica.json").write_text("{}")
     with pytest.raises(ReplicaDirectoryError, match=r"replica\.json"):
         await Replica(Ledger(), tmp_path).start()
+
+
+async def test_a_damaged_log_is_refused_with_a_way_out_that_the_library_has(tmp_path):
+    async with Replica(Ledger(), tmp_path) as replica:
+        await replica.execute_all([b"a", b"b"])
+    log = tmp_path / "log" / "00000000000000000000.log"
+    intact = log.read_bytes()
+    log.write_bytes(intact[:-3])
+    with pytest.raises(StorageError) as raised:
+        await Replica(Ledger(), tmp_path).start()
+    text = str(raised.value)
+    assert f"{log} is damaged at byte " in text
+    assert f"Restore {tmp_path / 'log'} from a copy; or remove {tmp_path}: " in text
+    assert "klamm " not in text
+    assert "format" not in text
+    log.write_bytes(intact)
+    async with Replica(Ledger(), tmp_path) as replica:
+        assert await replica.read(entries) == [b"a", b"b"]
 
 
 async def test_a_closed_replica_says_so(tmp_path):

@@ -40,7 +40,7 @@ impl Scene {
 
     fn with(config: NetConfig) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let log_config = QuorumLogConfig { segment_bytes: 1 << 20, segment_ms: 1 << 40 };
+        let log_config = QuorumLogConfig { segment_bytes: 1 << 20, segment_ms: 1 << 40, advice: None };
         let (log, _) = QuorumLog::open(&dir.path().join("log-0"), &log_config, &LogContext::new(16), OnLoss::Refuse, 0)
             .expect("open");
         let log = Arc::new(log);

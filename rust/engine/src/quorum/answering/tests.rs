@@ -168,7 +168,7 @@ impl Scene {
     /// Nothing is answered yet.
     fn idle() -> Self {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let config = QuorumLogConfig { segment_bytes: 16 << 20, segment_ms: 1 << 40 };
+        let config = QuorumLogConfig { segment_bytes: 16 << 20, segment_ms: 1 << 40, advice: None };
         let context = LogContext::new(16);
         let log =
             Arc::new(QuorumLog::open(&dir.path().join("log-0"), &config, &context, OnLoss::Refuse, 0).expect("open").0);

@@ -4,7 +4,7 @@
 //! own, and Apache Kafka ignores it. It holds only while nothing else used the folder: `.kafka_cleanshutdown` names its
 //! checksum, and every start, klamm's or Apache Kafka's, removes or replaces that file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,24 +44,23 @@ pub struct ClosedSegment {
 impl ClosedLog {
     /// The segment of that base offset.
     pub fn segment(&self, base_offset: i64) -> Option<&ClosedSegment> {
-        self.segments.iter().find(|segment| segment.base_offset == base_offset)
+        let at = self.segments.binary_search_by_key(&base_offset, |segment| segment.base_offset).ok()?;
+        Some(&self.segments[at])
     }
 
     /// In what the segments that are there (base offset and bytes) differ from those that were closed, by base offset.
     pub fn differences(&self, found: &[(i64, u64)]) -> Vec<(i64, String)> {
-        let mut differences = Vec::new();
-        for &ClosedSegment { base_offset, bytes, .. } in &self.segments {
-            match found.iter().find(|(base, _)| *base == base_offset) {
-                Some((_, size)) if *size == bytes => {}
-                Some((_, size)) => differences.push((base_offset, format!("has {size} bytes and had {bytes}"))),
-                None => differences.push((base_offset, format!("is missing and had {bytes} bytes"))),
-            }
-        }
-        let is_known = |base: i64| self.segments.iter().any(|segment| segment.base_offset == base);
-        let added = found.iter().filter(|(base, _)| !is_known(*base));
-        differences.extend(added.map(|(base, size)| (*base, format!("has {size} bytes and was not there"))));
-        differences.sort_by_key(|(base_offset, _)| *base_offset);
-        differences
+        let known: BTreeMap<i64, u64> =
+            self.segments.iter().map(|segment| (segment.base_offset, segment.bytes)).collect();
+        let found: BTreeMap<i64, u64> = found.iter().copied().collect();
+        let both: BTreeSet<i64> = known.keys().chain(found.keys()).copied().collect();
+        let difference = |base_offset: &i64| match (known.get(base_offset), found.get(base_offset)) {
+            (Some(bytes), Some(size)) if size == bytes => None,
+            (Some(bytes), Some(size)) => Some(format!("has {size} bytes and had {bytes}")),
+            (Some(bytes), None) => Some(format!("is missing and had {bytes} bytes")),
+            (None, size) => Some(format!("has {} bytes and was not there", size.copied().unwrap_or(0))),
+        };
+        both.into_iter().filter_map(|base_offset| Some((base_offset, difference(&base_offset)?))).collect()
     }
 }
 

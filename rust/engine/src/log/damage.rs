@@ -8,6 +8,7 @@
 use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
 
 use super::error::LogError;
+use super::extent::{claimed_offsets, end_by_checksum};
 use super::files::OpenFile;
 use super::scan::{Batches, checked_size};
 
@@ -264,13 +265,24 @@ impl Search<'_> {
             Some(end) if end < self.end && !self.has_zero_sector(position, end)? && self.is_zero_from(end)? => end,
             _ => self.next_intact(position + 1)?,
         };
+        // A batch whose checksum shows where it ended is not torn, whatever its length says by now.
+        let proven_end = if end == self.end { end_by_checksum(self.file, position, end)? } else { None };
+        let is_whole = proven_end.is_some();
+        let end = match proven_end {
+            Some(proven) if self.is_zero_from(proven)? => proven,
+            _ => end,
+        };
         let next_offset = match self.header_at(end)?.as_ref().and_then(|bytes| Header::at_start_of(bytes)) {
             Some(next) if end < self.end && next.length() > 0 => next.base_offset(),
-            _ => self.bounds.next_base.or_else(|| self.claimed_offset(header)).unwrap_or(first_offset),
+            _ => match self.bounds.next_base {
+                Some(next_base) => next_base,
+                None => self.claimed_offset(position, end)?.unwrap_or(first_offset),
+            },
         };
         let is_cut = end == self.end && claimed_end.is_none_or(|claimed| claimed > self.end);
-        let may_be_cut_short = is_cut || end == self.end && self.ends_with_zero_sector(claimed_end.unwrap_or(end))?;
-        let may_be_torn = is_cut || self.has_zero_sector(position, end)?;
+        let ends_unwritten = end == self.end && self.ends_with_zero_sector(claimed_end.unwrap_or(end))?;
+        let may_be_cut_short = !is_whole && (is_cut || ends_unwritten);
+        let may_be_torn = !is_whole && (is_cut || self.has_zero_sector(position, end)?);
         let is_zero_tail = end == self.end && super::scan::is_zero(self.file, position, end)?;
         let next_offset = next_offset.max(first_offset);
         Ok(Damage { position, end, first_offset, next_offset, reason, may_be_torn, may_be_cut_short, is_zero_tail })
@@ -285,13 +297,11 @@ impl Search<'_> {
         self.has_zero_sector(end.saturating_sub(1) / SECTOR * SECTOR, end)
     }
 
-    /// The offset after the last batch, as its damaged header says in two places.
-    fn claimed_offset(&self, header: Option<Header<'_>>) -> Option<i64> {
-        let header = header?;
-        let count = header.record_count();
-        (count > 0 && count - 1 == header.last_offset_delta())
-            .then(|| self.bounds.next_offset + i64::from(count))
-            .filter(|&next| next <= self.bounds.limit)
+    /// The offset after the last batch, as far as its damaged header tells.
+    fn claimed_offset(&self, position: u64, end: u64) -> Result<Option<i64>, LogError> {
+        let next =
+            claimed_offsets(self.file, position, end)?.map(|count| self.bounds.next_offset.saturating_add(count));
+        Ok(next.filter(|&next| next <= self.bounds.limit))
     }
 
     /// Whether the bytes that a header names have its checksum.

@@ -532,6 +532,28 @@ fn a_record_of_an_earlier_stop_says_nothing() {
 }
 
 #[test]
+fn every_field_of_the_last_header_may_be_damaged_after_a_kill() {
+    for zeroes in [0, 5000] {
+        // A later leader epoch of the last batch is that of a new leader for all that is known.
+        for byte in (0..12).chain(16..61) {
+            for bit in [0, 3, 6, 7] {
+                let scene = Scene::new(false);
+                fs::remove_file(scene.root.join("replication-offset-checkpoint")).expect("remove");
+                let segment = scene.files("log").len() - 1;
+                let file = scene.files("log")[segment].clone();
+                let &(number, position, size) = placed(&scene, segment).last().expect("a batch");
+                let mut bytes = fs::read(&file).expect("read");
+                bytes.resize(position + size + zeroes, 0);
+                bytes[position + byte] ^= 1 << bit;
+                fs::write(&file, &bytes).expect("write");
+                let what = format!("bit {bit} of byte {byte} of the last header, {zeroes} zeroes after it");
+                check(&scene, &[number], &name(&file), &what);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_killed_process_leaves_no_whole_batch_with_a_wrong_checksum() {
     for zeroes in [0, 5000] {
         for is_prefix in [false, true] {

@@ -16,6 +16,7 @@ pub mod damage;
 mod dirs;
 pub mod epochs;
 mod error;
+mod extent;
 pub mod files;
 pub mod finding;
 mod flush;

@@ -55,8 +55,8 @@ class Home:
                 now_ms=wall_clock_ms(),
                 is_volatile=is_volatile,
                 voters=(owner.node_id, voters),
-                advice=f"Restore {self.log_directory} from a copy; or remove {directory}: the replica then begins without "
-                "records, and fetches those that the other replicas have",
+                advice=f"Restore {self.log_directory} from a copy; or remove {directory}: the replica then begins "
+                "without records, and fetches those that the other replicas have",
             )
         except BaseException:
             os.close(self._lock)

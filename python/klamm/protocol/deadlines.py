@@ -43,9 +43,10 @@ class Deadlines:
     def _look(self) -> None:
         # As the loop does, which may call a little early.
         now_s, self._timer = self._loop.time() + 0.001, None
-        over = [(token, on_over) for token, (due_s, on_over) in self._due.items() if due_s <= now_s]
-        for token, on_over in over:
-            if self.remove(token):  # one of those before may have ended it
+        over = sorted((due_s, token) for token, (due_s, _) in self._due.items() if due_s <= now_s)
+        for _, token in over:
+            if token in self._due:  # one of those before may have ended it
+                _, on_over = self._due.pop(token)
                 on_over()
         if self._due:
             first_s = min(due_s for due_s, _ in self._due.values())

@@ -22,6 +22,22 @@ def test_each_is_told_once_and_in_its_time() -> None:
     assert asyncio.run(run()) == ["sooner", "later"]
 
 
+def test_after_a_pause_they_are_told_in_the_order_of_their_times() -> None:
+    async def run() -> list[str]:
+        deadlines, told, all_told = Deadlines(), list[str](), asyncio.Event()
+        deadlines.add(0.002, lambda: (told.append("later"), all_told.set()))
+        deadlines.add(0.001, lambda: told.append("sooner"))
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + 0.01
+        while loop.time() < end_s:  # the loop does not run
+            pass
+        async with asyncio.timeout(30):
+            await all_told.wait()
+        return told
+
+    assert asyncio.run(run()) == ["sooner", "later"]
+
+
 def test_one_that_is_told_may_end_others_and_begin_some() -> None:
     async def run() -> list[str]:
         deadlines, told, all_told = Deadlines(), list[str](), asyncio.Event()

@@ -6,17 +6,15 @@ import re
 
 import pytest
 
-from klamm.node.apis import VERSIONS
+from klamm.protocol.apis import APIS
 from tests.suites import exceptions
 from tests.suites.exceptions import APACHE_KAFKA, Excused, judge
-
-ANSWERED_BY_THE_ENGINE = {0, 1, 2, 3, 12, 18, 23, 75}
 
 EXCUSED = Excused({"acls": ("DescribeAcls (29)",)}, {"quotas": ("AlterClientQuotas (49)",)}, {"0113": "times out"})
 
 
 def test_every_exception_needs_an_api_that_is_absent() -> None:
-    served = VERSIONS.keys() | ANSWERED_BY_THE_ENGINE
+    served = {key for key, api in APIS.items() if {api.on_broker, api.on_controller} & {"engine", "python"}}
     for suite, excused in exceptions.load(exceptions.FILE.read_text()).items():
         assert suite in APACHE_KAFKA
         for test, apis in {**excused.needs, **excused.vacuous}.items():

@@ -1305,6 +1305,38 @@ EngineEvent = tuple[str, Any]  # in the stub only
 # ("dir_failed", directory id)     ("log", ("info" | "warning" | "error", text))
 
 @final
+@final
+class Api:
+    """One row of the table of APIs (rust/engine/src/wire/api/table.rs), Kafka 4.3's."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def versions(self) -> tuple[int, int]:
+        """Lowest and highest; unstable versions are left out."""
+    @property
+    def on_broker(self) -> Literal["engine", "python", "not yet"] | None:
+        """What serves it on the listeners of brokers; None where Kafka does not."""
+    @property
+    def on_controller(self) -> Literal["engine", "python", "not yet"] | None:
+        """The same on the listeners of controllers."""
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether a broker forwards it, wholly or in part, to the active controller (KIP-590)."""
+    @property
+    def is_before_authentication(self) -> bool: ...
+    @property
+    def checks(self) -> list[tuple[str, str]]:
+        """Operation and kind of resource of each check of an authorizer, in their order."""
+    @property
+    def quota(self) -> Literal["produce", "fetch", "controller mutation", "request", "exempt"]:
+        """The client quota that counts it."""
+
+def apis() -> list[Api]:
+    """The table, by key."""
+
 class Boot:
     """The first half of a node's start, without any decision, on a thread of the engine.
 
@@ -1323,7 +1355,7 @@ class Boot:
         metadata_dir: str | PathLike[str],
         segment_bytes: int,
         segment_ms: int,
-        listeners: Sequence[tuple[str, str, int, bool, Sequence[tuple[int, int, int]]]],
+        listeners: Sequence[tuple[str, str, int, bool]],
         features: Sequence[tuple[str, int, int]],
         static_voters: Sequence[int],
         is_volatile: bool = False,
@@ -1331,11 +1363,10 @@ class Boot:
     ) -> Self:
         """Begin. ConfigError, OSError. `segment_bytes` and `segment_ms` are the metadata log's.
 
-        A listener: name, host, port (0: a free one), whether it is for controllers, and key, lowest and highest version
-        of what Python answers. A feature: name, lowest and highest level known. `static_voters` are the ids that the
-        configuration names; those of the log come before them. Volatile: nothing is ever synced. With directories
-        missing, of which the caller knows, a partition that has no files may have them there, so it is not
-        made anew.
+        A listener: name, host, port (0: a free one), and whether it is for controllers. A feature: name, lowest and
+        highest level known. `static_voters` are the ids that the configuration names; those of the log come before
+        them. Volatile: nothing is ever synced. With directories missing, of which the caller knows, a partition that
+        has no files may have them there, so it is not created again.
         """
     def finish(
         self,
@@ -1359,8 +1390,8 @@ class Engine:
     def event_fd(self) -> int:
         """Readable while `drain` has something to give; -1 after `shutdown`, which closes it."""
     def drain(self, most: int) -> list[EngineEvent]: ...
-    def listen(self, listener: tuple[str, str, int, bool, Sequence[tuple[int, int, int]]]) -> tuple[str, int]:
-        """Name, host, port, whether for controllers, served APIs as in `Boot`: where it listens. OSError."""
+    def listen(self, listener: tuple[str, str, int, bool]) -> tuple[str, int]:
+        """Name, host, port, whether for controllers: where it listens. OSError."""
     def close_listener(self, name: str) -> bool:
         """Accept nothing more there, and close its connections. False: there is none."""
     def set_listener_limits(
@@ -1373,11 +1404,10 @@ class Engine:
     def open(self, listener: str) -> bool:
         """Answer requests on that listener from now on."""
     def set_supported_features(self, ranges: Sequence[tuple[str, int, int]], kraft_version: int) -> None: ...
-    def set_forwarded(self, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """What the active controller serves of what is handed on to it: key, lowest and highest version.
+    def set_controller_apis(self, apis: Mapping[int, tuple[int, int]] | None) -> None:
+        """What the active controller serves, where that is another node: lowest and highest version by API key.
 
-        ApiVersions tells clients of no other version. Lowest above highest is an API that it does not know; no range at
-        all says that nothing is known of it, and this node's own versions are told.
+        ApiVersions names no other version of forwarded APIs to clients. None: it is not known, or it is this node.
         """
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
         """Handles, each with a response's body without header, or None to close the connection.

@@ -13,8 +13,8 @@ import pytest
 
 import klamm
 from klamm.broker.request import Direct, Handler
-from klamm.node.apis import VERSIONS
 from klamm.node.handlers import BROKER_FAMILIES, Handlers
+from klamm.protocol.apis import APIS
 from klamm.protocol.codec import build, decode_response, encode_request
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.kio_classes import request_class
@@ -53,7 +53,7 @@ class Connection:
 
     def ask(self, api_key: int) -> Any:
         """The answer to a request of this API."""
-        version, values = REQUESTS.get(api_key, (VERSIONS[api_key][1], None))
+        version, values = REQUESTS.get(api_key, (APIS[api_key].versions[1], None))
         request = request_class(api_key, version)
         body = request_with_items(request) if values is None else build(request, **values)
         header = struct.pack(">hhih", api_key, version, 7, -1)

@@ -12,21 +12,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from klamm.node.apis import VERSIONS as IN_PYTHON
+from klamm.protocol.apis import APIS
 from klamm.protocol.codec import build, decode_response, encode
 from klamm.protocol.kio_classes import request_class, response_class
 from tests.support.frames import read_frame, send_frame
 
-VERSIONS = {
-    0: (3, 13),
-    1: (4, 18),
-    2: (1, 11),
-    3: (0, 13),
-    18: (0, 4),
-    23: (2, 4),
-    75: (0, 0),
-    **IN_PYTHON,
-}
+VERSIONS = {key: api.versions for key, api in APIS.items() if {api.on_broker, api.on_controller} & {"engine", "python"}}
 """What klamm serves: lowest and highest version by API key."""
 
 API_VERSIONS = 18

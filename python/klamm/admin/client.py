@@ -8,12 +8,11 @@ from typing import Final, Self, TypeVar
 
 from klamm.admin.channel import MistrustError
 from klamm.admin.connection import ClientError, Connection, Entity, UnreachableError, parse_bootstrap
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 
 T = TypeVar("T")
 
-METADATA: Final = 3
-FIND_COORDINATOR: Final = 10
 GROUP: Final = 0
 
 _HINTS: Final = {
@@ -49,7 +48,7 @@ class Client:
     def metadata(self, topics: Sequence[str] | None = (), *, create: bool = False) -> Entity:
         """Brokers, controller, and the given topics; None means every topic. `create`: where the broker does so."""
         wanted = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
-        answer = self.any.request(METADATA, 12, topics=wanted, allow_auto_topic_creation=create)
+        answer = self.any.request(ApiKey.METADATA, 12, topics=wanted, allow_auto_topic_creation=create)
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer
 
@@ -74,7 +73,7 @@ class Client:
         """A connection to the group's coordinator. Raises ClientError."""
 
         def find() -> Entity:
-            answer = self.any.request(FIND_COORDINATOR, 3, key=group, key_type=GROUP)
+            answer = self.any.request(ApiKey.FIND_COORDINATOR, 3, key=group, key_type=GROUP)
             check(answer.error_code, f"coordinator of group {group}", answer.error_message)
             return answer
 

@@ -8,9 +8,7 @@ from typing import Final
 
 from klamm.admin.client import Client, check
 from klamm.admin.connection import ClientError, Connection
-
-DESCRIBE_CONFIGS: Final = 32
-INCREMENTAL_ALTER_CONFIGS: Final = 44
+from klamm.protocol.api_key import ApiKey
 
 RESOURCE_TYPES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 
@@ -47,7 +45,11 @@ def describe(client: Client, kind: str, name: str, *, with_documentation: bool =
     """The configs of a resource, by key; `kind` as in RESOURCE_TYPES, an empty broker name means all brokers."""
     resource = {"resource_type": _type_id(kind), "resource_name": name, "configuration_keys": None}
     answer = _responsible(client, kind, name).request(
-        DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=False, include_documentation=with_documentation
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        resources=[resource],
+        include_synonyms=False,
+        include_documentation=with_documentation,
     )
     (result,) = answer.results
     check(result.error_code, f"{kind} {name}", result.error_message)
@@ -76,7 +78,7 @@ def alter(
     ]
     resource = {"resource_type": _type_id(kind), "resource_name": name, "configs": configs}
     answer = _responsible(client, kind, name).request(
-        INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=validate_only
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=validate_only
     )
     for result in answer.responses:
         check(result.error_code, f"{kind} {name}", result.error_message)

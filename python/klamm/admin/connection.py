@@ -9,11 +9,11 @@ from typing import Any, Final, Self, TypeVar
 
 from klamm.admin.channel import Channel, ClientError, UnreachableError, open_channel
 from klamm.protocol import codec, kio_classes
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import MalformedRequest
 
 __all__ = ["ClientError", "Connection", "Entity", "UnreachableError", "parse_bootstrap"]
 
-API_VERSIONS: Final = 18
 CLIENT_ID: Final = "klamm-cli"
 
 Entity = Any
@@ -72,9 +72,9 @@ class Connection:
 
     def _ask_versions(self) -> Mapping[int, tuple[int, int]]:
         # Version 0 is the one that every broker answers.
-        request = codec.build(kio_classes.request_class(API_VERSIONS, 0))
-        body = self._exchange(API_VERSIONS, 0, codec.encode_request(request))
-        answer = self._readable(codec.decode_response, API_VERSIONS, 0, body)
+        request = codec.build(kio_classes.request_class(ApiKey.API_VERSIONS, 0))
+        body = self._exchange(ApiKey.API_VERSIONS, 0, codec.encode_request(request))
+        answer = self._readable(codec.decode_response, ApiKey.API_VERSIONS, 0, body)
         return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
 
     def _version(self, api_key: int, version_max: int) -> int:

@@ -8,14 +8,8 @@ from typing import Final
 
 from klamm.admin.client import LEADER_MOVED, Client, check, retried
 from klamm.admin.connection import ClientError, Connection, Entity
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
-
-LIST_OFFSETS: Final = 2
-OFFSET_COMMIT: Final = 8
-OFFSET_FETCH: Final = 9
-DESCRIBE_GROUPS: Final = 15
-LIST_GROUPS: Final = 16
-DELETE_GROUPS: Final = 42
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -73,7 +67,7 @@ def groups(client: Client) -> list[ListedGroup]:
     """Every group of every broker, sorted by name."""
     found: list[ListedGroup] = []
     for connection in client.brokers():
-        answer = connection.request(LIST_GROUPS, 4)
+        answer = connection.request(ApiKey.LIST_GROUPS, 4)
         check(answer.error_code, f"groups of {connection.address}")
         found += [
             ListedGroup(group.group_id, getattr(group, "group_state", ""), group.protocol_type)
@@ -108,7 +102,7 @@ def state(client: Client, name: str) -> str:
 def delete(client: Client, names: Iterable[str]) -> None:
     """Delete groups with their offsets. Raises ClientError for the first refused."""
     for name in names:
-        answer = client.coordinator(name).request(DELETE_GROUPS, 2, groups_names=[name])
+        answer = client.coordinator(name).request(ApiKey.DELETE_GROUPS, 2, groups_names=[name])
         for result in answer.results:
             check(result.error_code, f"group {result.group_id}")
 
@@ -148,7 +142,7 @@ def commit(
     ]
     coordinator = client.coordinator(name)
     answer = coordinator.request(
-        OFFSET_COMMIT,
+        ApiKey.OFFSET_COMMIT,
         8,
         group_id=name,
         generation_id_or_member_epoch=generation,
@@ -199,7 +193,7 @@ def _list_offsets(connection: Connection, wanted: Mapping[TopicPartition, int]) 
         }
         for topic, theirs in _by_topic(wanted).items()
     ]
-    answer = connection.request(LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics)
+    answer = connection.request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics)
     offsets: dict[TopicPartition, int] = {}
     for topic in answer.topics:
         for one in topic.partitions:
@@ -209,7 +203,7 @@ def _list_offsets(connection: Connection, wanted: Mapping[TopicPartition, int]) 
 
 
 def _describe(coordinator: Connection, name: str) -> Sequence[Entity]:
-    answer = coordinator.request(DESCRIBE_GROUPS, 5, groups=[name], include_authorized_operations=False)
+    answer = coordinator.request(ApiKey.DESCRIBE_GROUPS, 5, groups=[name], include_authorized_operations=False)
     for group in answer.groups:
         check(group.error_code, f"group {name}")
     described: Sequence[Entity] = answer.groups
@@ -217,7 +211,7 @@ def _describe(coordinator: Connection, name: str) -> Sequence[Entity]:
 
 
 def _fetch_offsets(coordinator: Connection, name: str) -> Entity:
-    answer = coordinator.request(OFFSET_FETCH, 7, group_id=name, topics=None, require_stable=False)
+    answer = coordinator.request(ApiKey.OFFSET_FETCH, 7, group_id=name, topics=None, require_stable=False)
     check(answer.error_code, f"offsets of group {name}")
     return answer
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.admin.client import Client, check
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
-CREATE_PARTITIONS: Final = 37
 TIMEOUT_MS: Final = 30_000
 
 
@@ -72,7 +70,7 @@ def create(
         "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
     }
     answer = client.any.request(
-        CREATE_TOPICS,
+        ApiKey.CREATE_TOPICS,
         7,
         topics=[{"name": name, **entry} for name in names],
         timeout_ms=TIMEOUT_MS,
@@ -89,7 +87,7 @@ def create(
 
 def delete(client: Client, names: Sequence[str]) -> None:
     """Delete topics. Raises ClientError for the first refused."""
-    answer = client.any.request(DELETE_TOPICS, 5, topic_names=list(names), timeout_ms=TIMEOUT_MS)
+    answer = client.any.request(ApiKey.DELETE_TOPICS, 5, topic_names=list(names), timeout_ms=TIMEOUT_MS)
     for result in answer.responses:
         check(result.error_code, f"topic {result.name}", getattr(result, "error_message", None))
 
@@ -97,7 +95,9 @@ def delete(client: Client, names: Sequence[str]) -> None:
 def add_partitions(client: Client, name: str, count: int) -> None:
     """Give a topic `count` partitions in all. Raises ClientError."""
     wanted = {"name": name, "count": count, "assignments": None}
-    answer = client.any.request(CREATE_PARTITIONS, 3, topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False)
+    answer = client.any.request(
+        ApiKey.CREATE_PARTITIONS, 3, topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False
+    )
     for result in answer.results:
         check(result.error_code, f"topic {result.name}", result.error_message)
 

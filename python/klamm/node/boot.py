@@ -9,15 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from klamm._engine import Boot, Engine, Image, MetadataLog, find_config_key
-from klamm.node import apis
 from klamm.node.config import NodeConfig
 from klamm.node.directories import METADATA_FOLDER, DirectoryLocks, open_directories
-from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES
 from klamm.node.listeners import Listener
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.named_tuple import NamedTuple
 
-ListenerRow = tuple[str, str, int, bool, list[tuple[int, int, int]]]
+ListenerRow = tuple[str, str, int, bool]
 
 
 class Booted(NamedTuple):
@@ -111,6 +109,4 @@ def _in_order(config: NodeConfig) -> tuple[Listener, ...]:
 
 def listener_row(config: NodeConfig, listener: Listener) -> ListenerRow:
     """A listener as the engine takes it."""
-    is_controller = listener.name in config.controller_listener_names
-    families = CONTROLLER_FAMILIES if is_controller else BROKER_FAMILIES
-    return listener.name, listener.host, listener.port, is_controller, apis.ranges(families)
+    return listener.name, listener.host, listener.port, listener.name in config.controller_listener_names

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from klamm.broker.producer_ids import Block, ProducerIds
-from klamm.node.apis import FORWARDABLE_APIS
 from klamm.node.assignments import Assignments
 from klamm.node.boot import Booted
 from klamm.node.config import NodeConfig
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from klamm.protocol.topics import CreatableTopic
 
 log = logging.getLogger("klamm.node")
-
-NO_VERSION: Final = (0, -1)
 
 
 class BrokerPart:
@@ -134,8 +131,7 @@ class BrokerPart:
 
     def _on_controller_versions(self, versions: Versions | None) -> None:
         """Clients are told no version of a forwarded request that the active controller would refuse."""
-        known = {} if versions is None else {key: versions.get(key, NO_VERSION) for key in FORWARDABLE_APIS}
-        self._engine.set_forwarded([(key, *versions) for key, versions in known.items()])
+        self._engine.set_controller_apis(versions)
 
     # What the broker asks of the controller
 

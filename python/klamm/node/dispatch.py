@@ -11,18 +11,17 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from klamm._engine import CommitRequest
 from klamm.broker.request import Direct, Handler, RequestContext
-from klamm.node.apis import RAFT_APIS
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.apis import RAFT_APIS
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 
 log = logging.getLogger("klamm.node.dispatch")
 
 T = TypeVar("T")
-
-OFFSET_COMMIT: Final = 8
 
 
 class Answers(Protocol):
@@ -76,7 +75,7 @@ class Dispatcher:
     def commit(self, handle: int, peer: str, request: CommitRequest) -> None:
         """Begin to answer an OffsetCommit that the engine has read. Does not block."""
         self._asked.add(handle)
-        handler = self._handlers.find(OFFSET_COMMIT, on_controller=False)
+        handler = self._handlers.find(ApiKey.OFFSET_COMMIT, on_controller=False)
         assert isinstance(handler, Direct), "an OffsetCommit has a handler without a task"
         assert handler.take is not None, "an OffsetCommit is read by the engine"
         try:

@@ -9,7 +9,7 @@ from typing import Final
 from klamm.broker.request import Handler, RequestContext
 from klamm.controller.driver import ControllerDriver
 from klamm.node.forwarding import answer_while_active
-from klamm.node.forwarding_elsewhere import REQUESTS
+from klamm.protocol.apis import APIS
 from klamm.protocol.codec import read, write
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.forwarding import (
@@ -23,18 +23,14 @@ from klamm.protocol.forwarding import (
 
 log = logging.getLogger("klamm.node.envelopes")
 
-VersionsOf = Callable[[int], tuple[int, int] | None]
-
 
 class EnvelopeHandlers:
     """Opens envelopes, and puts the answers in others."""
 
-    def __init__(
-        self, controller: ControllerDriver, handler_of: Callable[[int], Handler | None], versions_of: VersionsOf
-    ) -> None:
-        """The handlers of a controller's listener, and the versions that they answer."""
+    def __init__(self, controller: ControllerDriver, handler_of: Callable[[int], Handler | None]) -> None:
+        """`handler_of` finds the handlers of a controller's listener."""
         self._controller: Final = controller
-        self._handler_of, self._versions_of = handler_of, versions_of
+        self._handler_of = handler_of
 
     async def envelope(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """The answer, or why there is none: the broker asks another controller for NOT_CONTROLLER."""
@@ -50,11 +46,11 @@ class EnvelopeHandlers:
 
     async def _answer(self, context: RequestContext, request: Enveloped) -> bytes | None:
         key, version = request.api_key, request.api_version
-        handler, versions = self._handler_of(key), self._versions_of(key)
-        if key not in REQUESTS or handler is None:
-            raise EnvelopeError(ErrorCode.INVALID_REQUEST, f"API {key} is none that is forwarded")
-        if versions is None or not versions[0] <= version <= versions[1]:
-            raise EnvelopeError(ErrorCode.UNSUPPORTED_VERSION, f"API {key} is not served in version {version}")
+        api, handler = APIS.get(key), self._handler_of(key)
+        if api is None or not api.is_forwarded or handler is None:
+            raise EnvelopeError(ErrorCode.INVALID_REQUEST, f"API {key} is not a forwarded one")
+        if not api.versions[0] <= version <= api.versions[1]:
+            raise EnvelopeError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} is not served in version {version}")
         forwarded = context._replace(api_key=key, api_version=version, client_id=request.client_id, peer=request.peer)
         try:
             return await answer_while_active(self._controller, handler, forwarded, version, request.body)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from klamm.broker.request import Answer, Handler, RequestContext
 from klamm.node.active_controller import FORWARD_TIMEOUT_MS, ActiveController
 from klamm.protocol import codec
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ T = TypeVar("T")
 CONNECTIONS_MAX: Final = 16
 """To the active controller, which takes one request at a time of each, and commits together what it has taken."""
 
-QUORUM_APIS: Final = (55, 80, 81)
+QUORUM_APIS: Final = (ApiKey.DESCRIBE_QUORUM, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER)
 """Those that raft answers, with its own code for not being the leader."""
 
 

@@ -12,6 +12,7 @@ from klamm.broker.request import Answer, RequestContext
 from klamm.controller.refusals import refuse
 from klamm.node.active_controller import ATTEMPT_TIMEOUT_MS, FORWARD_TIMEOUT_MS
 from klamm.protocol import codec, configs, feature_updates, registration, topics
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.client import Peer, PeerError
 from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse
 from klamm.protocol.connection import Outcome
@@ -26,9 +27,9 @@ from klamm.protocol.voter_messages import (
 
 ENVELOPE_VERSIONS: Final = (0, 0)
 QUORUM_ANSWERS: Final[dict[int, type[Any]]] = {
-    55: DescribeQuorumResponse,
-    80: AddRaftVoterResponse,
-    81: RemoveRaftVoterResponse,
+    ApiKey.DESCRIBE_QUORUM: DescribeQuorumResponse,
+    ApiKey.ADD_RAFT_VOTER: AddRaftVoterResponse,
+    ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterResponse,
 }
 """The answers of those that raft gives, with their codes."""
 REQUESTS: Final[dict[int, type[Any]]] = {

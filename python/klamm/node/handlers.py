@@ -10,7 +10,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.request import Direct
-from klamm.node.apis import RAFT_APIS, VOTER_APIS
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.apis import RAFT_APIS, VOTER_APIS
 
 if TYPE_CHECKING:
     from klamm._engine import Engine, Image
@@ -88,20 +89,21 @@ class Handlers:
         return dict.fromkeys(FORWARDED, Direct(self._forwarder.hand_on))
 
     def _envelope_apis(self) -> dict[int, Handler | Direct]:
-        from klamm.node.apis import VERSIONS
         from klamm.node.envelopes import EnvelopeHandlers
 
-        return {58: EnvelopeHandlers(self._controller, self._handler_here, VERSIONS.get).envelope}
+        return {ApiKey.ENVELOPE: EnvelopeHandlers(self._controller, self._handler_here).envelope}
 
     def _topic_apis(self) -> dict[int, Handler | Direct]:
         from klamm.protocol import topics
 
         ask = self._controller
         return {
-            19: _forwarded(topics.CreateTopicsRequest, lambda request, _: ask.create_topics(request)),
-            20: _forwarded(topics.DeleteTopicsRequest, ask.delete_topics),
-            37: _forwarded(topics.CreatePartitionsRequest, lambda request, _: ask.create_partitions(request)),
-            43: _forwarded(topics.ElectLeadersRequest, lambda request, _: ask.elect_leaders(request)),
+            ApiKey.CREATE_TOPICS: _forwarded(topics.CreateTopicsRequest, lambda request, _: ask.create_topics(request)),
+            ApiKey.DELETE_TOPICS: _forwarded(topics.DeleteTopicsRequest, ask.delete_topics),
+            ApiKey.CREATE_PARTITIONS: _forwarded(
+                topics.CreatePartitionsRequest, lambda request, _: ask.create_partitions(request)
+            ),
+            ApiKey.ELECT_LEADERS: _forwarded(topics.ElectLeadersRequest, lambda request, _: ask.elect_leaders(request)),
         }
 
     def _forwarded_config_change_apis(self) -> dict[int, Handler | Direct]:
@@ -113,20 +115,24 @@ class Handlers:
             return await controller.incremental_alter_configs(request)
 
         return {
-            33: _forwarded(configs.AlterConfigsRequest, lambda request, _: controller.alter_configs(request)),
-            44: self._config_changes(decide).incremental_alter_configs_at_controller,
+            ApiKey.ALTER_CONFIGS: _forwarded(
+                configs.AlterConfigsRequest, lambda request, _: controller.alter_configs(request)
+            ),
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self._config_changes(decide).incremental_alter_configs_at_controller,
         }
 
     def _feature_apis(self) -> dict[int, Handler | Direct]:
         from klamm.protocol.feature_updates import UpdateFeaturesRequest
 
         ask = self._controller
-        return {57: _forwarded(UpdateFeaturesRequest, lambda request, _: ask.update_features(request))}
+        return {
+            ApiKey.UPDATE_FEATURES: _forwarded(UpdateFeaturesRequest, lambda request, _: ask.update_features(request))
+        }
 
     def _quorum_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.quorum import QuorumHandlers
 
-        return {55: QuorumHandlers(self._quorum().state).describe_quorum}
+        return {ApiKey.DESCRIBE_QUORUM: QuorumHandlers(self._quorum().state).describe_quorum}
 
     def _cluster_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.cluster import ClusterHandlers
@@ -138,7 +144,7 @@ class Handlers:
             lambda: self._quorum().leader_id,
             lambda: self._quorum().state(),
         )
-        return {60: handlers.describe_cluster}
+        return {ApiKey.DESCRIBE_CLUSTER: handlers.describe_cluster}
 
     def _node_apis(self) -> dict[int, Handler | Direct]:
         """What nodes alone ask the controller."""
@@ -153,16 +159,20 @@ class Handlers:
             return directory_assignments.answer_to_wire(wanted, await ask.assign_replicas_to_dirs(wanted))
 
         return {
-            62: _forwarded(registration.BrokerRegistrationRequest, ask.register_broker),
-            63: _forwarded(registration.BrokerHeartbeatRequest, lambda request, _: ask.broker_heartbeat(request)),
-            64: _forwarded(registration.UnregisterBrokerRequest, lambda request, _: ask.unregister_broker(request)),
-            67: _forwarded(
+            ApiKey.BROKER_REGISTRATION: _forwarded(registration.BrokerRegistrationRequest, ask.register_broker),
+            ApiKey.BROKER_HEARTBEAT: _forwarded(
+                registration.BrokerHeartbeatRequest, lambda request, _: ask.broker_heartbeat(request)
+            ),
+            ApiKey.UNREGISTER_BROKER: _forwarded(
+                registration.UnregisterBrokerRequest, lambda request, _: ask.unregister_broker(request)
+            ),
+            ApiKey.ALLOCATE_PRODUCER_IDS: _forwarded(
                 registration.AllocateProducerIdsRequest, lambda request, _: ask.allocate_producer_ids(request)
             ),
-            70: _forwarded(
+            ApiKey.CONTROLLER_REGISTRATION: _forwarded(
                 registration.ControllerRegistrationRequest, lambda request, _: ask.register_controller(request)
             ),
-            73: _forwarded(directory_assignments.DirectoriesRequest, assign),
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: _forwarded(directory_assignments.DirectoriesRequest, assign),
         }
 
     def _raft_apis(self) -> dict[int, Handler | Direct]:
@@ -204,14 +214,14 @@ class Handlers:
 
         handlers = GroupHandlers(self._broker().groups.coordinator, self._view())
         return {
-            10: handlers.find_coordinator,
-            11: handlers.join_group,
-            12: Direct(handlers.heartbeat),
-            13: handlers.leave_group,
-            14: handlers.sync_group,
-            15: handlers.describe_groups,
-            16: handlers.list_groups,
-            42: handlers.delete_groups,
+            ApiKey.FIND_COORDINATOR: handlers.find_coordinator,
+            ApiKey.JOIN_GROUP: handlers.join_group,
+            ApiKey.HEARTBEAT: Direct(handlers.heartbeat),
+            ApiKey.LEAVE_GROUP: handlers.leave_group,
+            ApiKey.SYNC_GROUP: handlers.sync_group,
+            ApiKey.DESCRIBE_GROUPS: handlers.describe_groups,
+            ApiKey.LIST_GROUPS: handlers.list_groups,
+            ApiKey.DELETE_GROUPS: handlers.delete_groups,
         }
 
     def _offset_apis(self) -> dict[int, Handler | Direct]:
@@ -219,9 +229,9 @@ class Handlers:
 
         handlers = OffsetHandlers(self._broker().groups.coordinator, self._view())
         return {
-            8: Direct(handlers.offset_commit, handlers.commit),
-            9: Direct(handlers.offset_fetch),
-            47: handlers.offset_delete,
+            ApiKey.OFFSET_COMMIT: Direct(handlers.offset_commit, handlers.commit),
+            ApiKey.OFFSET_FETCH: Direct(handlers.offset_fetch),
+            ApiKey.OFFSET_DELETE: handlers.offset_delete,
         }
 
     def _record_apis(self) -> dict[int, Handler | Direct]:
@@ -229,29 +239,36 @@ class Handlers:
         from klamm.node.partitions import LocalPartitions
 
         handlers = RecordHandlers(LocalPartitions(self._engine, self._image), self._broker().producer_ids)
-        return {21: handlers.delete_records, 22: handlers.init_producer_id, 61: handlers.describe_producers}
+        return {
+            ApiKey.DELETE_RECORDS: handlers.delete_records,
+            ApiKey.INIT_PRODUCER_ID: handlers.init_producer_id,
+            ApiKey.DESCRIBE_PRODUCERS: handlers.describe_producers,
+        }
 
     def _log_dir_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.log_dirs import LogDirHandlers
         from klamm.node.log_dirs import describe_log_dirs
 
-        return {35: LogDirHandlers(lambda: describe_log_dirs(self._engine)).describe_log_dirs}
+        return {ApiKey.DESCRIBE_LOG_DIRS: LogDirHandlers(lambda: describe_log_dirs(self._engine)).describe_log_dirs}
 
     def _config_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.configs import ConfigHandlers
 
         handlers = ConfigHandlers(self._config.node_id, self._config.given, self._image)
-        return {32: handlers.describe_configs, 74: handlers.list_config_resources}
+        return {
+            ApiKey.DESCRIBE_CONFIGS: handlers.describe_configs,
+            ApiKey.LIST_CONFIG_RESOURCES: handlers.list_config_resources,
+        }
 
     def _acl_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.security import AclHandlers
 
-        return {29: AclHandlers().describe_acls}
+        return {ApiKey.DESCRIBE_ACLS: AclHandlers().describe_acls}
 
     def _scram_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.security import ScramHandlers
 
-        return {50: ScramHandlers(self._image).describe_user_scram_credentials}
+        return {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ScramHandlers(self._image).describe_user_scram_credentials}
 
     def _config_changes(self, ask: AskController) -> ConfigChangeHandlers:
         from klamm.broker.handlers.config_changes import ConfigChangeHandlers
@@ -267,7 +284,10 @@ class Handlers:
 
     def _config_change_apis(self) -> dict[int, Handler | Direct]:
         handlers = self._config_changes(self._forwarder.ask)
-        return {33: handlers.alter_configs, 44: handlers.incremental_alter_configs}
+        return {
+            ApiKey.ALTER_CONFIGS: handlers.alter_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: handlers.incremental_alter_configs,
+        }
 
 
 Family = Callable[[Handlers], dict[int, "Handler | Direct"]]
@@ -277,19 +297,41 @@ def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:
     return {key: family for family, keys in families.items() for key in keys}
 
 
-FORWARDED: Final = (19, 20, 37, 43, 55, 57, 64, 80, 81)
-"""The APIs that a broker hands on as they come; 33 and 44 it looks at first."""
+FORWARDED: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
+"""The APIs that a broker forwards as they come. AlterConfigs and IncrementalAlterConfigs it checks first."""
 CONTROLLER_FAMILIES: Final = _by_key(
     {
-        Handlers._topic_apis: (19, 20, 37, 43),
-        Handlers._feature_apis: (57,),
-        Handlers._quorum_apis: (55,),
-        Handlers._cluster_apis: (60,),
-        Handlers._config_apis: (32,),
-        Handlers._acl_apis: (29,),
-        Handlers._forwarded_config_change_apis: (33, 44),
-        Handlers._node_apis: (62, 63, 64, 67, 70, 73),
-        Handlers._envelope_apis: (58,),
+        Handlers._topic_apis: (
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.ELECT_LEADERS,
+        ),
+        Handlers._feature_apis: (ApiKey.UPDATE_FEATURES,),
+        Handlers._quorum_apis: (ApiKey.DESCRIBE_QUORUM,),
+        Handlers._cluster_apis: (ApiKey.DESCRIBE_CLUSTER,),
+        Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS,),
+        Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),
+        Handlers._forwarded_config_change_apis: (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
+        Handlers._node_apis: (
+            ApiKey.BROKER_REGISTRATION,
+            ApiKey.BROKER_HEARTBEAT,
+            ApiKey.UNREGISTER_BROKER,
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+            ApiKey.CONTROLLER_REGISTRATION,
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ),
+        Handlers._envelope_apis: (ApiKey.ENVELOPE,),
         Handlers._raft_apis: RAFT_APIS,
         Handlers._voter_apis: VOTER_APIS,
     }
@@ -298,15 +340,24 @@ CONTROLLER_FAMILIES: Final = _by_key(
 BROKER_FAMILIES: Final = _by_key(
     {
         Handlers._forwarded_apis: FORWARDED,
-        Handlers._cluster_apis: (60,),
-        Handlers._group_apis: (10, 11, 12, 13, 14, 15, 16, 42),
-        Handlers._offset_apis: (8, 9, 47),
-        Handlers._record_apis: (21, 22, 61),
-        Handlers._log_dir_apis: (35,),
-        Handlers._config_apis: (32, 74),
-        Handlers._acl_apis: (29,),
-        Handlers._scram_apis: (50,),
-        Handlers._config_change_apis: (33, 44),
+        Handlers._cluster_apis: (ApiKey.DESCRIBE_CLUSTER,),
+        Handlers._group_apis: (
+            ApiKey.FIND_COORDINATOR,
+            ApiKey.JOIN_GROUP,
+            ApiKey.HEARTBEAT,
+            ApiKey.LEAVE_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.LIST_GROUPS,
+            ApiKey.DELETE_GROUPS,
+        ),
+        Handlers._offset_apis: (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE),
+        Handlers._record_apis: (ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_PRODUCERS),
+        Handlers._log_dir_apis: (ApiKey.DESCRIBE_LOG_DIRS,),
+        Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_CONFIG_RESOURCES),
+        Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),
+        Handlers._scram_apis: (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,),
+        Handlers._config_change_apis: (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
     }
 )
 """The same of the listeners of clients and brokers."""

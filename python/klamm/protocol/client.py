@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from klamm.protocol import codec, kio_classes
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.backoff import ExponentialBackoff
 from klamm.protocol.connection import (
     Answer,
@@ -40,7 +41,6 @@ __all__ = [
     "VersionNotOfferedError",
 ]
 
-API_VERSIONS: Final = 18
 NO_VERSIONS: Final = (0, -1)
 Address = tuple[str, int]
 T = TypeVar("T")
@@ -288,9 +288,9 @@ class Peer:
         """What the other side speaks. Version 0 of the question is the one that everybody answers."""
         assert self._connection is not None
         done: asyncio.Future[Outcome] = self._loop.create_future()
-        request = codec.build(kio_classes.request_class(API_VERSIONS, 0))
-        self._connection.send(API_VERSIONS, 0, codec.encode_request(request), _into(done))
-        answer = codec.decode_response(API_VERSIONS, 0, _answered(await done).body)
+        request = codec.build(kio_classes.request_class(ApiKey.API_VERSIONS, 0))
+        self._connection.send(ApiKey.API_VERSIONS, 0, codec.encode_request(request), _into(done))
+        answer = codec.decode_response(ApiKey.API_VERSIONS, 0, _answered(await done).body)
         if answer.error_code != ErrorCode.NONE:
             raise PeerError(f"{self._name} does not say what it speaks: {ErrorCode(answer.error_code).name}")
         return {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}

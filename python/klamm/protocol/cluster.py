@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
@@ -27,7 +28,7 @@ class QuorumTopic(Value):
 class DescribeQuorumRequest(Value):
     """DescribeQuorum (55)."""
 
-    API_KEY: ClassVar[int] = 55
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_QUORUM
     topics: tuple[QuorumTopic, ...]
 
 
@@ -79,7 +80,7 @@ class QuorumNode(Value):
 class DescribeQuorumResponse(Value):
     """DescribeQuorum (55)."""
 
-    API_KEY: ClassVar[int] = 55
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_QUORUM
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = ""
     topics: tuple[QuorumTopicData, ...] = ()
@@ -89,7 +90,7 @@ class DescribeQuorumResponse(Value):
 class DescribeClusterRequest(Value):
     """DescribeCluster (60); endpoint type 1 is brokers, 2 controllers (KIP-919)."""
 
-    API_KEY: ClassVar[int] = 60
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CLUSTER
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = 1
     include_fenced_brokers: bool = False
@@ -108,7 +109,7 @@ class DescribeClusterBroker(Value):
 class DescribeClusterResponse(Value):
     """DescribeCluster (60)."""
 
-    API_KEY: ClassVar[int] = 60
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CLUSTER
     cluster_id: str = ""
     brokers: tuple[DescribeClusterBroker, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE

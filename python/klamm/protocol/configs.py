@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import ClassVar
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
@@ -51,7 +52,7 @@ class AlterConfigsResource(Value):
 class IncrementalAlterConfigsRequest(Value):
     """IncrementalAlterConfigs (44)."""
 
-    API_KEY: ClassVar[int] = 44
+    API_KEY: ClassVar[int] = ApiKey.INCREMENTAL_ALTER_CONFIGS
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool = False
 
@@ -59,7 +60,7 @@ class IncrementalAlterConfigsRequest(Value):
 class AlterConfigsRequest(Value):
     """AlterConfigs (33): each resource's configs are replaced as a whole."""
 
-    API_KEY: ClassVar[int] = 33
+    API_KEY: ClassVar[int] = ApiKey.ALTER_CONFIGS
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool = False
 
@@ -76,7 +77,7 @@ class AlterConfigsResourceResponse(Value):
 class IncrementalAlterConfigsResponse(Value):
     """IncrementalAlterConfigs (44)."""
 
-    API_KEY: ClassVar[int] = 44
+    API_KEY: ClassVar[int] = ApiKey.INCREMENTAL_ALTER_CONFIGS
     responses: tuple[AlterConfigsResourceResponse, ...]
     throttle_time_ms: int = 0
 
@@ -84,7 +85,7 @@ class IncrementalAlterConfigsResponse(Value):
 class AlterConfigsResponse(Value):
     """AlterConfigs (33)."""
 
-    API_KEY: ClassVar[int] = 33
+    API_KEY: ClassVar[int] = ApiKey.ALTER_CONFIGS
     responses: tuple[AlterConfigsResourceResponse, ...]
     throttle_time_ms: int = 0
 
@@ -100,7 +101,7 @@ class DescribeConfigsResource(Value):
 class DescribeConfigsRequest(Value):
     """DescribeConfigs (32)."""
 
-    API_KEY: ClassVar[int] = 32
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CONFIGS
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: bool = False
     include_documentation: bool = False
@@ -140,6 +141,6 @@ class DescribeConfigsResult(Value):
 class DescribeConfigsResponse(Value):
     """DescribeConfigs (32)."""
 
-    API_KEY: ClassVar[int] = 32
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_CONFIGS
     results: tuple[DescribeConfigsResult, ...]
     throttle_time_ms: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.registration import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from klamm.protocol.value import Value
@@ -33,7 +34,7 @@ class AssignedDirectory(Value):
 class DirectoriesRequest(Value):
     """AssignReplicasToDirs (73)."""
 
-    API_KEY: ClassVar[int] = 73
+    API_KEY: ClassVar[int] = ApiKey.ASSIGN_REPLICAS_TO_DIRS
     broker_id: int
     broker_epoch: int
     directories: tuple[AssignedDirectory, ...]
@@ -63,7 +64,7 @@ class AnsweredDirectory(Value):
 class DirectoriesResponse(Value):
     """AssignReplicasToDirs (73)."""
 
-    API_KEY: ClassVar[int] = 73
+    API_KEY: ClassVar[int] = ApiKey.ASSIGN_REPLICAS_TO_DIRS
     error_code: ErrorCode = ErrorCode.NONE
     directories: tuple[AnsweredDirectory, ...] = ()
     throttle_time_ms: int = 0

@@ -12,6 +12,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, get_args, get_origin
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.codec import build, decode_request, encode_response
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.kio_classes import MessageClass, request_class, response_class
@@ -28,9 +29,6 @@ _UNKNOWN: Final[Mapping[str, object]] = {
 """What Kafka answers for these instead of zero or null; their schemas have no default."""
 _NAMED_OTHERWISE: Final[Mapping[str, str]] = {"partition_index": "partition"}
 """Fields of a response's item to those of the request's, where the request has not the same: Fetch."""
-_FETCH: Final = 1
-_DESCRIBE_LOG_DIRS: Final = 35
-_ELECT_LEADERS: Final = 43
 _FETCH_BY_IDS_VERSION: Final = 13
 
 
@@ -50,7 +48,7 @@ def _response_maker(api_key: int, version: int) -> Make:
     make = _struct_maker(response, request_class(api_key, version), {}, _has_items_beside_the_code(api_key, version))
     if make is not None:
         return make
-    if api_key == _DESCRIBE_LOG_DIRS:
+    if api_key == ApiKey.DESCRIBE_LOG_DIRS:
         # Versions 1 and 2 have no code for the whole, and Kafka answers no directories.
         return lambda _asked, _code: build(response)
     raise NoErrorResponse(f"{response.__name__} v{version} has no place for an error code that the request names")
@@ -58,7 +56,7 @@ def _response_maker(api_key: int, version: int) -> Make:
 
 def _has_items_beside_the_code(api_key: int, version: int) -> bool:
     """Whether Kafka answers the items, too, where a response has a code for the whole."""
-    return api_key == _ELECT_LEADERS or (api_key == _FETCH and version < _FETCH_BY_IDS_VERSION)
+    return api_key == ApiKey.ELECT_LEADERS or (api_key == ApiKey.FETCH and version < _FETCH_BY_IDS_VERSION)
 
 
 def _struct_maker(

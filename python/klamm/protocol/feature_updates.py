@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import ClassVar
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
@@ -29,7 +30,7 @@ class FeatureUpdateKey(Value):
 class UpdateFeaturesRequest(Value):
     """UpdateFeatures (57)."""
 
-    API_KEY: ClassVar[int] = 57
+    API_KEY: ClassVar[int] = ApiKey.UPDATE_FEATURES
     feature_updates: tuple[FeatureUpdateKey, ...]
     validate_only: bool = False
     timeout_ms: int = 60_000
@@ -46,7 +47,7 @@ class UpdatableFeatureResult(Value):
 class UpdateFeaturesResponse(Value):
     """UpdateFeatures (57)."""
 
-    API_KEY: ClassVar[int] = 57
+    API_KEY: ClassVar[int] = ApiKey.UPDATE_FEATURES
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     results: tuple[UpdatableFeatureResult, ...] = ()

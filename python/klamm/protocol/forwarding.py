@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple
 
 from klamm.protocol import codec
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.connection import request_header, response_header_size, skip_tagged_fields
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.kio_classes import data_class, request_class, response_class
@@ -23,7 +24,7 @@ PRINCIPAL_VERSION: Final = 0
 class EnvelopeRequest(Value):
     """Envelope (58)."""
 
-    API_KEY: ClassVar[int] = 58
+    API_KEY: ClassVar[int] = ApiKey.ENVELOPE
     request_data: bytes
     request_principal: bytes | None
     client_host_address: bytes
@@ -32,7 +33,7 @@ class EnvelopeRequest(Value):
 class EnvelopeResponse(Value):
     """Envelope (58)."""
 
-    API_KEY: ClassVar[int] = 58
+    API_KEY: ClassVar[int] = ApiKey.ENVELOPE
     response_data: bytes | None = None
     error_code: ErrorCode = ErrorCode.NONE
 

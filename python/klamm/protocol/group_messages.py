@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
@@ -40,7 +41,7 @@ class JoinProtocol(Value):
 class JoinGroupRequest(Value):
     """API 11. `rebalance_timeout_ms` is already the session timeout where version 0 had none."""
 
-    API_KEY: ClassVar[int] = 11
+    API_KEY: ClassVar[int] = ApiKey.JOIN_GROUP
     group_id: str
     session_timeout_ms: int
     member_id: str = UNKNOWN_MEMBER_ID
@@ -62,7 +63,7 @@ class JoinGroupMember(Value):
 class JoinGroupResponse(Value):
     """Answer 11; `protocol_name` None goes out as null from version 7, as "" before."""
 
-    API_KEY: ClassVar[int] = 11
+    API_KEY: ClassVar[int] = ApiKey.JOIN_GROUP
     error_code: ErrorCode = ErrorCode.NONE
     member_id: str = UNKNOWN_MEMBER_ID
     generation_id: int = NO_GENERATION
@@ -84,7 +85,7 @@ class SyncAssignment(Value):
 class SyncGroupRequest(Value):
     """API 14; only the leader sends assignments."""
 
-    API_KEY: ClassVar[int] = 14
+    API_KEY: ClassVar[int] = ApiKey.SYNC_GROUP
     group_id: str
     generation_id: int
     member_id: str
@@ -97,7 +98,7 @@ class SyncGroupRequest(Value):
 class SyncGroupResponse(Value):
     """Answer 14."""
 
-    API_KEY: ClassVar[int] = 14
+    API_KEY: ClassVar[int] = ApiKey.SYNC_GROUP
     error_code: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -108,7 +109,7 @@ class SyncGroupResponse(Value):
 class HeartbeatRequest(Value):
     """API 12."""
 
-    API_KEY: ClassVar[int] = 12
+    API_KEY: ClassVar[int] = ApiKey.HEARTBEAT
     group_id: str
     generation_id: int
     member_id: str
@@ -118,7 +119,7 @@ class HeartbeatRequest(Value):
 class HeartbeatResponse(Value):
     """Answer 12."""
 
-    API_KEY: ClassVar[int] = 12
+    API_KEY: ClassVar[int] = ApiKey.HEARTBEAT
     error_code: ErrorCode = ErrorCode.NONE
     throttle_time_ms: int = 0
 
@@ -134,7 +135,7 @@ class LeavingMember(Value):
 class LeaveGroupRequest(Value):
     """API 13. Below version 3 `member_id` leaves, and `groups.read_leave_group` puts it into the list."""
 
-    API_KEY: ClassVar[int] = 13
+    API_KEY: ClassVar[int] = ApiKey.LEAVE_GROUP
     group_id: str
     members: tuple[LeavingMember, ...] = ()
     member_id: str = UNKNOWN_MEMBER_ID
@@ -151,7 +152,7 @@ class LeaveMemberResponse(Value):
 class LeaveGroupResponse(Value):
     """Answer 13; versions 0 to 2 show the one member's error at the top."""
 
-    API_KEY: ClassVar[int] = 13
+    API_KEY: ClassVar[int] = ApiKey.LEAVE_GROUP
     error_code: ErrorCode = ErrorCode.NONE
     members: tuple[LeaveMemberResponse, ...] = ()
     throttle_time_ms: int = 0
@@ -181,7 +182,7 @@ TopicCommits = tuple[str, bytes, Sequence[CommitPartition]]
 class OffsetCommitRequest(Value):
     """API 8. The generation is the member epoch where the consumer protocol is used."""
 
-    API_KEY: ClassVar[int] = 8
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_COMMIT
     group_id: str
     topics: tuple[CommitTopic, ...] = ()
     generation_id_or_member_epoch: int = NO_GENERATION
@@ -208,7 +209,7 @@ class CommittedTopic(Value):
 class OffsetCommitResponse(Value):
     """Answer 8."""
 
-    API_KEY: ClassVar[int] = 8
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_COMMIT
     topics: tuple[CommittedTopic, ...] = ()
     throttle_time_ms: int = 0
 
@@ -233,7 +234,7 @@ class FetchGroup(Value):
 class OffsetFetchRequest(Value):
     """API 9. Below version 8 it is about `group_id` and `topics`; `all_groups` says it one way."""
 
-    API_KEY: ClassVar[int] = 9
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_FETCH
     groups: tuple[FetchGroup, ...] = ()
     require_stable: bool = False
     group_id: str = ""
@@ -273,7 +274,7 @@ class FetchedGroup(Value):
 class OffsetFetchResponse(Value):
     """Answer 9; below version 8 `topics` and `error_code` are those of the one group."""
 
-    API_KEY: ClassVar[int] = 9
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_FETCH
     groups: tuple[FetchedGroup, ...] = ()
     topics: tuple[FetchedTopic, ...] = ()
     error_code: int = ErrorCode.NONE
@@ -307,7 +308,7 @@ class DescribedGroup(Value):
 class DescribeGroupsRequest(Value):
     """API 15."""
 
-    API_KEY: ClassVar[int] = 15
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_GROUPS
     groups: tuple[str, ...] = ()
     include_authorized_operations: bool = False
 
@@ -315,7 +316,7 @@ class DescribeGroupsRequest(Value):
 class DescribeGroupsResponse(Value):
     """Answer 15."""
 
-    API_KEY: ClassVar[int] = 15
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_GROUPS
     groups: tuple[DescribedGroup, ...] = ()
     throttle_time_ms: int = 0
 
@@ -323,7 +324,7 @@ class DescribeGroupsResponse(Value):
 class ListGroupsRequest(Value):
     """API 16; empty filters let everything through."""
 
-    API_KEY: ClassVar[int] = 16
+    API_KEY: ClassVar[int] = ApiKey.LIST_GROUPS
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()
 
@@ -340,7 +341,7 @@ class ListedGroup(Value):
 class ListGroupsResponse(Value):
     """Answer 16."""
 
-    API_KEY: ClassVar[int] = 16
+    API_KEY: ClassVar[int] = ApiKey.LIST_GROUPS
     error_code: ErrorCode = ErrorCode.NONE
     groups: tuple[ListedGroup, ...] = ()
     throttle_time_ms: int = 0
@@ -349,7 +350,7 @@ class ListGroupsResponse(Value):
 class DeleteGroupsRequest(Value):
     """API 42."""
 
-    API_KEY: ClassVar[int] = 42
+    API_KEY: ClassVar[int] = ApiKey.DELETE_GROUPS
     groups_names: tuple[str, ...] = ()
 
 
@@ -363,7 +364,7 @@ class DeletedGroup(Value):
 class DeleteGroupsResponse(Value):
     """Answer 42."""
 
-    API_KEY: ClassVar[int] = 42
+    API_KEY: ClassVar[int] = ApiKey.DELETE_GROUPS
     results: tuple[DeletedGroup, ...] = ()
     throttle_time_ms: int = 0
 
@@ -384,7 +385,7 @@ class DeleteTopic(Value):
 class OffsetDeleteRequest(Value):
     """API 47."""
 
-    API_KEY: ClassVar[int] = 47
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_DELETE
     group_id: str
     topics: tuple[DeleteTopic, ...] = ()
 
@@ -406,7 +407,7 @@ class DeletedTopic(Value):
 class OffsetDeleteResponse(Value):
     """Answer 47."""
 
-    API_KEY: ClassVar[int] = 47
+    API_KEY: ClassVar[int] = ApiKey.OFFSET_DELETE
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[DeletedTopic, ...] = ()
     throttle_time_ms: int = 0
@@ -415,7 +416,7 @@ class OffsetDeleteResponse(Value):
 class FindCoordinatorRequest(Value):
     """API 10; below version 4 `coordinator_keys` is empty and `key` counts."""
 
-    API_KEY: ClassVar[int] = 10
+    API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
     key: str = ""
     key_type: int = 0
     coordinator_keys: tuple[str, ...] = ()
@@ -435,7 +436,7 @@ class FoundCoordinator(Value):
 class FindCoordinatorResponse(Value):
     """Answer 10; below version 4 about one key, whose place is not in the list."""
 
-    API_KEY: ClassVar[int] = 10
+    API_KEY: ClassVar[int] = ApiKey.FIND_COORDINATOR
     coordinators: tuple[FoundCoordinator, ...] = ()
     error_code: int = ErrorCode.NONE
     error_message: str | None = None

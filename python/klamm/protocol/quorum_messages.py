@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
@@ -56,7 +57,7 @@ class VoteTopic(Value):
 class VoteRequest(Value):
     """Vote (52)."""
 
-    API_KEY: ClassVar[int] = 52
+    API_KEY: ClassVar[int] = ApiKey.VOTE
     cluster_id: str | None
     topics: tuple[VoteTopic, ...]
     voter_id: int = -1
@@ -82,7 +83,7 @@ class VoteTopicData(Value):
 class VoteResponse(Value):
     """Vote (52)."""
 
-    API_KEY: ClassVar[int] = 52
+    API_KEY: ClassVar[int] = ApiKey.VOTE
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[VoteTopicData, ...] = ()
     node_endpoints: tuple[NodeEndpoint, ...] = ()
@@ -110,7 +111,7 @@ class BeginTopic(Value):
 class BeginQuorumEpochRequest(Value):
     """BeginQuorumEpoch (53)."""
 
-    API_KEY: ClassVar[int] = 53
+    API_KEY: ClassVar[int] = ApiKey.BEGIN_QUORUM_EPOCH
     cluster_id: str | None
     topics: tuple[BeginTopic, ...]
     voter_id: int = -1
@@ -144,7 +145,7 @@ class EndTopic(Value):
 class EndQuorumEpochRequest(Value):
     """EndQuorumEpoch (54)."""
 
-    API_KEY: ClassVar[int] = 54
+    API_KEY: ClassVar[int] = ApiKey.END_QUORUM_EPOCH
     cluster_id: str | None
     topics: tuple[EndTopic, ...]
     leader_endpoints: tuple[LeaderEndpoint, ...] = ()
@@ -169,7 +170,7 @@ class EpochTopicData(Value):
 class BeginQuorumEpochResponse(Value):
     """BeginQuorumEpoch (53)."""
 
-    API_KEY: ClassVar[int] = 53
+    API_KEY: ClassVar[int] = ApiKey.BEGIN_QUORUM_EPOCH
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[EpochTopicData, ...] = ()
     node_endpoints: tuple[NodeEndpoint, ...] = ()
@@ -178,7 +179,7 @@ class BeginQuorumEpochResponse(Value):
 class EndQuorumEpochResponse(Value):
     """EndQuorumEpoch (54)."""
 
-    API_KEY: ClassVar[int] = 54
+    API_KEY: ClassVar[int] = ApiKey.END_QUORUM_EPOCH
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[EpochTopicData, ...] = ()
     node_endpoints: tuple[NodeEndpoint, ...] = ()
@@ -226,7 +227,7 @@ class ForgottenTopic(Value):
 class FetchRequest(Value):
     """Fetch (1), of the quorum's log."""
 
-    API_KEY: ClassVar[int] = 1
+    API_KEY: ClassVar[int] = ApiKey.FETCH
     max_wait_ms: int
     topics: tuple[FetchTopic, ...]
     cluster_id: str | None = None
@@ -311,7 +312,7 @@ class FetchNodeEndpoint(Value):
 class FetchResponse(Value):
     """Fetch (1), of the quorum's log."""
 
-    API_KEY: ClassVar[int] = 1
+    API_KEY: ClassVar[int] = ApiKey.FETCH
     error_code: ErrorCode = ErrorCode.NONE
     responses: tuple[FetchTopicData, ...] = ()
     node_endpoints: tuple[FetchNodeEndpoint, ...] = ()
@@ -342,7 +343,7 @@ class SnapshotTopic(Value):
 class FetchSnapshotRequest(Value):
     """FetchSnapshot (59)."""
 
-    API_KEY: ClassVar[int] = 59
+    API_KEY: ClassVar[int] = ApiKey.FETCH_SNAPSHOT
     topics: tuple[SnapshotTopic, ...]
     cluster_id: str | None = None
     replica_id: int = -1
@@ -371,7 +372,7 @@ class SnapshotTopicData(Value):
 class FetchSnapshotResponse(Value):
     """FetchSnapshot (59)."""
 
-    API_KEY: ClassVar[int] = 59
+    API_KEY: ClassVar[int] = ApiKey.FETCH_SNAPSHOT
     error_code: ErrorCode = ErrorCode.NONE
     topics: tuple[SnapshotTopicData, ...] = ()
     node_endpoints: tuple[NodeEndpoint, ...] = ()

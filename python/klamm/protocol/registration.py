@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
@@ -37,7 +38,7 @@ def supported(ranges: Mapping[str, VersionRange]) -> tuple[SupportedFeature, ...
 class BrokerRegistrationRequest(Value):
     """BrokerRegistration (62)."""
 
-    API_KEY: ClassVar[int] = 62
+    API_KEY: ClassVar[int] = ApiKey.BROKER_REGISTRATION
     broker_id: int
     cluster_id: str
     incarnation_id: bytes
@@ -52,7 +53,7 @@ class BrokerRegistrationRequest(Value):
 class BrokerRegistrationResponse(Value):
     """BrokerRegistration (62)."""
 
-    API_KEY: ClassVar[int] = 62
+    API_KEY: ClassVar[int] = ApiKey.BROKER_REGISTRATION
     error_code: ErrorCode = ErrorCode.NONE
     broker_epoch: int = -1
     throttle_time_ms: int = 0
@@ -61,7 +62,7 @@ class BrokerRegistrationResponse(Value):
 class BrokerHeartbeatRequest(Value):
     """BrokerHeartbeat (63); `cordoned_log_dirs` None means unknown, and changes nothing (KIP-1066)."""
 
-    API_KEY: ClassVar[int] = 63
+    API_KEY: ClassVar[int] = ApiKey.BROKER_HEARTBEAT
     broker_id: int
     broker_epoch: int
     current_metadata_offset: int
@@ -74,7 +75,7 @@ class BrokerHeartbeatRequest(Value):
 class BrokerHeartbeatResponse(Value):
     """BrokerHeartbeat (63)."""
 
-    API_KEY: ClassVar[int] = 63
+    API_KEY: ClassVar[int] = ApiKey.BROKER_HEARTBEAT
     error_code: ErrorCode = ErrorCode.NONE
     is_caught_up: bool = False
     is_fenced: bool = True
@@ -100,14 +101,14 @@ class AssignReplicasToDirsResponse(Value):
 class UnregisterBrokerRequest(Value):
     """UnregisterBroker (64)."""
 
-    API_KEY: ClassVar[int] = 64
+    API_KEY: ClassVar[int] = ApiKey.UNREGISTER_BROKER
     broker_id: int
 
 
 class UnregisterBrokerResponse(Value):
     """UnregisterBroker (64)."""
 
-    API_KEY: ClassVar[int] = 64
+    API_KEY: ClassVar[int] = ApiKey.UNREGISTER_BROKER
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     throttle_time_ms: int = 0
@@ -116,7 +117,7 @@ class UnregisterBrokerResponse(Value):
 class AllocateProducerIdsRequest(Value):
     """AllocateProducerIds (67)."""
 
-    API_KEY: ClassVar[int] = 67
+    API_KEY: ClassVar[int] = ApiKey.ALLOCATE_PRODUCER_IDS
     broker_id: int
     broker_epoch: int
 
@@ -124,7 +125,7 @@ class AllocateProducerIdsRequest(Value):
 class AllocateProducerIdsResponse(Value):
     """AllocateProducerIds (67): the ids `[producer_id_start, producer_id_start + producer_id_len)`."""
 
-    API_KEY: ClassVar[int] = 67
+    API_KEY: ClassVar[int] = ApiKey.ALLOCATE_PRODUCER_IDS
     error_code: ErrorCode = ErrorCode.NONE
     producer_id_start: int = 0
     producer_id_len: int = 0
@@ -134,7 +135,7 @@ class AllocateProducerIdsResponse(Value):
 class ControllerRegistrationRequest(Value):
     """ControllerRegistration (70): a controller, its listeners and what it can work with (KIP-919)."""
 
-    API_KEY: ClassVar[int] = 70
+    API_KEY: ClassVar[int] = ApiKey.CONTROLLER_REGISTRATION
     controller_id: int
     incarnation_id: bytes
     listeners: tuple[Listener, ...]
@@ -145,7 +146,7 @@ class ControllerRegistrationRequest(Value):
 class ControllerRegistrationResponse(Value):
     """ControllerRegistration (70)."""
 
-    API_KEY: ClassVar[int] = 70
+    API_KEY: ClassVar[int] = ApiKey.CONTROLLER_REGISTRATION
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     throttle_time_ms: int = 0

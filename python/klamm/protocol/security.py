@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
@@ -11,7 +12,7 @@ from klamm.protocol.value import Value
 class DescribeAclsRequest(Value):
     """DescribeAcls (29): a filter; None matches every name, principal or host."""
 
-    API_KEY: ClassVar[int] = 29
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_ACLS
     resource_type_filter: int
     resource_name_filter: str | None
     principal_filter: str | None
@@ -42,7 +43,7 @@ class DescribeAclsResource(Value):
 class DescribeAclsResponse(Value):
     """DescribeAcls (29)."""
 
-    API_KEY: ClassVar[int] = 29
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_ACLS
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     resources: tuple[DescribeAclsResource, ...] = ()
@@ -58,7 +59,7 @@ class ScramUser(Value):
 class DescribeUserScramCredentialsRequest(Value):
     """DescribeUserScramCredentials (50): None and no users both mean all of them."""
 
-    API_KEY: ClassVar[int] = 50
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
     users: tuple[ScramUser, ...] | None = None
 
 
@@ -81,7 +82,7 @@ class DescribeUserScramCredentialsResult(Value):
 class DescribeUserScramCredentialsResponse(Value):
     """DescribeUserScramCredentials (50)."""
 
-    API_KEY: ClassVar[int] = 50
+    API_KEY: ClassVar[int] = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = ""
     results: tuple[DescribeUserScramCredentialsResult, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from typing import ClassVar, Final
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 
@@ -51,7 +52,7 @@ class CreatableTopic(Value):
 class CreateTopicsRequest(Value):
     """CreateTopics (19)."""
 
-    API_KEY: ClassVar[int] = 19
+    API_KEY: ClassVar[int] = ApiKey.CREATE_TOPICS
     topics: tuple[CreatableTopic, ...]
     timeout_ms: int = 60_000
     validate_only: bool = False
@@ -83,7 +84,7 @@ class CreatableTopicResult(Value):
 class CreateTopicsResponse(Value):
     """CreateTopics (19)."""
 
-    API_KEY: ClassVar[int] = 19
+    API_KEY: ClassVar[int] = ApiKey.CREATE_TOPICS
     topics: tuple[CreatableTopicResult, ...]
     throttle_time_ms: int = 0
 
@@ -98,7 +99,7 @@ class DeleteTopicState(Value):
 class DeleteTopicsRequest(Value):
     """DeleteTopics (20): `topic_names` up to v5, `topics` from v6."""
 
-    API_KEY: ClassVar[int] = 20
+    API_KEY: ClassVar[int] = ApiKey.DELETE_TOPICS
     topics: tuple[DeleteTopicState, ...] = ()
     topic_names: tuple[str, ...] = ()
     timeout_ms: int = 60_000
@@ -116,7 +117,7 @@ class DeletableTopicResult(Value):
 class DeleteTopicsResponse(Value):
     """DeleteTopics (20)."""
 
-    API_KEY: ClassVar[int] = 20
+    API_KEY: ClassVar[int] = ApiKey.DELETE_TOPICS
     responses: tuple[DeletableTopicResult, ...]
     throttle_time_ms: int = 0
 
@@ -138,7 +139,7 @@ class CreatePartitionsTopic(Value):
 class CreatePartitionsRequest(Value):
     """CreatePartitions (37)."""
 
-    API_KEY: ClassVar[int] = 37
+    API_KEY: ClassVar[int] = ApiKey.CREATE_PARTITIONS
     topics: tuple[CreatePartitionsTopic, ...]
     timeout_ms: int = 60_000
     validate_only: bool = False
@@ -155,7 +156,7 @@ class CreatePartitionsTopicResult(Value):
 class CreatePartitionsResponse(Value):
     """CreatePartitions (37)."""
 
-    API_KEY: ClassVar[int] = 37
+    API_KEY: ClassVar[int] = ApiKey.CREATE_PARTITIONS
     results: tuple[CreatePartitionsTopicResult, ...]
     throttle_time_ms: int = 0
 
@@ -170,7 +171,7 @@ class TopicPartitions(Value):
 class ElectLeadersRequest(Value):
     """ElectLeaders (43); `topic_partitions` None means every partition; v0 knows only preferred elections."""
 
-    API_KEY: ClassVar[int] = 43
+    API_KEY: ClassVar[int] = ApiKey.ELECT_LEADERS
     topic_partitions: tuple[TopicPartitions, ...] | None
     election_type: int = ElectionType.PREFERRED
     timeout_ms: int = 60_000
@@ -194,7 +195,7 @@ class ReplicaElectionResult(Value):
 class ElectLeadersResponse(Value):
     """ElectLeaders (43)."""
 
-    API_KEY: ClassVar[int] = 43
+    API_KEY: ClassVar[int] = ApiKey.ELECT_LEADERS
     replica_election_results: tuple[ReplicaElectionResult, ...]
     error_code: ErrorCode = ErrorCode.NONE
     throttle_time_ms: int = 0

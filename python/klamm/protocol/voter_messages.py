@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.quorum_messages import NO_DIRECTORY
 from klamm.protocol.value import Value
@@ -20,7 +21,7 @@ class VoterListener(Value):
 class AddRaftVoterRequest(Value):
     """AddRaftVoter (80)."""
 
-    API_KEY: ClassVar[int] = 80
+    API_KEY: ClassVar[int] = ApiKey.ADD_RAFT_VOTER
     cluster_id: str | None
     timeout_ms: int
     voter_id: int
@@ -32,7 +33,7 @@ class AddRaftVoterRequest(Value):
 class AddRaftVoterResponse(Value):
     """AddRaftVoter (80)."""
 
-    API_KEY: ClassVar[int] = 80
+    API_KEY: ClassVar[int] = ApiKey.ADD_RAFT_VOTER
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     throttle_time_ms: int = 0
@@ -41,7 +42,7 @@ class AddRaftVoterResponse(Value):
 class RemoveRaftVoterRequest(Value):
     """RemoveRaftVoter (81). Without a directory id it names the voter of that node id."""
 
-    API_KEY: ClassVar[int] = 81
+    API_KEY: ClassVar[int] = ApiKey.REMOVE_RAFT_VOTER
     cluster_id: str | None
     voter_id: int
     voter_directory_id: bytes = NO_DIRECTORY
@@ -50,7 +51,7 @@ class RemoveRaftVoterRequest(Value):
 class RemoveRaftVoterResponse(Value):
     """RemoveRaftVoter (81)."""
 
-    API_KEY: ClassVar[int] = 81
+    API_KEY: ClassVar[int] = ApiKey.REMOVE_RAFT_VOTER
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     throttle_time_ms: int = 0
@@ -66,7 +67,7 @@ class KRaftVersionFeature(Value):
 class UpdateRaftVoterRequest(Value):
     """UpdateRaftVoter (82)."""
 
-    API_KEY: ClassVar[int] = 82
+    API_KEY: ClassVar[int] = ApiKey.UPDATE_RAFT_VOTER
     cluster_id: str | None
     current_leader_epoch: int
     voter_id: int
@@ -87,7 +88,7 @@ class CurrentLeader(Value):
 class UpdateRaftVoterResponse(Value):
     """UpdateRaftVoter (82)."""
 
-    API_KEY: ClassVar[int] = 82
+    API_KEY: ClassVar[int] = ApiKey.UPDATE_RAFT_VOTER
     error_code: ErrorCode = ErrorCode.NONE
     current_leader: CurrentLeader = CurrentLeader()
     throttle_time_ms: int = 0
@@ -96,7 +97,7 @@ class UpdateRaftVoterResponse(Value):
 class ApiVersionsRequest(Value):
     """ApiVersions (18), of a version that tells of features."""
 
-    API_KEY: ClassVar[int] = 18
+    API_KEY: ClassVar[int] = ApiKey.API_VERSIONS
     client_software_name: str
     client_software_version: str
 
@@ -128,7 +129,7 @@ class FinalizedLevel(Value):
 class ApiVersionsResponse(Value):
     """ApiVersions (18)."""
 
-    API_KEY: ClassVar[int] = 18
+    API_KEY: ClassVar[int] = ApiKey.API_VERSIONS
     error_code: ErrorCode
     api_keys: tuple[ApiRange, ...] = ()
     throttle_time_ms: int = 0

@@ -11,7 +11,6 @@ use klamm_engine::net::ListenerOptions;
 use klamm_engine::quorum::QuorumLogConfig;
 use klamm_engine::settings::Settings;
 use klamm_engine::wire::api::ListenerKind;
-use klamm_engine::wire::api_versions::ApiRange;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 
@@ -35,8 +34,8 @@ struct Running {
     runtime: SharedRuntime,
 }
 
-/// Name, host, port, whether it is a controller's, and key and versions of what Python answers on it.
-pub(crate) type ListenerRow = (String, String, u16, bool, Vec<(i16, i16, i16)>);
+/// Name, host, port, and whether it is a controller's.
+pub(crate) type ListenerRow = (String, String, u16, bool);
 type ImageRow = (Image, i64);
 type BootedRow = (Engine, MetadataLog, ImageRow, Option<ImageRow>, Vec<(String, u16)>);
 
@@ -105,10 +104,9 @@ impl Boot {
     }
 }
 
-pub(crate) fn listener((name, host, port, controller, apis): ListenerRow) -> ListenerOptions {
-    let outside = apis.into_iter().map(|(key, version_min, version_max)| ApiRange { key, version_min, version_max });
+pub(crate) fn listener((name, host, port, controller): ListenerRow) -> ListenerOptions {
     let kind = if controller { ListenerKind::Controller } else { ListenerKind::Broker };
-    ListenerOptions { name, kind, host, port, outside: outside.collect() }
+    ListenerOptions { name, kind, host, port }
 }
 
 fn boot_error(error: BootError) -> PyErr {

@@ -169,9 +169,9 @@ impl Engine {
         self.engine.server().set_supported_features(SupportedFeatures { ranges, kraft_version });
     }
 
-    fn set_forwarded(&self, ranges: Vec<(i16, i16, i16)>) {
-        let range = |(key, version_min, version_max)| ApiRange { key, version_min, version_max };
-        self.engine.server().set_forwarded(ranges.into_iter().map(range).collect());
+    fn set_controller_apis(&self, apis: Option<HashMap<i16, (i16, i16)>>) {
+        let range = |(key, (version_min, version_max))| ApiRange { key, version_min, version_max };
+        self.engine.server().set_controller_apis(apis.map(|apis| apis.into_iter().map(range).collect()));
     }
 
     fn answer(&self, py: Python<'_>, answers: Vec<(u64, Option<Bound<'_, PyBytes>>)>) {

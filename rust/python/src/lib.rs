@@ -1,5 +1,6 @@
 //! `klamm._engine`: the native seam. One file a class, no decisions here.
 
+mod apis;
 mod arrow;
 mod boot;
 mod bootstrap;
@@ -34,6 +35,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    apis::register(module)?;
     bootstrap::register(module)?;
     config::register(module)?;
     module.add_class::<boot::Boot>()?;

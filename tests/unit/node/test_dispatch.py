@@ -10,7 +10,8 @@ import pytest
 
 from klamm._engine import CommitRequest
 from klamm.broker.request import Answer, Direct, Handler, RequestContext
-from klamm.node.dispatch import OFFSET_COMMIT, Dispatcher
+from klamm.node.dispatch import Dispatcher
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.codec import build, decode_response, encode_request
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.kio_classes import request_class
@@ -51,7 +52,7 @@ class Handlers:
             MALFORMED: Direct(self.malformed),
             BROKEN: Direct(self.broken),
             BROKEN_WRITE: Direct(self.broken_write),
-            OFFSET_COMMIT: Direct(self.broken, self.broken_commit),
+            ApiKey.OFFSET_COMMIT: Direct(self.broken, self.broken_commit),
             HEARTBEAT: Direct(self.broken),
             LEAVE_GROUP: Direct(self.broken_write),
             DELETE_GROUPS: self.broken_task,

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from klamm.broker.request import Handler, RequestContext
-from klamm.node.apis import FORWARDABLE_APIS
 from klamm.node.envelopes import EnvelopeHandlers
 from klamm.node.forwarding import QUORUM_APIS
 from klamm.node.forwarding_elsewhere import QUORUM_ANSWERS, REQUESTS
 from klamm.node.handlers import FORWARDED
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.apis import APIS
 from klamm.protocol.cluster import DescribeQuorumResponse, QuorumPartitionData, QuorumTopicData
 from klamm.protocol.codec import read_response, write, write_request
 from klamm.protocol.errors import ErrorCode, MalformedRequest
@@ -47,8 +48,7 @@ async def ask(
     def find(api_key: int) -> Handler | None:
         return handle if api_key in (19, 55, 62) else None
 
-    versions = {19: (2, 7), 55: (0, 2), 62: (0, 4)}
-    handlers = EnvelopeHandlers(controller, find, versions.get)
+    handlers = EnvelopeHandlers(controller, find)
     body = await handlers.envelope(BROKER, 0, write_request(enclose(request), 0))
     return read_response(EnvelopeResponse, 0, body), asked
 
@@ -110,5 +110,6 @@ async def test_what_is_not_to_be_forwarded_and_what_cannot_be_read(
 def test_what_raft_answers_is_told_apart_in_one_way() -> None:
     assert set(QUORUM_APIS) == QUORUM_ANSWERS.keys()
     assert set(QUORUM_APIS) <= REQUESTS.keys()
-    # A broker hands on as it comes whatever it does not look at first.
-    assert {*FORWARDED, 33, 44} == REQUESTS.keys() == set(FORWARDABLE_APIS)
+    # A broker forwards as it comes what it does not check first.
+    forwarded = {key for key, api in APIS.items() if api.is_forwarded and api.on_broker == "python"}
+    assert {*FORWARDED, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS} == REQUESTS.keys() == forwarded

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.messages import codes, request_with_items
 
-from klamm.node.apis import VERSIONS
+from klamm.protocol.apis import APIS
 from klamm.protocol.codec import build, decode_response, encode_request
 from klamm.protocol.error_responses import NoErrorResponse, error_response
 from klamm.protocol.errors import ErrorCode, MalformedRequest
@@ -16,7 +16,12 @@ from klamm.protocol.kio_classes import request_class
 FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
 WITHOUT_A_CODE = {(35, 1), (35, 2)}
 """DescribeLogDirs: a request names no directories, and only later versions have a code for the whole."""
-EACH = [(key, version) for key, (low, high) in VERSIONS.items() for version in range(low, high + 1)]
+EACH = [
+    (key, version)
+    for key, api in APIS.items()
+    if "python" in (api.on_broker, api.on_controller)
+    for version in range(api.versions[0], api.versions[1] + 1)
+]
 
 
 @pytest.mark.parametrize(("api_key", "version"), [each for each in EACH if each not in WITHOUT_A_CODE])

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, assert_never
 
 from klamm.protocol import codec, voter_messages
 from klamm.protocol import quorum_messages as wire
+from klamm.protocol.api_key import ApiKey
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.messages import (
     AddVoterRequest,
@@ -23,13 +24,18 @@ from klamm.raft.messages import (
 from klamm.raft.voters import Endpoint, ReplicaKey
 from klamm.raft.wire import voters
 
-_VOTERS: Final = {80: (0, 1), 81: (0, 0), 82: (0, 0), 18: (3, 4)}
+_VOTERS: Final[Mapping[int, tuple[int, int]]] = {
+    ApiKey.ADD_RAFT_VOTER: (0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
+    ApiKey.UPDATE_RAFT_VOTER: (0, 0),
+    ApiKey.API_VERSIONS: (3, 4),
+}
 VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
-    1: (13, 18),
-    52: (0, 2),
-    53: (0, 1),
-    54: (0, 1),
-    59: (0, 1),
+    ApiKey.FETCH: (13, 18),
+    ApiKey.VOTE: (0, 2),
+    ApiKey.BEGIN_QUORUM_EPOCH: (0, 1),
+    ApiKey.END_QUORUM_EPOCH: (0, 1),
+    ApiKey.FETCH_SNAPSHOT: (0, 1),
     **_VOTERS,
 }
 """Lowest and highest version that a request is sent in; a fetch that knows the topic only by name is none."""

@@ -63,7 +63,7 @@ mod tests {
     use crate::wire::api::ListenerKind;
 
     fn wait_for(count: usize) -> Arc<AckWait> {
-        let listener = Listener::new("L", ListenerKind::Broker, &[]);
+        let listener = Listener::new("L", ListenerKind::Broker);
         AckWait::new(Arc::new(Link::new(1, ([127, 0, 0, 1], 1).into(), &listener)), count)
     }
 

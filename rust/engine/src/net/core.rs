@@ -21,7 +21,7 @@ use super::sessions::Sessions;
 use crate::metadata::MetadataImage;
 use crate::metadata::version::KRAFT_VERSION;
 use crate::quorum::Answering;
-use crate::wire::api::ListenerKind;
+use crate::wire::api::{Api, ListenerKind};
 use crate::wire::api_versions::{ApiRange, Features};
 
 /// What a node says about features that its image does not.
@@ -38,9 +38,8 @@ pub struct Core {
     pub cluster_id: String,
     pub backend: Arc<dyn Backend>,
     pub supported_features: ArcSwap<SupportedFeatures>,
-    /// What the active controller serves of the APIs that brokers hand on to it, where that is another process; an API
-    /// that it does not know has no version. Empty while that is not known.
-    pub forwarded: ArcSwap<Vec<ApiRange>>,
+    /// What the active controller serves, where that is another process; `None` while that is not known.
+    pub controller_apis: ArcSwap<Option<Vec<ApiRange>>>,
     /// What ApiVersions tells of before the backend has an image.
     pub early_image: ArcSwapOption<MetadataImage>,
     pub events: EventQueue,
@@ -69,7 +68,7 @@ impl Core {
             cluster_id,
             backend,
             supported_features: ArcSwap::default(),
-            forwarded: ArcSwap::default(),
+            controller_apis: ArcSwap::default(),
             early_image: ArcSwapOption::empty(),
             events: EventQueue::new(config.queued_requests_max)?,
             answering: OnceLock::new(),
@@ -131,13 +130,13 @@ impl Core {
     /// What ApiVersions tells of APIs on a listener: of what is handed on, only what the active controller knows too, so
     /// that clients do not ask in a version that it refuses (Apache Kafka's `ApiVersionManager`).
     pub fn told_apis<'a>(&self, listener: &'a Listener) -> Cow<'a, [ApiRange]> {
-        let forwarded = self.forwarded.load();
-        if listener.kind == ListenerKind::Controller || forwarded.is_empty() {
+        let there = self.controller_apis.load();
+        let (ListenerKind::Broker, Some(there)) = (listener.kind, &**there) else {
             return Cow::Borrowed(listener.advertised());
-        }
-        let both = |own: &ApiRange| match forwarded.iter().find(|there| there.key == own.key) {
-            Some(there) => own.intersect(there),
-            None => Some(*own),
+        };
+        let both = |own: &ApiRange| match Api::of(own.key).is_some_and(|api| api.is_forwarded) {
+            true => own.intersect(there.iter().find(|one| one.key == own.key)?),
+            false => Some(*own),
         };
         listener.advertised().iter().filter_map(both).collect()
     }

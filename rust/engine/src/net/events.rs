@@ -82,12 +82,9 @@ pub enum Priority {
 impl Priority {
     /// Requests whose lateness is taken for a death, and those that end an election.
     pub fn of(api_key: i16) -> Self {
-        const JOIN_GROUP: i16 = 11;
-        const LEAVE_GROUP: i16 = 13;
-        const SYNC_GROUP: i16 = 14;
         match api_key {
             api::HEARTBEAT | api::CONSUMER_GROUP_HEARTBEAT | api::BROKER_HEARTBEAT => Self::High,
-            JOIN_GROUP | LEAVE_GROUP | SYNC_GROUP => Self::High,
+            api::JOIN_GROUP | api::LEAVE_GROUP | api::SYNC_GROUP => Self::High,
             api::FETCH | api::VOTE | api::BEGIN_QUORUM_EPOCH | api::END_QUORUM_EPOCH | api::FETCH_SNAPSHOT => {
                 Self::High
             }

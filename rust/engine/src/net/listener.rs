@@ -6,21 +6,8 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::wire::api::{self, Api, ListenerKind};
+use crate::wire::api::{self, Api, ListenerKind, Served};
 use crate::wire::api_versions::ApiRange;
-
-/// The APIs that the engine answers itself on a listener for clients.
-const OWN_BROKER_APIS: [i16; 7] = [
-    api::PRODUCE,
-    api::FETCH,
-    api::LIST_OFFSETS,
-    api::METADATA,
-    api::API_VERSIONS,
-    api::OFFSET_FOR_LEADER_EPOCH,
-    api::DESCRIBE_TOPIC_PARTITIONS,
-];
-/// The same on a listener for controllers, whose fetches are raft's.
-const OWN_CONTROLLER_APIS: [i16; 1] = [api::API_VERSIONS];
 
 /// What is answered: each includes the one before.
 const NOTHING: u8 = 0;
@@ -37,9 +24,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A listener that serves the engine's own APIs and, of those that Python serves, what Kafka 4.3 has on such a listener.
-    pub fn new(name: &str, kind: ListenerKind, outside: &[ApiRange]) -> Self {
-        let served = served(kind, outside);
+    /// A listener that serves what the table of APIs says of its kind.
+    pub fn new(name: &str, kind: ListenerKind) -> Self {
+        let served = served(kind);
         let advertised = served.iter().map(|range| advertised(kind, *range)).collect();
         Self { name: name.into(), kind, served, advertised, answers: AtomicU8::new(NOTHING), waiting: Mutex::default() }
     }
@@ -57,7 +44,7 @@ impl Listener {
 
     /// Whether the engine answers this API here by itself.
     pub fn answers_itself(&self, key: i16) -> bool {
-        own_apis(self.kind).contains(&key)
+        Api::of(key).is_some_and(|api| api.served_on(self.kind) == Served::ByEngine)
     }
 
     /// Answers everything from now on; until then requests wait in their connections.
@@ -93,22 +80,10 @@ impl Listener {
     }
 }
 
-fn own_apis(kind: ListenerKind) -> &'static [i16] {
-    match kind {
-        ListenerKind::Broker => &OWN_BROKER_APIS,
-        ListenerKind::Controller => &OWN_CONTROLLER_APIS,
-    }
-}
-
-fn served(kind: ListenerKind, outside: &[ApiRange]) -> Vec<ApiRange> {
-    let range_of = |api: &Api| {
-        let all = ApiRange { key: api.key, version_min: api.version_min, version_max: api.version_max };
-        if own_apis(kind).contains(&api.key) {
-            return Some(all);
-        }
-        outside.iter().find(|range| range.key == api.key)?.intersect(&all)
-    };
-    Api::all().iter().filter(|api| api.is_for(kind)).filter_map(range_of).collect()
+fn served(kind: ListenerKind) -> Vec<ApiRange> {
+    let is_served = |api: &&Api| matches!(api.served_on(kind), Served::ByEngine | Served::ByPython);
+    let range = |api: &Api| ApiRange { key: api.key, version_min: api.version_min, version_max: api.version_max };
+    Api::all().iter().filter(is_served).map(range).collect()
 }
 
 /// librdkafka decides by Produce's lowest version what else a broker can, so 0 is told although 3 is (KAFKA-18659).
@@ -123,25 +98,24 @@ fn advertised(kind: ListenerKind, range: ApiRange) -> ApiRange {
 mod tests {
     use super::*;
 
-    fn listener(kind: ListenerKind, outside: &[(i16, i16, i16)]) -> Listener {
-        let outside: Vec<_> =
-            outside.iter().map(|&(key, version_min, version_max)| ApiRange { key, version_min, version_max }).collect();
-        Listener::new("L", kind, &outside)
-    }
-
     #[test]
     fn what_is_told_is_what_is_served_but_for_produce() {
-        let broker = listener(ListenerKind::Broker, &[(19, 0, 5), (52, 0, 2), (19, 9, 9), (22, 7, 9)]);
-        let told: Vec<_> = broker.advertised().iter().map(|api| (api.key, api.version_min, api.version_max)).collect();
-        let own = [(0, 0, 13), (1, 4, 18), (2, 1, 11), (3, 0, 13), (18, 0, 4)];
-        assert_eq!(told, [&own[..], &[(19, 2, 5), (23, 2, 4), (75, 0, 0)]].concat());
-        assert!(broker.serves(0, 3) && !broker.serves(0, 2));
-        assert!(broker.serves(19, 5) && !broker.serves(19, 6) && !broker.serves(52, 0) && !broker.serves(22, 7));
+        let broker = Listener::new("L", ListenerKind::Broker);
+        let told =
+            |key| broker.advertised().iter().find(|api| api.key == key).map(|api| (api.version_min, api.version_max));
+        assert_eq!((told(0), told(1), told(19)), (Some((0, 13)), Some((4, 18)), Some((2, 7))));
+        assert!(broker.serves(0, 3) && !broker.serves(0, 2), "0 is told for librdkafka's sake alone");
+        assert!(broker.serves(19, 7) && !broker.serves(19, 8) && !broker.serves(22, 6));
+        let (vote, acls) = (api::VOTE, api::CREATE_ACLS);
+        assert!(told(vote).is_none() && !broker.serves(vote, 0), "a controller's");
+        assert!(told(acls).is_none() && !broker.serves(acls, 1), "not yet");
+        let keys: Vec<_> = broker.advertised().iter().map(|api| api.key).collect();
+        assert!(keys.is_sorted(), "{keys:?}");
     }
 
     #[test]
     fn a_controller_listener_leaves_fetch_to_raft() {
-        let controller = listener(ListenerKind::Controller, &[(1, 17, 17), (3, 0, 13)]);
+        let controller = Listener::new("L", ListenerKind::Controller);
         assert!(controller.serves(1, 17) && !controller.answers_itself(1) && !controller.serves(3, 0));
         assert!(controller.answers_itself(18));
     }

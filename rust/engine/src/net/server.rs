@@ -35,8 +35,6 @@ pub struct ListenerOptions {
     pub host: String,
     /// 0: a free one.
     pub port: u16,
-    /// What is served outside of the engine, by key. Versions that Kafka 4.3 does not have are left out.
-    pub outside: Vec<ApiRange>,
 }
 
 /// The network of one node. Dropping it closes everything.
@@ -73,7 +71,7 @@ impl Server {
         let _in_runtime = runtime.enter();
         let socket = TcpListener::from_std(socket.into())?;
         let address = socket.local_addr()?;
-        let listener = Arc::new(Listener::new(&options.name, options.kind, &options.outside));
+        let listener = Arc::new(Listener::new(&options.name, options.kind));
         self.core.limits(options.kind).add_listener(&listener.name);
         let task = runtime.spawn(accept(self.core.clone(), listener.clone(), socket));
         self.listeners.lock().push(Accepting { listener, task });
@@ -111,10 +109,10 @@ impl Server {
         self.core.supported_features.store(Arc::new(features));
     }
 
-    /// What ApiVersions tells on listeners for clients of the APIs that are handed on to the active controller: the
-    /// versions that it serves, none for an API that it does not know. Nothing at all: as if there were no controller.
-    pub fn set_forwarded(&self, ranges: Vec<ApiRange>) {
-        self.core.forwarded.store(Arc::new(ranges));
+    /// What the active controller serves, where that is another node: ApiVersions on listeners for clients names no other
+    /// version of what is forwarded. `None` where it is not known, or is this node.
+    pub fn set_controller_apis(&self, apis: Option<Vec<ApiRange>>) {
+        self.core.controller_apis.store(Arc::new(apis));
     }
 
     /// Lets fetches of the quorum's log be answered by that, as far as it takes them. Once.

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from klamm.protocol import codec, kio_classes
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.raft.library.calls import API_KEY, CallError
 from klamm.raft.library.driver.network import Service
@@ -23,10 +24,9 @@ from klamm.raft.wire.requests import VERSIONS
 logger = logging.getLogger("klamm.raft")
 
 FRAME_BYTES_MAX: Final = 16 << 20
-API_VERSIONS: Final = 18
 API_VERSIONS_RANGE: Final = (0, 4)
 CALL_RANGE: Final = (0, 0)
-APIS: Final = {**VERSIONS, API_VERSIONS: API_VERSIONS_RANGE, API_KEY: CALL_RANGE}
+APIS: Final = {**VERSIONS, ApiKey.API_VERSIONS: API_VERSIONS_RANGE, API_KEY: CALL_RANGE}
 """What is answered, and in which versions."""
 
 _FIXED: Final = struct.Struct(">hhih")
@@ -89,7 +89,7 @@ class ServerConnection(asyncio.Protocol):
     def _take(self, frame: bytes) -> None:
         api_key, version, correlation_id, client_id_size = _FIXED.unpack_from(frame)
         start = _FIXED.size + max(client_id_size, 0)
-        if api_key == API_VERSIONS:
+        if api_key == ApiKey.API_VERSIONS:
             self._answer_versions(version, correlation_id)
             return
         low, high = APIS.get(api_key, (0, -1))
@@ -118,7 +118,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _answer_versions(self, version: int, correlation_id: int) -> None:
         is_known = API_VERSIONS_RANGE[0] <= version <= API_VERSIONS_RANGE[1]
-        cls: Any = kio_classes.response_class(API_VERSIONS, version if is_known else 0)
+        cls: Any = kio_classes.response_class(ApiKey.API_VERSIONS, version if is_known else 0)
         error = ErrorCode.NONE if is_known else ErrorCode.UNSUPPORTED_VERSION
         keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in APIS.items()]
         features = [{"name": "kraft.version", "min_version": KRAFT_VERSION_MIN, "max_version": KRAFT_VERSION_MAX}]

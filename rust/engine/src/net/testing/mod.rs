@@ -15,7 +15,6 @@ use crate::Uuid;
 use crate::metadata::MetadataImage;
 use crate::metadata::records::{BrokerEndpoint, PartitionRecord, Record, RegisterBrokerRecord, TopicRecord};
 use crate::wire::api::ListenerKind;
-use crate::wire::api_versions::ApiRange;
 
 pub use fakes::FakeBackend;
 pub use messages::{FetchAnswer, FetchSpec, batch, fetch, fetched, frame, produce, produce_to, produced};
@@ -88,13 +87,11 @@ impl Fixture {
         let backend = FakeBackend::new();
         let server = Server::new(runtime.handle().clone(), config, "a-cluster".to_owned(), backend.clone());
         let server = server.expect("an event queue");
-        let outside = [12, 13, 19, 32].map(|key| ApiRange { key, version_min: 0, version_max: 9 }).to_vec();
         let options = ListenerOptions {
             name: "CLIENTS".to_owned(),
             kind: ListenerKind::Broker,
             host: "127.0.0.1".to_owned(),
             port: 0,
-            outside,
         };
         let address = server.listen(&options).expect("a free port");
         Self { backend, server, address, _runtime: runtime }

@@ -100,7 +100,6 @@ fn listener_between_brokers(fixture: &Fixture) -> SocketAddr {
         kind: ListenerKind::Broker,
         host: "127.0.0.1".to_owned(),
         port: 0,
-        outside: Vec::new(),
     };
     let address = fixture.server.listen(&options).expect("a free port");
     assert!(fixture.server.open("BROKERS"));

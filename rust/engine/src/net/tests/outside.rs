@@ -156,12 +156,12 @@ fn clients_are_told_what_the_active_controller_knows_too() {
     for (there, both) in
         [((0, own.1 - 1), Some((own.0, own.1 - 1))), ((own.1, 99), Some((own.1, own.1))), ((0, -1), None)]
     {
-        fixture.server.set_forwarded(vec![range(19, there.0, there.1)]);
+        fixture.server.set_controller_apis(Some(vec![range(19, there.0, there.1)]));
         assert_eq!((told(19), told(1)), (both, fetch), "{there:?}");
     }
     // What comes all the same is not for the engine to refuse: the controller does.
     fixture.client().send(19, own.1, 1, b"");
     assert_eq!(fixture.request().api_version, own.1);
-    fixture.server.set_forwarded(Vec::new());
+    fixture.server.set_controller_apis(None);
     assert_eq!(told(19), Some(own));
 }

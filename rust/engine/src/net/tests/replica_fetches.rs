@@ -15,7 +15,6 @@ use crate::net::testing::{Client, Fixture, frame};
 use crate::net::{Event, ListenerOptions, NetConfig, Reply, Request};
 use crate::quorum::{Answering, Lead, OnLoss, QuorumLog, QuorumLogConfig, Taken};
 use crate::wire::api::{API_VERSIONS, FETCH, ListenerKind, VOTE};
-use crate::wire::api_versions::ApiRange;
 use crate::wire::header::ResponseHeader;
 use crate::wire::{Reader, Writer};
 
@@ -50,13 +49,11 @@ impl Scene {
         let answering = Arc::new(Answering::new(log.clone()).expect("a descriptor"));
         let fixture = Fixture::with(config);
         fixture.server.set_answering(answering.clone());
-        let outside = [FETCH, VOTE].map(|key| ApiRange { key, version_min: 0, version_max: 18 }).to_vec();
         let options = ListenerOptions {
             name: "CONTROLLER".to_owned(),
             kind: ListenerKind::Controller,
             host: "127.0.0.1".to_owned(),
             port: 0,
-            outside,
         };
         let address = fixture.server.listen(&options).expect("a free port");
         assert!(fixture.server.open("CONTROLLER"));

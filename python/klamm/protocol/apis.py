@@ -1,0 +1,23 @@
+"""The one table of APIs, by key: it is in the engine (rust/engine/src/wire/api/table.rs)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from klamm._engine import Api, apis
+from klamm.protocol.api_key import ApiKey
+
+APIS: Final[Mapping[int, Api]] = {api.key: api for api in apis()}
+
+RAFT_APIS: Final = (
+    ApiKey.FETCH,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.FETCH_SNAPSHOT,
+)
+"""What the replicas of the metadata log ask each other, on controller listeners."""
+
+VOTER_APIS: Final = (ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UPDATE_RAFT_VOTER)
+"""Changes of the quorum's voters, on controller listeners. Brokers forward the first two."""

@@ -106,14 +106,19 @@ def test_groups(klamm: Klamm) -> None:
 def test_configs(klamm: Klamm) -> None:
     klamm("topics", "create", "settings")
     klamm("configs", "set", "topic", "settings", "retention.ms=5000", "cleanup.policy=compact,delete")
-    found = {one["key"]: one["value"] for one in klamm("configs", "describe", "topic", "settings", "--json")}
-    assert (found["retention.ms"], found["cleanup.policy"]) == ("5000", "compact,delete")
+
+    def values(*options: str) -> dict[str, str]:
+        described = klamm("configs", "describe", "topic", "settings", "--json", *options)
+        return {one["key"]: one["value"] for one in described}
+
+    # A broker answers from what it has applied: in Apache Kafka a moment after the controller has acknowledged it.
+    given = {"retention.ms": "5000", "cleanup.policy": "compact,delete"}
+    wait_until(lambda: given.items() <= values().items())
     assert "Not a number" in klamm("configs", "set", "topic", "settings", "retention.ms=soon", code=1)
     assert klamm("configs", "set", "topic", "settings", "retention.ms=1", "--dry-run", "--json") == {"set": {}}
     unset = klamm("configs", "unset", "topic", "settings", "retention.ms", "cleanup.policy", "--json")
     assert unset == {"unset": ["retention.ms", "cleanup.policy"]}
-    everything = klamm("configs", "describe", "topic", "settings", "--all", "--doc", "--json")
-    assert {one["key"]: one["value"] for one in everything}["retention.ms"] == "604800000"
+    wait_until(lambda: values("--all", "--doc")["retention.ms"] == "604800000")
 
     def threads() -> tuple[str, str]:
         described = klamm("configs", "describe", "broker", "1", "--all", "--json")

@@ -6,10 +6,10 @@ With all guards the same scenarios go as their files say: `tests/scenarios`.
 import inspect
 
 import pytest
-from tests.simulation.mutations.guards import BREAKS, BY_DICE, BY_DICE_DYNAMIC, DIFFERS, DRIVER, MODULES, SEEDS
+from tests.simulation.mutations.guards import ANSWERS, BREAKS, BY_DICE, BY_DICE_DYNAMIC, DIFFERS, DRIVER, MODULES, SEEDS
 from tests.simulation.mutations.noticing import noticed
 
-from klamm.testing.simulator.run import SimulationFailedError, play, play_dynamic
+from klamm.testing.simulator.run import SimulationFailedError, are_fetches_answered, play, play_dynamic
 
 
 @pytest.mark.parametrize("mutate", BREAKS, ids=lambda mutate: mutate.__name__)
@@ -45,14 +45,22 @@ def test_a_driver_without_it_fails_a_seed(mutate, monkeypatch):
     _check_that_a_seed_fails(lambda seed: play(seed, directed=DRIVER[mutate]), mutate)
 
 
+@pytest.mark.parametrize("mutate", ANSWERS, ids=lambda mutate: mutate.__name__)
+def test_without_it_a_seed_fails_whose_leaders_answer_without_their_cores(mutate, monkeypatch):
+    mutate(monkeypatch)
+    seed = _check_that_a_seed_fails(ANSWERS[mutate], mutate)
+    assert are_fetches_answered(seed), "the core and the driver are noticed by other mutations"
+
+
 def _check_that_a_seed_fails(run, mutate):
+    """The first that does."""
     for seed in SEEDS:
         try:
             run(seed)
         except SimulationFailedError as error:
             print(f"noticed with {str(error).splitlines()[0]}")
-            return
-    pytest.fail(f"{len(SEEDS)} seeds without {mutate.__name__} being noticed")
+            return seed
+    return pytest.fail(f"{len(SEEDS)} seeds without {mutate.__name__} being noticed")
 
 
 def test_every_mutation_is_played():
@@ -62,5 +70,8 @@ def test_every_mutation_is_played():
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
-    unplayed = sorted(mutate.__name__ for mutate in written - BREAKS.keys() - DIFFERS.keys() - DRIVER.keys())
-    assert not unplayed, f"add to BREAKS, DIFFERS or DRIVER of tests/simulation/mutations/guards.py: {unplayed}"
+    played = BREAKS.keys() | DIFFERS.keys() | DRIVER.keys() | ANSWERS.keys()
+    unplayed = sorted(mutate.__name__ for mutate in written - played)
+    assert not unplayed, (
+        f"add to BREAKS, DIFFERS, DRIVER or ANSWERS of tests/simulation/mutations/guards.py: {unplayed}"
+    )

@@ -1,7 +1,10 @@
 """What the driver owes to the core: the order of disk, network and listeners. Played by dice, with the whole driver."""
 
-from klamm.raft.driver import delivery, quorum_state, replica
+from klamm.raft import leading
+from klamm.raft.driver import answers, delivery, quorum_state, replica
+from klamm.raft.role_states import Leader
 from klamm.raft.waiters import CommitWaiters
+from klamm.testing.simulator.fetch_answers import SimulatedAnswers
 from klamm.testing.simulator.fetch_stream import SimulatedStream
 
 
@@ -111,3 +114,24 @@ def a_stream_acknowledges_before_its_flush(patch):
 def the_core_is_not_told_what_a_stream_fetched(patch):
     """The core hears of what a stream fetched before any other event, its end among them."""
     patch.setattr(replica.RaftDriver, "_take_fetched", lambda self: None)
+
+
+def answers_go_on_without_the_leadership(patch):
+    """Nothing is answered without the core once the core would answer otherwise."""
+    patch.setattr(answers.Answered, "end_before", lambda self, effects: None)
+    patch.setattr(answers.Answered, "check", lambda self: None)
+
+
+def answers_count_the_leader_before_its_flush(patch):
+    """What is answered without the core counts this replica's own log as the core does."""
+    patch.setattr(SimulatedAnswers, "_own_offset", lambda self: self._around.log.end_offset)
+
+
+def a_new_disk_is_answered_as_the_old_one(patch):
+    """A voter's fetches count with its directory (KIP-853), whoever answers them."""
+
+    def careless(self, asker):
+        state = self._replica.state
+        return isinstance(state, Leader) and asker.id in state.voters
+
+    patch.setattr(leading.Leading, "counts", careless)

@@ -10,7 +10,9 @@ import pytest
 from tests.simulation.mutations import driver, durability, elections, replication, snapshots, voters
 
 from klamm.testing.simulator.faults import Faults
+from klamm.testing.simulator.run import Outcome, play, play_dynamic
 
+Play = Callable[[int], Outcome]
 Mutation = Callable[[pytest.MonkeyPatch], None]
 MODULES: tuple[ModuleType, ...] = (elections, durability, replication, snapshots, voters, driver)
 
@@ -156,4 +158,11 @@ DRIVER: dict[Mutation, Faults | None] = {
     driver.a_flush_is_awaited_by_no_one: None,
     driver.a_stream_acknowledges_before_its_flush: None,
     driver.the_core_is_not_told_what_a_stream_fetched: None,
+}
+
+# Of what a leader answers without its core: noticed only by seeds where it does, of static voters and of others.
+ANSWERS: dict[Mutation, Play] = {
+    driver.answers_count_the_leader_before_its_flush: play,
+    driver.answers_go_on_without_the_leadership: play_dynamic,
+    driver.a_new_disk_is_answered_as_the_old_one: play_dynamic,
 }

@@ -15,17 +15,25 @@ from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.driver.serving import RaftRequests
-from klamm.raft.effects import Effect, SendRequest
+from klamm.raft.effects import Effect, ReadRange, SendRequest
 from klamm.raft.log import OffsetAndEpoch
-from klamm.raft.messages import ApiVersionsRequest, ApiVersionsResponse, Error, Response
+from klamm.raft.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Error,
+    FetchResponse,
+    Response,
+)
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
+from klamm.raft.reading import with_bytes
 from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, VoterSet, VotersInLog
 from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
-from klamm.raft.wire.responses import decode_response
+from klamm.raft.wire.responses import decode_response, encode_response
 from klamm.testing.simulator import memory_snapshot
 from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.envelope import Envelope
+from klamm.testing.simulator.fetch_answers import SimulatedAnswers
 from klamm.testing.simulator.fetch_stream import FIRST_ID, SimulatedStream
 from klamm.testing.simulator.memory_log import MemoryLog
 from klamm.testing.simulator.replica_data import CLUSTER, FOLDER, ReplicaData
@@ -91,6 +99,7 @@ class SimulatedReplica(ReplicaData):
         self._acknowledged_to = -1  # the last offset of the newest proposal that its driver acknowledged in this life
         self._stream = SimulatedStream(self)
         self._is_stream_flush_begun = False
+        self._answers = SimulatedAnswers(self, config.fetch_timeout_ms)
 
     # What it is
 
@@ -98,6 +107,11 @@ class SimulatedReplica(ReplicaData):
     def deadline_ms(self) -> int:
         """When the next timer of its loop is due."""
         return self._loop.deadline_ms
+
+    @property
+    def told_high_watermark(self) -> int:
+        """See `ReplicaData`: the answers may be ahead."""
+        return max(self.high_watermark, self._answers.high_watermark) if self.is_up else -1
 
     @property
     def can_append(self) -> bool:
@@ -126,6 +140,7 @@ class SimulatedReplica(ReplicaData):
         self._load_latest_snapshot()
         self.loaded_at_start = self.applied
         self._stream = SimulatedStream(self)
+        self._answers = SimulatedAnswers(self, self.config.fetch_timeout_ms)
         self._act(lambda: self._start_driver(node))
 
     def _start_driver(self, node: RaftNode) -> None:
@@ -136,6 +151,7 @@ class SimulatedReplica(ReplicaData):
             self,
             transport=self,
             open_streams=(lambda: self._stream) if self.config.fetches_go_on else None,
+            open_answers=(lambda: self._answers) if self.config.fetches_answered else None,
             wall_clock_ms=self.now_ms,
             start_thread=self._start_thread,
         )
@@ -294,6 +310,22 @@ class SimulatedReplica(ReplicaData):
         else:
             self._loop.call_later(0.002, self._loop.make_readable, fd)
 
+    # The surroundings of the answers
+
+    def give(self, asked: Envelope, response: FetchResponse, read: ReadRange | None) -> None:
+        """See `fetch_answers.Surroundings`."""
+        self.before_change()
+        version = versions_of(asked.request)[1]
+        body = encode_response(with_bytes(self.log, response, read), version, LISTENER)
+        self.outbox.append(asked.answered(decode_response(asked.request, version, body, LISTENER)))
+
+    def hand_on(self, asked: Envelope) -> None:
+        """See `fetch_answers.Surroundings`: another event may come before the loop takes it."""
+        if self._luck():
+            self._loop.call_soon(self._ask_driver, asked)
+        else:
+            self._loop.call_later(0.002, self._ask_driver, asked)
+
     # The log's watcher
 
     def before_change(self) -> None:
@@ -336,7 +368,11 @@ class SimulatedReplica(ReplicaData):
         if isinstance(request, ApiVersionsRequest):
             versions = ApiVersionsResponse(Error.NONE, (KRAFT_VERSION_MIN, KRAFT_VERSION_MAX))
             self.outbox.append(envelope.answered(versions))
-            return
+        elif not self._answers.on_fetch(envelope):
+            self._ask_driver(envelope)
+
+    def _ask_driver(self, envelope: Envelope) -> None:
+        request = envelope.request
         version = versions_of(request)[1]
 
         def give(make: Callable[[], bytes]) -> None:
@@ -384,7 +420,11 @@ class SimulatedReplica(ReplicaData):
 
     def _finish_flush(self) -> None:
         self._is_flush_begun = False
-        self._act(self.log.finish_flush)
+        self._act(self._end_flush)
+
+    def _end_flush(self) -> None:
+        self.log.finish_flush()
+        self._answers.on_flushed(self.log.flushed_offset)
 
     def _finish_stream_flush(self) -> None:
         self._is_stream_flush_begun = False

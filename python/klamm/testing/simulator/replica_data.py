@@ -152,6 +152,11 @@ class ReplicaData:
         """What it knows to be committed in this life, -1 for nothing."""
         return self.core.replica.high_watermark if self.core is not None else -1
 
+    @property
+    def told_high_watermark(self) -> int:
+        """What its process may tell others to be committed, of which its core may have yet to hear."""
+        return self.high_watermark
+
     def look(self) -> tuple[object, ...]:
         """All that an invariant sees of it, but for its messages: where two looks are equal, so are the verdicts."""
         log, chains, core = self.log, self.chains, self.core
@@ -162,6 +167,7 @@ class ReplicaData:
             inside = (replica.state.ROLE, *looks)
         return (
             inside,
+            self.told_high_watermark,
             log.end_offset,
             len(chains),
             chains[-1] if chains else None,

@@ -20,6 +20,7 @@ HASTE = 2.5  # of a run with a tenth of the time-outs: as many faults, in less t
 UPGRADE_US = 6_000_000  # without crashes: the upgrade needs every voter in one epoch
 LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
 TRACE_LINES_SHOWN = 60
+ANSWERED_SHARE = 0.5  # of the runs: leaders answer fetches without their cores
 DAMAGED_SHARE = 0.25  # of the runs with static voters: logs are damaged
 UPGRADED_SHARE = 0.25  # of the runs whose voters change
 
@@ -73,7 +74,7 @@ def play(
         drawn.damage_every_us = damage_dice.choice([300_000, 1_000_000, 3_000_000])
     drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
     drawn.hasten(haste)
-    config = config._replace(fetches_go_on=dice.random() < 0.5)
+    config = config._replace(fetches_go_on=dice.random() < 0.5, fetches_answered=are_fetches_answered(seed))
     world = World(dice, voter_count, observer_count, drawn, config, haste=haste)
     world.trace = trace
     if in_full:
@@ -109,7 +110,7 @@ def play_dynamic(
     if directed is not None:
         drawn, haste = replace(directed), 1.0
     drawn.hasten(haste)
-    config = config._replace(fetches_go_on=dice.random() < 0.5)
+    config = config._replace(fetches_go_on=dice.random() < 0.5, fetches_answered=are_fetches_answered(seed))
     world = World(dice, voter_count, spare_count, drawn, config, dynamic=True, upgraded=upgraded, haste=haste)
     world.trace = trace
     if in_full:
@@ -145,6 +146,11 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
         is_lost=is_lost,
         is_stuck=is_excused and not is_lost,
     )
+
+
+def are_fetches_answered(seed: int) -> bool:
+    """Whether leaders answer fetches without their cores in the runs of that seed."""
+    return random.Random(f"answered {seed}").random() < ANSWERED_SHARE
 
 
 def _haste(config: RaftConfig) -> float:

@@ -52,9 +52,10 @@ class WatchedLog(MemoryLog):
     def append_fetched(self, batches: bytes, max_epoch: int) -> int:
         """See `MemoryLog.append_fetched`."""
         self._watcher.before_change()
-        end_offset = super().append_fetched(batches, max_epoch)
-        self._watcher.extend_chains()
-        return end_offset
+        try:
+            return super().append_fetched(batches, max_epoch)
+        finally:  # batches before one that is refused stay
+            self._watcher.extend_chains()
 
     def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
         """See `MemoryLog.append_snapshot_slice`."""

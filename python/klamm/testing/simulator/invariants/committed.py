@@ -16,7 +16,7 @@ class CommittedHistory:
     def extend(self, replica: SimulatedReplica) -> None:
         """Add what this replica knows beyond the history."""
         start, log = replica.log.start_offset, replica.log
-        for offset in range(len(self.chains), replica.high_watermark):
+        for offset in range(len(self.chains), replica.told_high_watermark):
             chain = replica.chains[offset]
             if chain is None or offset < start:
                 raise InvariantViolatedError(

@@ -13,7 +13,7 @@ class CommittedImmutable:
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
         """Its committed records are the history's, or add to it."""
-        high_watermark = touched.high_watermark
+        high_watermark = touched.told_high_watermark
         if high_watermark <= 0:
             return
         if high_watermark > len(touched.chains):

@@ -1,0 +1,241 @@
+"""Simulated threads of the network that answer a leader's fetches, as `_engine.FetchAnswers` does.
+
+They note who fetched what and find the high watermark by it; the core hears of that afterwards (`ports.FetchAnswers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from klamm.raft.effects import ReadRange
+from klamm.raft.messages import Error, FetchRequest, FetchResponse
+from klamm.raft.quorum import replicated_offset
+from klamm.raft.requests import Answerable, AnsweredFetch
+from klamm.raft.voters import ReplicaKey
+from klamm.raft.wire.requests import VERSIONS, decode_request, encode_request
+from klamm.testing.simulator.envelope import Envelope
+from klamm.testing.simulator.memory_log import MemoryLog
+from klamm.testing.simulator.replica_loop import Call
+
+FD: Final = 4  # that no one reads
+API_KEY: Final = 1  # of Fetch
+VERSION: Final = VERSIONS[API_KEY][1]
+NOTED_MAX: Final = 16  # so few that a leader which hears nothing for long is played
+
+
+class Surroundings(Protocol):
+    """What the threads have of their process."""
+
+    log: MemoryLog
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Who answers."""
+
+    def now_ms(self) -> int:
+        """Its clock."""
+
+    def give(self, asked: Envelope, response: FetchResponse, read: ReadRange | None) -> None:
+        """Give an answer to the network, with these bytes of the log."""
+
+    def hand_on(self, asked: Envelope) -> None:
+        """Let the driver have that request, now or a little later."""
+
+    def call_later(self, delay_ms: int, act: Callable[[], None]) -> Call:
+        """Do something later, while the process lives."""
+
+    def make_readable(self, fd: int) -> None:
+        """Let the driver's loop find something to take, now or a little later."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    asked: Envelope
+    request: FetchRequest
+    high_watermark: int  # as it knows it, or as it was when it came if that is less
+    timeout: Call
+
+
+class SimulatedAnswers:
+    """Invariant: who waits was taken since the last `begin`, and nobody waits after `end`."""
+
+    def __init__(self, surroundings: Surroundings, patience_ms: int) -> None:
+        """`patience_ms`: a process that takes no news for so long answers nothing more."""
+        self._around, self._patience_ms = surroundings, patience_ms
+        self._by: Answerable | None = None
+        self._end_offsets: dict[int, int] = {}  # of the other voters
+        self._known: set[ReplicaKey] = set()
+        self._high_watermark = self._voters_know = -1
+        self._offered = 0
+        self._noted: list[AnsweredFetch] = []
+        self._waiting: list[_Waiting] = []
+        self._has_news = False
+
+    # For the driver
+
+    @property
+    def fd(self) -> int:
+        """See `FetchAnswers.fd`."""
+        return FD
+
+    @property
+    def has_news(self) -> bool:
+        """See `FetchAnswers.has_news`."""
+        return self._has_news
+
+    def begin(self, by: Answerable) -> None:
+        """See `FetchAnswers.begin`."""
+        self._by, self._known, self._end_offsets = by, set(), dict(by.voters)
+        self._high_watermark = self._voters_know = by.high_watermark
+        self._offered = self._around.log.end_offset
+
+    def know(self, replica: ReplicaKey, *, counts: bool) -> None:
+        """See `FetchAnswers.know`: a voter's former disk is for the core."""
+        if replica.id >= 0 and replica.id != self._around.key.id and counts == (replica.id in self._end_offsets):
+            self._known.add(replica)
+
+    def offer(self) -> None:
+        """See `FetchAnswers.offer`."""
+        self._offered = self._around.log.end_offset
+        self._look_again(voters=True)
+
+    def raise_high_watermark(self, offset: int) -> None:
+        """See `FetchAnswers.raise_high_watermark`."""
+        if self._raise(offset):
+            self._look_again(voters=False)
+
+    def tell_voters(self) -> None:
+        """See `FetchAnswers.tell_voters`."""
+        if self._voters_know < self._high_watermark:
+            self._voters_know = self._high_watermark
+            self._look_again(voters=True)
+
+    def take(self) -> list[AnsweredFetch]:
+        """See `FetchAnswers.take`."""
+        noted, self._noted, self._has_news = self._noted, [], False
+        return noted
+
+    def end(self) -> list[AnsweredFetch]:
+        """See `FetchAnswers.end`."""
+        self._by = None
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            one.timeout.cancel()
+            self._around.hand_on(one.asked)
+        return self.take()
+
+    @property
+    def high_watermark(self) -> int:
+        """What is known to be committed, while anything is answered."""
+        return self._high_watermark if self._by is not None else -1
+
+    # The threads
+
+    def on_fetch(self, asked: Envelope) -> bool:
+        """Take a fetch, and answer it now or later; False when the core has to see it."""
+        by = self._by
+        if by is None or not isinstance(asked.request, FetchRequest):
+            return False
+        request = decode_request(API_KEY, VERSION, encode_request(asked.request, VERSION)).message
+        if not isinstance(request, FetchRequest) or not self._is_plain(by, request):
+            return False
+        log, now_ms = self._around.log, self._around.now_ms()
+        self._noted.append(AnsweredFetch(now_ms, request.replica, request.fetch_offset, log.end_offset))
+        if self._is_voter(request):
+            self._end_offsets[request.replica.id] = request.fetch_offset
+        has_advanced = self._advance(by)
+        known = min(request.high_watermark, self._high_watermark)
+        if request.max_wait_ms == 0 or self._is_due(request, request.high_watermark):
+            self._answer(by, asked, request)
+        else:
+            waiting: list[_Waiting] = []
+            timeout = self._around.call_later(request.max_wait_ms, lambda: self._end_wait(waiting[0]))
+            waiting.append(_Waiting(asked, request, known, timeout))
+            self._waiting += waiting
+        if has_advanced or len(self._noted) == NOTED_MAX // 2:
+            self._note_news()
+        if has_advanced:
+            self._look_again(voters=False)
+        return True
+
+    def on_flushed(self, offset: int) -> None:
+        """This replica's own log is durable below that offset."""
+        if self._by is not None and self._advance(self._by):
+            self._note_news()
+            self._look_again(voters=False)
+
+    def _is_plain(self, by: Answerable, request: FetchRequest) -> bool:
+        is_of_epoch = request.epoch == request.last_fetched_epoch == by.epoch
+        is_here = request.fetch_offset > by.epoch_start_offset and self._is_here(request.fetch_offset)
+        is_known = request.replica in self._known and request.max_wait_ms >= 0
+        return is_of_epoch and is_here and is_known and self._is_heard()
+
+    def _is_here(self, offset: int) -> bool:
+        log = self._around.log
+        return offset == log.end_offset or log.start_offset < offset < log.end_offset
+
+    def _is_heard(self) -> bool:
+        """Whether the process takes its news: the others are to find out about one that does not."""
+        is_fresh = not self._noted or self._around.now_ms() - self._noted[0].at_ms < self._patience_ms
+        return is_fresh and len(self._noted) < NOTED_MAX
+
+    def _is_voter(self, request: FetchRequest) -> bool:
+        return request.replica.id in self._end_offsets
+
+    def _own_offset(self) -> int:
+        return self._around.log.flushed_offset
+
+    def _advance(self, by: Answerable) -> bool:
+        own = [self._own_offset()] if by.counts_itself else []
+        replicated = replicated_offset([*self._end_offsets.values(), *own])
+        return replicated > by.epoch_start_offset and self._raise(replicated)
+
+    def _raise(self, offset: int) -> bool:
+        is_more = offset > self._high_watermark
+        self._high_watermark = max(self._high_watermark, offset)
+        return is_more
+
+    def _is_due(self, request: FetchRequest, known: int) -> bool:
+        """Whether it is told of more: voters of what is offered, others of what is committed."""
+        is_voter = self._is_voter(request)
+        end_offset = self._offered if is_voter else self._high_watermark
+        told = self._voters_know if is_voter else self._high_watermark
+        return known < told or request.fetch_offset < end_offset
+
+    def _look_again(self, *, voters: bool) -> None:
+        due = [
+            one
+            for one in self._waiting
+            if self._is_voter(one.request) == voters and self._is_due(one.request, one.high_watermark)
+        ]
+        for one in due:
+            self._end_wait(one)
+
+    def _end_wait(self, one: _Waiting) -> None:
+        if self._by is None or one not in self._waiting:
+            return
+        one.timeout.cancel()
+        self._waiting.remove(one)
+        if self._is_here(one.request.fetch_offset):
+            self._answer(self._by, one.asked, one.request)
+        else:
+            self._around.hand_on(one.asked)
+
+    def _answer(self, by: Answerable, asked: Envelope, request: FetchRequest) -> None:
+        log, offset = self._around.log, request.fetch_offset
+        read = ReadRange(offset, request.max_bytes) if log.start_offset <= offset < log.end_offset else None
+        response = FetchResponse(
+            Error.NONE,
+            by.epoch,
+            self._around.key.id,
+            high_watermark=self._high_watermark,
+            log_start_offset=log.start_offset,
+            leader_endpoints=by.leader_endpoints,
+        )
+        self._around.give(asked, response, read)
+
+    def _note_news(self) -> None:
+        self._has_news = True
+        self._around.make_readable(FD)

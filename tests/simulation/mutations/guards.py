@@ -7,14 +7,14 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from tests.simulation.mutations import driver, durability, elections, replication, snapshots, voters
+from tests.simulation.mutations import driver, durability, elections, ends, replication, snapshots, voters
 
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.run import Outcome, play, play_dynamic
 
 Play = Callable[[int], Outcome]
 Mutation = Callable[[pytest.MonkeyPatch], None]
-MODULES: tuple[ModuleType, ...] = (elections, durability, replication, snapshots, voters, driver)
+MODULES: tuple[ModuleType, ...] = (elections, ends, durability, replication, snapshots, voters, driver)
 
 # With these, an invariant does not hold in the scenario, or a replica stops: what was committed would be lost.
 BREAKS: dict[Mutation, str] = {
@@ -79,6 +79,12 @@ DIFFERS: dict[Mutation, str] = {
     elections.a_second_leader_of_an_epoch_is_believed: "wrong_answers",
     elections.a_leader_is_sought_where_others_say: "leader_says_where",
     elections.a_leader_is_sought_for_ever_where_it_was: "leader_says_where",
+    ends.a_leader_that_stops_does_not_wait_for_its_successor: "hand_over",
+    ends.a_leader_that_stops_tells_nobody: "hand_over",
+    ends.all_successors_campaign_at_once: "hand_over",
+    ends.a_voter_that_refuses_is_waited_for: "hand_over",
+    ends.a_leader_that_refuses_is_waited_for: "crash_detection",
+    ends.an_alarm_is_believed_though_the_leader_speaks: "crash_detection",
     durability.ask_for_votes_before_the_own_log_is_durable: "a_candidates_log_is_durable",
     replication.a_leader_without_a_majority_leads_on: "check_quorum",
     replication.any_fetch_keeps_a_leader: "check_quorum",

@@ -1,0 +1,41 @@
+"""How a process ends, and who acts on it: hand-over, refused connections, crash detection."""
+
+from klamm.raft import crash_detection, following, node, replica
+from klamm.raft.role_states import Resigned
+
+
+def a_leader_that_stops_does_not_wait_for_its_successor(patch):
+    """A voter that stops can be reached until another leads (facts 4.2)."""
+    patch.setattr(node.RaftNode, "_may_stop", lambda self: True)
+
+
+def a_leader_that_stops_tells_nobody(patch):
+    """EndQuorumEpoch saves the others a fetch time-out (KIP-595)."""
+    become_resigned = replica.Replica.become_resigned
+
+    def quiet(self, now_ms):
+        become_resigned(self, now_ms)
+        if isinstance(self.state, Resigned):
+            self.state.unacknowledged.clear()
+
+    patch.setattr(replica.Replica, "become_resigned", quiet)
+
+
+def all_successors_campaign_at_once(patch):
+    """The longest log goes first, or the votes are split (facts 2.8)."""
+    patch.setattr(following.Following, "_successor_backoff_ms", lambda self, candidates: 0)
+
+
+def a_voter_that_refuses_is_waited_for(patch):
+    """A leader that stops waits for nobody to be elected by those that are gone."""
+    patch.setattr(crash_detection.CrashDetection, "on_refused", lambda self, node_id: None)
+
+
+def a_leader_that_refuses_is_waited_for(patch):
+    """A killed leader is known by its closed port (ARCHITECTURE: evidence of death)."""
+    patch.setattr(crash_detection.CrashDetection, "on_peer_gone", lambda self, now_ms, node_id: None)
+
+
+def an_alarm_is_believed_though_the_leader_speaks(patch):
+    """An answer of the leader ends a false alarm."""
+    patch.setattr(crash_detection.CrashDetection, "on_sign_of_life", lambda self, node_id: None)

@@ -177,3 +177,26 @@ def test_a_log_directory_that_is_removed_acknowledges_nothing_more(tmp_path: Pat
         assert lines[-1].startswith(f"klamm: every log directory is out of use, {data} as the last: "), lines
     finally:
         node.kill()
+
+
+def test_a_stop_right_after_the_start_that_follows_a_kill_leaves_its_record(tmp_path: Path) -> None:
+    """Most logs are not opened by then: the stop recovers them, so that the next start can compare them."""
+    partitions = 200
+    node = NodeProcess(tmp_path / "node")
+    try:
+        node.start()
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic("t", partitions, 1)])["t"].result(60)
+        producer = Producer({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        for partition in range(partitions):
+            producer.produce("t", "value", partition=partition)
+        assert producer.flush(60) == 0
+        node.kill()
+        for _ in range(2):
+            node.start()
+            assert node.stop() == 0
+            assert (node.data / ".kafka_cleanshutdown").exists()
+            record = (node.data / "klamm-clean-stop").read_text()
+            assert record.count("\nt ") == partitions
+    finally:
+        node.kill()

@@ -7,7 +7,6 @@ closed only where none can be formed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -130,8 +129,11 @@ class Dispatcher:
         """Wait for the answers under way, `timeout_s` at most; cancel what is left."""
         if self._asked:
             self._all_answered = asyncio.get_running_loop().create_future()
-            with contextlib.suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(self._all_answered, timeout_s)
+            except TimeoutError:
+                text = "%d requests were not answered within %g s: their connections are closed"
+                log.warning(text, len(self._asked), timeout_s)
         self._is_drained = True
         for task in self._tasks:
             task.cancel()

@@ -136,9 +136,12 @@ class Registration:
         """
         self._lifecycle.on_shutdown_asked(_now_ms())
         self._wake.set()
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(timeout_s):
                 await self._until_ended_or_hopeless()
+        except TimeoutError:
+            text = "the controller gave no leave within %g s: this broker stops, and hands over nothing"
+            log.warning(text, timeout_s)
         self.stop()
 
     async def _until_ended_or_hopeless(self) -> None:

@@ -265,7 +265,7 @@ class _Made:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for path in reversed(self._paths) if error is not None else ():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the error that ends this goes on, and names its cause
                 if path.is_dir():
                     path.rmdir()
                 else:

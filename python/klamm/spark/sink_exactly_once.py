@@ -177,7 +177,7 @@ def _write(
         if commit:
             client.commit_transaction()
     except BaseException:
-        with contextlib.suppress(ClientError):
+        with contextlib.suppress(ClientError):  # the first error goes on; the next attempt fences the transaction
             client.abort_transaction()
         raise
     return not commit

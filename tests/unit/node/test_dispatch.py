@@ -168,12 +168,13 @@ async def test_a_stop_waits_for_what_is_under_way() -> None:
     assert bench.engine.answers == {1: b"body", 2: b"late body"}
 
 
-async def test_a_stop_does_not_wait_for_ever() -> None:
+async def test_a_stop_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.ask(1, TASK)
     bench.ask(2, LATER)
     await bench.dispatcher.drain(0)
     assert bench.engine.answers == {}
+    assert caplog.messages == ["2 requests were not answered within 0 s: their connections are closed"]
     # The task is cancelled, and closes its connection; the others are closed with all.
     for _ in range(3):
         await asyncio.sleep(0)

@@ -96,8 +96,9 @@ async def shut_down(is_majority_gone: Callable[[], bool]) -> float:
     return loop.time() - began
 
 
-def test_a_silent_controller_is_waited_for_as_long_as_apache_kafka_does() -> None:
+def test_a_silent_controller_is_waited_for_as_long_as_apache_kafka_does(caplog: pytest.LogCaptureFixture) -> None:
     assert simulated_time.run(shut_down(lambda: False)) == pytest.approx(300, rel=1e-3)
+    assert caplog.messages == ["the controller gave no leave within 300 s: this broker stops, and hands over nothing"]
 
 
 def test_controllers_that_are_known_to_be_gone_are_not_waited_for() -> None:

@@ -91,10 +91,11 @@ def test_it_waits_for_a_majority_that_needs_it_not() -> None:
     simulated_time.run(main())
 
 
-def test_without_crash_detection_it_waits_as_apache_kafka_does() -> None:
+def test_without_crash_detection_it_waits_as_apache_kafka_does(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         took, others = await stopped_at_once(2, crash_detection=False)
         assert took == pytest.approx(TIMEOUT_MS / 1000, rel=1e-4)
+        assert f"this replica stops without a hand-over, or with disk work left: {TIMEOUT_MS} ms have" in caplog.text
         await end(others)
 
     simulated_time.run(main())

@@ -183,7 +183,7 @@ class _File:
 
     def discard(self) -> None:
         """Remove it, whatever state it is in."""
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # closed already, or half written: the file is removed next
             self._writer.close()
         with contextlib.suppress(OSError):
             os.unlink(self.place)

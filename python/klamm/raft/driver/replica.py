@@ -267,10 +267,14 @@ class RaftDriver:
         else:
             self._handed_over.set()
         if not self._is_stopped:
-            with contextlib.suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self._handed_over.wait()
                     await self._until_disk_is_idle()
+            except TimeoutError:
+                logger.warning(
+                    "this replica stops without a hand-over, or with disk work left: %d ms have passed", timeout_ms
+                )
         self._stop()
 
     # Effects

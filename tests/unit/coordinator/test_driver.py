@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
+from tests.support.waiting import until
 
 from klamm._engine import CommitRequest
 from klamm.coordinator import driver
@@ -224,12 +225,7 @@ async def test_sessions_end_by_themselves() -> None:
     groups = await coordinator()
     joined = await groups.join_group(CALLER, join_request(session_timeout_ms=20))
     await groups.sync_group(SyncGroupRequest("g", 1, joined.member_id))
-    for _ in range(200):
-        if groups.describe_groups(6, ["g"])[0].group_state == "Empty":
-            break
-        await asyncio.sleep(0.01)
-    else:
-        raise AssertionError("the member is still there")
+    await until(lambda: groups.describe_groups(6, ["g"])[0].group_state == "Empty")
 
 
 async def test_what_is_not_here_is_said_to_be_elsewhere() -> None:

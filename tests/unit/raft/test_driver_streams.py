@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 
 from klamm import _engine
 from klamm.raft import effects as fx
@@ -407,12 +408,13 @@ async def test_after_a_failure_fetches_are_sent_by_themselves(rig: Rig) -> None:
     said = rig.step()
     assert ("failed", effect.correlation_id) in said
     assert "release" not in kinds(said)
-    for _ in range(100):
-        if rig.sent[-1][0].to == LEADER and len(rig.fetches_alone()) > alone:
-            break
+
+    def is_fetching() -> bool:
         if rig.sent[-1][0].to == OTHER:  # which may know of another leader, and does not
             rig.answer(None)
-        await asyncio.sleep(0.01)
+        return rig.sent[-1][0].to == LEADER and len(rig.fetches_alone()) > alone
+
+    await until(is_fetching)
     for _ in range(3):
         assert len(rig.fetches_alone()) == alone + 1
         assert not rig.fetches_alone()[-1].may_go_on

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from tests.support.foreign import require_package
 
 from klamm._engine import ConfigError, KafkaClient
 from klamm.spark.client_options import client_options, producer_options, without_effect
@@ -137,7 +138,7 @@ def test_what_has_no_effect_is_known_by_name() -> None:
 
 
 def test_options_without_effect_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("pyspark")
+    require_package("pyspark")
     from pyspark.sql.types import BinaryType, StructType
 
     from klamm.spark import KlammDataSource

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.support.foreign import require_package
 
 import klamm.spark
 
@@ -37,7 +38,7 @@ print(*sorted(name for name in sys.modules if name.startswith("klamm.spark.")))
 
 def test_who_plans_a_stream_of_bytes_imports_neither_decoders_nor_what_tasks_need() -> None:
     # Spark starts a process for each stream, and waits for it.
-    pytest.importorskip("pyspark")
+    require_package("pyspark")
     said = subprocess.run([sys.executable, "-c", PLANNED], capture_output=True, text=True, check=True).stdout
     imported = {name.removeprefix("klamm.spark.") for name in said.split()}
     assert {"stream", "range_partition"} <= imported
@@ -54,7 +55,7 @@ def test_what_is_not_there_is_no_attribute() -> None:
     [("3.5.6", False), ("4.1.1", False), ("4.2.0", True), ("4.3.0.dev1", True), ("5.0.0", False)],
 )
 def test_another_pyspark_is_refused_with_both_versions(installed: str, is_supported: bool) -> None:
-    pytest.importorskip("pyspark")
+    require_package("pyspark")
     code = f"import pyspark; pyspark.__version__ = '{installed}'; import klamm.spark; klamm.spark.KlammDataSource"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     if is_supported:

@@ -48,12 +48,15 @@ def rows(*, quick: bool) -> list[Row]:
 
 def _data(quick: bool) -> list[Row]:
     size = 100_000_000 if quick else 500_000_000
-    seconds = 2 if quick else 10
     often = 1 if quick else 3
+    return [*_bulk(size, often), *_acknowledgement(2 if quick else 10), _keyed(size, often)]
+
+
+def _bulk(size: int, often: int) -> list[Row]:
+    """Produce and fetch of `size` bytes."""
     near_ceiling = at_least("GB/s", times(0.85, CEILING), "0.85 C")
     cpu = at_most("CPU-s/GB", times(1.25, CEILING), "1.25 C")
     fetch_cpu = at_most("CPU-s/GB", times(1.1, CEILING), "1.1 C")
-    p99 = larger_of(times(1 / 3, KAFKA), times(1.3, CEILING))
     return [
         Row(
             4,
@@ -84,6 +87,13 @@ def _data(quick: bool) -> list[Row]:
         ),
         Row(7, "fetch 1 KiB", data.fetch(1024, size), PAGE_CACHE, (fetch_cpu,), cells_a_round=often),
         Row(7, "fetch 100 B", data.fetch(100, size // 2), PAGE_CACHE, (fetch_cpu,), cells_a_round=often),
+    ]
+
+
+def _acknowledgement(seconds: int) -> list[Row]:
+    """How long a record waits for its acknowledgement at a steady rate."""
+    p99 = larger_of(times(1 / 3, KAFKA), times(1.3, CEILING))
+    return [
         Row(
             8,
             "acknowledgement at 1,000/s, page cache",
@@ -105,24 +115,28 @@ def _data(quick: bool) -> list[Row]:
                 ),
             ),
         ),
-        Row(
-            20,
-            "keyed small batches",
-            data.keyed(size // 2, (4, 50)),
-            PAGE_CACHE,
-            (
-                at_least("50 producers, M records/s", times(2, KAFKA), "2 K"),
-                at_least(
-                    "50 producers, GB/s",
-                    times(0.85, KLAMM, figure="4 producers, GB/s"),
-                    "0.85 of that with 4 producers",
-                ),
-                at_most("50 producers, CPU-s/GB", times(1, KAFKA), "K"),
-                at_least("4 producers, GB/s", times(0.85, CEILING), "0.85 C"),
-            ),
-            cells_a_round=often,
-        ),
     ]
+
+
+def _keyed(size: int, often: int) -> Row:
+    """Many producers of small batches."""
+    return Row(
+        20,
+        "keyed small batches",
+        data.keyed(size // 2, (4, 50)),
+        PAGE_CACHE,
+        (
+            at_least("50 producers, M records/s", times(2, KAFKA), "2 K"),
+            at_least(
+                "50 producers, GB/s",
+                times(0.85, KLAMM, figure="4 producers, GB/s"),
+                "0.85 of that with 4 producers",
+            ),
+            at_most("50 producers, CPU-s/GB", times(1, KAFKA), "K"),
+            at_least("4 producers, GB/s", times(0.85, CEILING), "0.85 C"),
+        ),
+        cells_a_round=often,
+    )
 
 
 def _librdkafka(quick: bool) -> list[Row]:

@@ -421,24 +421,7 @@ def repeats(both: Both) -> None:
         "unknown partitions": [("", [9]), ("", [0, 9])],
     }
     for label, order in orders.items():
-        for version in versions(0):
-            named = [(name or f"r{version}", indexes) for name, indexes in order]
-            for acks in (1, -1):  # the last leaves nothing that is not to be read yet
-                both.ask(
-                    0,
-                    version,
-                    f"{label}, {acks=}",
-                    acks=acks,
-                    timeout_ms=9_000,
-                    topic_data=lambda peer, named=named: [
-                        {
-                            "name": name,
-                            "topic_id": peer.topic(name),
-                            "partition_data": [{"index": index, "records": batch()} for index in indexes],
-                        }
-                        for name, indexes in named
-                    ],
-                )
+        repeated_produce(both, label, order)
         named = [(name or "p5", indexes) for name, indexes in order]
         asked = {"current_leader_epoch": -1, "timestamp": -1, "last_fetched_epoch": -1, "log_start_offset": -1}
         fetch = asked | {"fetch_offset": 1, "partition_max_bytes": 1 << 20}
@@ -475,6 +458,28 @@ def repeats(both: Both) -> None:
         both.every(75, label, topics=[{"name": name} for name, _ in named], response_partition_limit=2_000)
     repeated_batches(both)
     repeated_names(both)
+
+
+def repeated_produce(both: Both, label: str, order: list[tuple[str, list[int]]]) -> None:
+    """Topics and partitions that one Produce names more than once; "" is a topic for each version."""
+    for version in versions(0):
+        named = [(name or f"r{version}", indexes) for name, indexes in order]
+        for acks in (1, -1):  # the last leaves nothing that is not to be read yet
+            both.ask(
+                0,
+                version,
+                f"{label}, {acks=}",
+                acks=acks,
+                timeout_ms=9_000,
+                topic_data=lambda peer, named=named: [
+                    {
+                        "name": name,
+                        "topic_id": peer.topic(name),
+                        "partition_data": [{"index": index, "records": batch()} for index in indexes],
+                    }
+                    for name, indexes in named
+                ],
+            )
 
 
 def repeated_batches(both: Both) -> None:
@@ -571,6 +576,11 @@ def repeated_names(both: Both) -> None:
         both.every(9, f"fetch, {label}", own=fetched_by)
         gone = [{"name": name, "partitions": [{"partition_index": one[0]} for one in part]} for name, part in order]
         both.every(47, f"delete, {label}", group_id="repeats3", topics=gone)
+    repeated_admin(both)
+
+
+def repeated_admin(both: Both) -> None:
+    """The same in requests of admin clients."""
     asked = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
     both.every(2, "no such level", replica_id=-1, isolation_level=5, topics=[{"name": "c2", "partitions": [asked] * 2}])
     some = [{"topic": "c2", "partitions": [0, 0, 99, 99]}, {"topic": "c2", "partitions": [0]}]

@@ -19,7 +19,7 @@ _KEYS_OF_A_LINK: Final = ("client.id", "security.", "sasl.", "socket.connection.
 
 
 class ClientError(Exception):
-    """What a person at the command line is told. Says what went wrong and, where there is, the way out."""
+    """A message for a person: what went wrong and, where there is one, the way out."""
 
 
 class UnreachableError(ClientError):
@@ -104,18 +104,18 @@ class _Secured:
         except _engine.ConfigError as error:
             raise MistrustError(str(error)) from None
         except _engine.ClientError as error:
-            raise self._told(error) from None
+            raise self._described(error) from None
 
     def exchange(self, frame: bytes, timeout_s: float) -> bytes:
         try:
             return self._link.exchange(frame, timeout_s)
         except self._errors.ClientError as error:
-            raise self._told(error) from None
+            raise self._described(error) from None
 
     def close(self) -> None:
         self._link.close()
 
-    def _told(self, error: Exception) -> ClientError:
+    def _described(self, error: Exception) -> ClientError:
         """Whether it is worth another try depends on whether one of both does not trust the other."""
         is_final = isinstance(error, self._errors.MistrustError)
         return MistrustError(str(error)) if is_final else UnreachableError(str(error))

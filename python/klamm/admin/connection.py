@@ -31,7 +31,7 @@ class Connection:
         self._correlation_id = 0
         self._timeout_s = timeout_s
         self.is_open = True
-        """False once an exchange did not come to its end: then nobody knows what comes next on it."""
+        """False once an exchange was not completed: what comes next on the connection is unknown."""
         self._channel: Channel = open_channel(host, port, timeout_s, config or {})
         try:
             self._versions = self._ask_versions()

@@ -32,9 +32,9 @@ def describe(client: QuorumClient) -> list[Feature]:
         check(answer.error_code, "the features cannot be described")
         return answer
 
-    told = client.ask(ask)
-    finalized = {level.name: level.max_version_level for level in told.finalized_features}
-    supported = {one.name: VersionRange(one.min_version, one.max_version) for one in told.supported_features}
+    answer = client.ask(ask)
+    finalized = {level.name: level.max_version_level for level in answer.finalized_features}
+    supported = {one.name: VersionRange(one.min_version, one.max_version) for one in answer.supported_features}
     return [Feature(name, supported[name], finalized.get(name, 0)) for name in sorted(supported)]
 
 

@@ -77,7 +77,7 @@ def groups(client: Client) -> list[ListedGroup]:
 
 
 def describe(client: Client, name: str) -> Group:
-    """One group. Raises ClientError when nobody knows it."""
+    """One group. Raises ClientError when it does not exist."""
     coordinator = client.coordinator(name)
     (found,) = retried(lambda: _describe(coordinator, name))
     members = tuple(
@@ -93,7 +93,7 @@ def describe(client: Client, name: str) -> Group:
 
 
 def state(client: Client, name: str) -> str:
-    """A group's state in Kafka's words: Empty where it has no members, Dead where nobody knows it."""
+    """A group's state in Kafka's words: Empty where it has no members, Dead where it does not exist."""
     coordinator = client.coordinator(name)
     (found,) = retried(lambda: _describe(coordinator, name))
     return str(found.group_state)

@@ -1,4 +1,4 @@
-"""Who leads the metadata quorum, asked of any controller without a trace: by a fetch that nobody counts."""
+"""Who leads the metadata quorum, asked of any controller by a fetch that leaves no trace."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Mirror:
         self._segment: Path | None = None
 
     def update(self) -> None:
-        """Fetch what is new, from whoever leads by then. Raises ClientError, HistoryError."""
+        """Fetch what is new from the current leader. Raises ClientError, HistoryError."""
         while self._fetch_some_from_anyone():
             pass
         self._is_read = True
@@ -94,7 +94,7 @@ class Mirror:
         self.close()
 
     def _fetch_some_from_anyone(self) -> bool:
-        """Whether there was something new. The first time nobody is waited for: the address may be wrong."""
+        """Whether there was something new. The first time there is no wait for a leader: the address may be wrong."""
         for _ in range(_ATTEMPTS):
             try:
                 return self._fetch_some()
@@ -136,7 +136,7 @@ class Mirror:
     def _append(self, records: bytes) -> None:
         found = batches(records)
         if not found:
-            raise HistoryError(f"a batch behind offset {self._offset} is larger than {_BYTES} bytes")
+            raise HistoryError(f"the batch after offset {self._offset} is larger than {_BYTES} bytes")
         if self._segment is None:
             self._segment = self._folder / f"{found[0].base_offset:020}.log"
         with self._segment.open("ab") as file:

@@ -126,7 +126,7 @@ class QuorumClient:
     def ask(self, ask: Callable[[Connection], T]) -> T:
         """Ask; a controller that does not lead says who does, and that one is asked then. Raises ClientError.
 
-        While nobody leads, or who does is not reached, an election is waited for, `ELECTION_S` long.
+        Without a leader, or where it cannot be reached, this waits for an election, up to `ELECTION_S`.
         """
         deadline = time.monotonic() + ELECTION_S
         for attempt in itertools.count():

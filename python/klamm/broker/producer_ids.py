@@ -45,7 +45,7 @@ class ProducerIds:
         asked = self._ahead
         try:
             block = await asyncio.shield(asked)
-        except Exception:  # whatever it was, the next who needs a block asks anew; the error goes on
+        except Exception:  # the next request for a block asks again; the error goes on
             if self._ahead is asked:
                 self._ahead = None
             raise

@@ -32,7 +32,7 @@ PAUSE_S: Final = 0.02
 LAST_WORD_S: Final = 0.5
 FORWARD_TIMEOUT_MS: Final = 60_000
 REGISTRATION_TIMEOUT_MS: Final = 5_000
-# A controller whose host is gone answers nothing: whoever waits for it must ask the next one while it is worth while.
+# A controller whose host is gone does not answer: a waiting request must try the next one within its time-out.
 ATTEMPT_TIMEOUT_MS: Final = 30_000
 
 REGISTRATION_VERSIONS: Final = (0, 4)
@@ -234,7 +234,7 @@ class ActiveController:
         ask_remote: Callable[[Address, Any, int], Awaitable[T]],
         timeout_ms: int,
     ) -> T:
-        """The answer of whoever is active; after the time-out the request's own answer of REQUEST_TIMED_OUT."""
+        """The active controller's answer; after the time-out the request's own answer of REQUEST_TIMED_OUT."""
 
         async def local(controller: ControllerDriver) -> T | None:
             answer = await ask_local(controller)
@@ -259,7 +259,7 @@ class ActiveController:
         ask_remote: Callable[[Address, int], Awaitable[T | None]],
         timeout_ms: int,
     ) -> T | None:
-        """Ask whoever is active until one answers; None says that he is not, or not any more. None after the time-out.
+        """Ask the active controller until one answers; None means that it is not active. None after the time-out.
 
         The second one gets the time that is left to wait for an answer; it may raise PeerError.
         """
@@ -294,7 +294,7 @@ class ActiveController:
         return None
 
     async def _while_it_leads(self, asking: Awaitable[T | None], address: Address) -> T | None:
-        """The answer of whoever listens there, unless another leads by now; see `watch`."""
+        """The answer from that address, unless another controller leads by now; see `watch`."""
         loop = asyncio.get_running_loop()
         end = self.watch(address, lambda: limit.reschedule(loop.time()))
         try:

@@ -26,7 +26,7 @@ class ControllerChannel(Protocol):
 
 
 class Assignments:
-    """What the controller is still to be told; one request is in flight at a time."""
+    """Assignments to be sent to the controller; one request is in flight at a time."""
 
     def __init__(self, node_id: int, controller: ControllerChannel, broker_epoch: Callable[[], int]) -> None:
         self._node_id = node_id

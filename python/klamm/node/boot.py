@@ -19,7 +19,7 @@ ListenerRow = tuple[str, str, int, bool]
 
 
 class Booted(NamedTuple):
-    """A node of which nothing is decided yet. The images go with the offset behind the last record in them."""
+    """A node before any decision. Each image goes with the offset after its last record."""
 
     cluster_id: str
     directory_ids: Mapping[Path, bytes]
@@ -45,7 +45,7 @@ class Booting:
     """A node that boots. Nothing is changed on disk before the directories are known to be right."""
 
     def __init__(self, config: NodeConfig, *, is_volatile: bool = False) -> None:
-        """Begin. Raises StorageError, OSError. Volatile: nobody wants the files back after a power cut."""
+        """Begin. Raises StorageError, OSError. Volatile: the files need not survive a power cut."""
         opened = open_directories(config)
         self._config, self._opened, self._is_mine = config, opened, True
         ids = opened.directory_ids
@@ -70,7 +70,7 @@ class Booting:
             raise
 
     def finish(self) -> Booted:
-        """Wait for it. Raises StorageError, OSError, and leaves nothing behind then."""
+        """Wait for it. Raises StorageError or OSError after undoing everything."""
         opened = self._opened
         try:
             engine, log, snapshot, whole, addresses = self._boot.finish()

@@ -83,7 +83,7 @@ class BrokerPart:
         await self._assignments.start()
         self._registration.ready()
         await self._registration.running.wait()
-        # The controller may be ahead of what is known here: clients would be told that there is no broker.
+        # The controller may be ahead of this image, with which clients would see no broker.
         await self._is_shown.wait()
         # Not before the image says what this run of the broker leads.
         self._engine.open_the_rest()
@@ -130,7 +130,7 @@ class BrokerPart:
         self._registration.on_log_dir_failed(directory_id)
 
     def _on_controller_versions(self, versions: Versions | None) -> None:
-        """Clients are told no version of a forwarded request that the active controller would refuse."""
+        """ApiVersions announces no version of a forwarded request that the active controller would refuse."""
         self._engine.set_controller_apis(versions)
 
     # What the broker asks of the controller

@@ -34,9 +34,9 @@ class NodeConfig(NamedTuple):
     """Everything to bind."""
     controller_listener_names: tuple[str, ...]
     advertised_brokers: tuple[Listener, ...]
-    """What clients and brokers are told."""
+    """The listeners for clients and brokers, as advertised."""
     advertised_controllers: tuple[Listener, ...]
-    """What controllers are told, in the order of `controller.listener.names`."""
+    """The listeners for controllers, as advertised, in the order of `controller.listener.names`."""
     inter_broker_listener_name: str
     log_dirs: tuple[Path, ...]
     metadata_log_dir: Path
@@ -107,7 +107,7 @@ class NodeConfig(NamedTuple):
         return _expect(list, name, self.value(name) or [])
 
     def topic_defaults(self) -> dict[str, str]:
-        """What a topic's keys are at this node when nobody set them, as text."""
+        """The defaults of a topic's keys at this node, as text."""
         return {
             key.name: text for key in _engine.config_keys("topic") if (text := self._topic_default(key)) is not None
         }

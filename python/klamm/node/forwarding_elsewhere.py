@@ -58,7 +58,7 @@ class Forward(Protocol):
     """`Forwarder.forward`."""
 
     def __call__(self, context: RequestContext, version: int, body: bytes, timeout_ms: int) -> Awaitable[bytes]:
-        """The body of the answer of whoever is active within that time."""
+        """The body of the active controller's answer, if there is one within that time."""
 
 
 class HandedOn:
@@ -128,7 +128,7 @@ def _opened(request: Enveloped, envelope: EnvelopeResponse) -> bytes:
         case ErrorCode.NONE:
             return answer_body(request, envelope.response_data or b"")
         case ErrorCode.UNSUPPORTED_VERSION:
-            # The client learns anew what is spoken when it connects again.
+            # The client asks for the versions again when it reconnects.
             raise MalformedRequest(f"the active controller has no version {version} of API {request.api_key}")
         case code:
             text = f"The controller refused what this broker handed on: {code.name}"

@@ -43,7 +43,7 @@ class Handlers:
         quorum: Callable[[], QuorumView],
         raft: Callable[[], RaftRequests],
     ) -> None:
-        """`controller` is that of this process, if there is one; `active_controller` the way to whoever decides.
+        """`controller` is that of this process, if there is one; `active_controller` the way to the active one.
 
         `broker`, `quorum` and `raft` are called when a request needs what they give.
         """
@@ -68,7 +68,7 @@ class Handlers:
 
         return ClusterView(self._image, self._broker().create_internal_topic)
 
-    # What the active controller answers, whoever asks: a client by a broker, or a node by the controller listener
+    # APIs of the active controller: asked by clients through a broker, or by nodes on the controller listener
 
     @property
     def _controller(self) -> ControllerDriver:

@@ -19,7 +19,7 @@ from klamm.raft.quorum import majority_size
 
 HOST: Final = "127.0.0.1"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
-# All of them are in one process: nobody is far away, and nobody is heard of late but by all.
+# All of them are in one process: messages take no time, and a pause stops all of them.
 ELECTION_TIMEOUT_MS: Final = 50
 
 

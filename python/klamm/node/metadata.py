@@ -63,7 +63,7 @@ class Metadata:
         on_published: Published,
         on_fault: Callable[[Exception], None],
     ) -> None:
-        """Volatile: quorum-state is not synced, because nobody wants it back after a power cut."""
+        """Volatile: quorum-state is not synced, because it need not survive a power cut."""
         self._config = config
         self._on_published = on_published
         self._on_fault = on_fault
@@ -128,7 +128,7 @@ class Metadata:
         return self._peers.foreign
 
     def _open_streams(self) -> FetchStreams:
-        from klamm.raft.driver.streams import FetchStreams  # A node that is alone in its quorum fetches from nobody.
+        from klamm.raft.driver.streams import FetchStreams  # A node that is alone in its quorum does not fetch.
 
         return FetchStreams(self.log.native, self._peers.route, flushes=self._config.is_controller)
 

@@ -61,13 +61,13 @@ class Node:
     ) -> None:
         """With a boot that was begun or done, if there is one.
 
-        Volatile: nobody wants the files back after a power cut.
+        Volatile: the files need not survive a power cut.
         """
         self.config = config
         self._booting = booting
         self._is_volatile = is_volatile
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Said in the log where it happens; nobody has to ask for it.
+        # The failure is logged where it happens: asyncio shall not warn that it was not retrieved.
         self.failed.add_done_callback(lambda failed: failed.cancelled() or failed.exception())
         self.cluster_id = ""
         self.listeners: Mapping[str, tuple[str, int]] = {}
@@ -153,7 +153,7 @@ class Node:
             log.warning("features are finalized whose APIs klamm does not have yet: %s", ", ".join(without_apis))
 
     def _register_controller(self) -> None:
-        """After the start: nobody waits for it."""
+        """After the start, in the background."""
         from klamm.node.controller_registration import ControllerRegistration
         from klamm.protocol.registration import ControllerRegistrationRequest, Listener, supported
 
@@ -354,7 +354,7 @@ class Node:
             broker_epoch = self._broker.broker_epoch
             self._broker.close()
         try:
-            # While the others can still be told, and can tell who is next.
+            # While the other voters can still be notified, and can elect a successor.
             await self.metadata.leave(hand_over=hand_over)
             self._dispatcher.refuse_replicas()
             asyncio.get_running_loop().remove_reader(engine.event_fd)
@@ -368,7 +368,7 @@ class Node:
             self._locks.release()
 
     async def _abandon(self, booted: Booted) -> None:
-        """A start that failed leaves nothing behind."""
+        """Undo a start that failed."""
         self._locks.release()
         engine, self._engine = booted.engine, None
         self._publisher.close()

@@ -237,7 +237,7 @@ class Registration:
                 should_shut_down=answer.should_shut_down,
             )
             if self._published_meanwhile:
-                self.on_published()  # an answer sets the next time anew, and what it waits for may be there by now
+                self.on_published()  # an answer sets the next time, and its image may have been published by now
 
     async def _ask(self, asking: Awaitable[_Answer]) -> _Answer | None:
         answer = await asking

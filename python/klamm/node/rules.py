@@ -60,7 +60,7 @@ def warnings(config: NodeConfig) -> Iterator[str]:
 
 
 def _warnings_of_broker(config: NodeConfig) -> Iterator[str]:
-    """What a broker alone is told and does not go by."""
+    """Keys of a broker alone that have no effect."""
     first, *more = config.controller_listener_names
     if more:
         yield f"a broker uses the first of controller.listener.names, {first}, and not {', '.join(more)}"

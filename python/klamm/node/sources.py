@@ -28,7 +28,7 @@ def embedded_default(data: Path = DEFAULT_DATA, port: int = DEFAULT_PORT, host: 
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        # There is nobody to wait for on one's own machine.
+        # On one machine there are no other members to wait for.
         "group.initial.rebalance.delay.ms": "0",
     }
 

@@ -33,7 +33,7 @@ class Signals(Protocol):
 
 
 def run(config: NodeConfig, booting: Booting, signals: Signals, on_serving: Callable[[], None]) -> int:
-    """Run until told to stop; the exit code. A first signal is a controlled shutdown, a second one ends at once."""
+    """Run until a signal; the exit code. A first signal is a controlled shutdown, a second one ends at once."""
     try:
         return asyncio.run(_run(config, booting, signals, on_serving))
     except (StorageError, NodeFailedError) as error:

@@ -54,7 +54,7 @@ class ClusterHandlers:
             controller_id = self._leader_id()
         else:
             nodes = self._brokers(context.listener, include_fenced=request.include_fenced_brokers)
-            # Clients cannot reach a controller: they are told of a broker, which hands on what is a controller's.
+            # Clients cannot reach a controller: the answer names a broker, which forwards requests for the controller.
             controller_id = self._own_id()
         answer = DescribeClusterResponse(
             cluster_id=self._cluster_id,
@@ -94,8 +94,8 @@ class ClusterHandlers:
 
 
 def _known(controller_id: int | None, nodes: Sequence[DescribeClusterBroker]) -> int:
-    is_told = any(node.broker_id == controller_id for node in nodes)
-    return NO_CONTROLLER if controller_id is None or not is_told else controller_id
+    is_listed = any(node.broker_id == controller_id for node in nodes)
+    return NO_CONTROLLER if controller_id is None or not is_listed else controller_id
 
 
 def _refused(endpoint_type: int, version: int) -> DescribeClusterResponse:

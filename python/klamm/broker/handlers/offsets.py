@@ -134,7 +134,7 @@ class OffsetHandlers:
         return named, with_ids
 
     def _named(self, topics: tuple[FetchTopic, ...], unknown: list[FetchedTopic]) -> tuple[FetchTopic, ...]:
-        """The topics with their names; those whose id nobody knows are answered at once."""
+        """The topics with their names; those with an unknown id are answered at once."""
         named = []
         for topic in topics:
             info = self._topics.by_id(topic.topic_id)

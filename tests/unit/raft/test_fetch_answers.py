@@ -72,7 +72,7 @@ class Leader:
     """A controller's engine and log, with a record of its epoch that is committed; others know voters 2 and 3."""
 
     def __init__(self, folder: Path) -> None:
-        listener = ("CONTROLLER", "127.0.0.1", 0, True, [(FETCH, 4, 18)])
+        listener = ("CONTROLLER", "127.0.0.1", 0, True)
         self.engine, self.log, _, _, [self.address] = _engine.Boot(
             node_id=OWN.id,
             cluster_id="c",

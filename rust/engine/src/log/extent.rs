@@ -4,7 +4,7 @@
 //! was changed: no write that was torn has the checksum of all of its bytes. And of two counts that contradict each other
 //! it shows the right one.
 
-use klamm_records::header::{HEADER_LEN, Header, compute_crc};
+use klamm_records::header::{HEADER_LEN, Header};
 
 use super::error::LogError;
 use super::files::OpenFile;
@@ -19,13 +19,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Where the batch at `position` ends by its checksum, zeroes that may follow it up to `end` aside; `None` when no end fits.
 pub fn end_by_checksum(file: &OpenFile, position: u64, end: u64) -> Result<Option<u64>, LogError> {
-    let mut header = [0; HEADER_LEN];
-    if position + HEADER_LEN as u64 > end || file.read_up_to(&mut header, position)? < HEADER_LEN {
-        return Ok(None);
-    }
-    if header.iter().all(|&byte| byte == 0) {
-        return Ok(None);
-    }
+    let Some(header) = header_at(file, position, end)? else { return Ok(None) };
     let expected = Header::at_start_of(&header).expect("a whole header").crc();
     let (mut at, mut crc, mut last) = (position + CHECKED_FROM, 0, (position + CHECKED_FROM, 0));
     let mut chunk = vec![0; CHUNK];
@@ -57,29 +51,47 @@ pub fn end_by_checksum(file: &OpenFile, position: u64, end: u64) -> Result<Optio
 /// How many offsets the damaged batch in `[position, end)` had, or more, so that none is given again; `None` when it does
 /// not tell.
 pub fn claimed_offsets(file: &OpenFile, position: u64, end: u64) -> Result<Option<i64>, LogError> {
-    let mut bytes = vec![0; usize::try_from(end - position).unwrap_or(0)];
-    if bytes.len() < HEADER_LEN {
-        return Ok(None);
-    }
-    file.read_at(&mut bytes, position)?;
+    let Some(bytes) = header_at(file, position, end)? else { return Ok(None) };
     let header = Header::at_start_of(&bytes).expect("a whole header");
-    let (count, by_delta, crc) =
-        (i64::from(header.record_count()), i64::from(header.last_offset_delta()) + 1, header.crc());
-    let is_compressed = header.compression_id() != 0;
+    let count = i64::from(header.record_count());
+    let by_delta = i64::from(header.last_offset_delta()) + 1;
     if count == by_delta {
         return Ok((count > 0).then_some(count));
     }
     for claimed in [count, by_delta] {
         let Some(right) = i32::try_from(claimed).ok().filter(|&claimed| claimed > 0) else { continue };
-        let mut mended = bytes.clone();
+        let mut mended = bytes;
         mended[23..27].copy_from_slice(&(right - 1).to_be_bytes());
         mended[57..61].copy_from_slice(&right.to_be_bytes());
-        if compute_crc(&mended) == crc {
+        if crc_with(file, position, end, &mended)? == header.crc() {
             return Ok(Some(claimed));
         }
     }
     // Records that are not compressed cannot be more than this.
-    let most = (bytes.len() - HEADER_LEN) as i64 / RECORD_BYTES_MIN;
-    let is_possible = |claimed: &i64| *claimed > 0 && (is_compressed || *claimed <= most);
+    let most = (end - position - HEADER_LEN as u64) as i64 / RECORD_BYTES_MIN;
+    let is_possible = |claimed: &i64| *claimed > 0 && (header.compression_id() != 0 || *claimed <= most);
     Ok([count, by_delta].into_iter().filter(is_possible).max())
+}
+
+/// The header at `position`; `None` when there is none, or when it was erased.
+fn header_at(file: &OpenFile, position: u64, end: u64) -> Result<Option<[u8; HEADER_LEN]>, LogError> {
+    let mut header = [0; HEADER_LEN];
+    let is_whole = position + HEADER_LEN as u64 <= end && file.read_up_to(&mut header, position)? == HEADER_LEN;
+    Ok(Some(header).filter(|header| is_whole && header.iter().any(|&byte| byte != 0)))
+}
+
+/// The checksum of `[position, end)` with another header.
+fn crc_with(file: &OpenFile, position: u64, end: u64, header: &[u8; HEADER_LEN]) -> Result<u32, LogError> {
+    let mut crc = crc32c::crc32c(&header[CHECKED_FROM as usize..]);
+    let (mut at, mut chunk) = (position + HEADER_LEN as u64, vec![0; CHUNK]);
+    while at < end {
+        let want = (end - at).min(CHUNK as u64) as usize;
+        let read = file.read_up_to(&mut chunk[..want], at)?;
+        if read == 0 {
+            break;
+        }
+        crc = crc32c::crc32c_append(crc, &chunk[..read]);
+        at += read as u64;
+    }
+    Ok(crc)
 }

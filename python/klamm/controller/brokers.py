@@ -57,7 +57,7 @@ FIRST_VERSION_WITH_PREVIOUS_EPOCH: Final = 3
 
 
 class BrokerManager:
-    """Answers for brokers. Sessions and heartbeat states are its own; they begin anew with every activation.
+    """Answers for brokers. Sessions and heartbeat states are its own; they are empty after each activation.
 
     While one operation of a broker has more to do (`Result.rest`), no other of the same broker is begun.
     """

@@ -219,7 +219,7 @@ def _changed_list(resource_type: int, config: AlterableConfig, current: str | No
 
 
 def _that_differ(resource_type: int, existing: Mapping[str, str], changed: Changes) -> Changes:
-    # A node's value is written again even when it is the same: it makes the node read its key files anew (KAFKA-14136).
+    # A node's value is written even when it is the same: it makes the node read its key files again (KAFKA-14136).
     if resource_type == ResourceType.BROKER:
         return changed
     return {name: value for name, value in changed.items() if existing.get(name) != value}

@@ -145,7 +145,7 @@ class Controller:
     def on_quorum(self, voters: frozenset[int], kraft_refusal: str | None) -> None:
         """Who votes in the quorum, and why it cannot go to the next kraft.version, if it cannot.
 
-        To be told before each request that depends on it: configs and features.
+        Set before each request that depends on it: configs and features.
         """
         self._voters, self._kraft_refusal = voters, kraft_refusal
 
@@ -154,7 +154,7 @@ class Controller:
         self._kraft_version = level
 
     def replay(self, records: Sequence[bytes], first_offset: int) -> None:
-        """Records of a result, now in the log at `first_offset` and behind."""
+        """Records of a result, now in the log from `first_offset` on."""
         assert self._state is not None, "only an active controller appends"
         self._state.replay(records, first_offset)
 

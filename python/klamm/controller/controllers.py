@@ -17,7 +17,7 @@ log = logging.getLogger("klamm.controller")
 def register_controller(
     state: Speculation, request: ControllerRegistrationRequest
 ) -> Result[ControllerRegistrationResponse]:
-    """Note a controller, whoever had its id before. Raises UNSUPPORTED_VERSION."""
+    """Register a controller, in place of a former one of its id. Raises UNSUPPORTED_VERSION."""
     if state.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
         text = f"Controllers register from metadata.version {CONTROLLER_REGISTRATION_LEVEL} on."
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)

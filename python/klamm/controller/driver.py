@@ -121,7 +121,7 @@ class ControllerDriver:
         self._dice: Final = dice
         self._epoch: int | None = None
         # Everything up to here is appended. An answer without records of its own waits for it too: what it was read
-        # from must not be lost after it was told.
+        # from must not be lost after the answer.
         self._appended = -1
         self._timer: asyncio.TimerHandle | None = None
         self._under_way: dict[int | None, asyncio.Future[Any]] = {}
@@ -263,7 +263,7 @@ class ControllerDriver:
     def _finish(self, result: Result[T]) -> asyncio.Future[Result[T]]:
         """Do the rest of an operation, a part a turn of the loop; the last result.
 
-        It goes on when nobody waits for it any more. Fails with NotLeaderError or RaftStoppedError.
+        It goes on when its waiter is cancelled. Fails with NotLeaderError or RaftStoppedError.
         """
         task = asyncio.ensure_future(self._do_parts(result, self._epoch))
         if result.broker_id is not None:
@@ -274,11 +274,11 @@ class ControllerDriver:
     def _on_finished(self, broker_id: int | None, done: asyncio.Future[Any]) -> None:
         self._under_way.pop(broker_id, None)
         if not done.cancelled():
-            done.exception()  # it was told, if anybody still waited
+            done.exception()  # a waiter has it, if there still is one: asyncio shall not warn
 
     async def _do_parts(self, result: Result[T], epoch: int | None) -> Result[T]:
         while result.rest is not None:
-            await asyncio.sleep(0)  # whoever is heard meanwhile is answered first
+            await asyncio.sleep(0)  # requests that have arrived are answered first
             if self._epoch != epoch:
                 raise NotLeaderError(f"epoch {epoch} ended before all of it was done")
             try:

@@ -1,4 +1,4 @@
-"""ElectLeaders: elections on request, and what clients are told of them (KIP-460, facts 5.3)."""
+"""ElectLeaders: elections on request, and the answers to clients (KIP-460, facts 5.3)."""
 
 from __future__ import annotations
 

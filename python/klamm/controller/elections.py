@@ -59,7 +59,7 @@ class ElectionManager:
     ) -> tuple[list[bytes], tuple[int, int] | None]:
         """The partitions' records that follow from what happens to a broker; its own record is the caller's.
 
-        A part of them, from a place on, (0, 0) at first; and where the next part begins, None behind the last one.
+        A part of them, from a place on, (0, 0) at first; and where the next part begins, None after the last one.
         """
         return self.at(state).part_for_broker(
             event.value,

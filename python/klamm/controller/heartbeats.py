@@ -157,7 +157,7 @@ class BrokerHeartbeats:
         return broker is not None and broker.controlled_shutdown_offset >= 0
 
     def lowest_active_offset(self) -> int:
-        """The lowest offset that an active broker has reported; without active brokers nobody is waited for."""
+        """The lowest offset that an active broker has reported; without active brokers there is none to wait for."""
         active = (b.metadata_offset for b in self._brokers.values() if b.state is BrokerControlState.UNFENCED)
         return min(active, default=EVERYTHING_REPLAYED)
 
@@ -179,7 +179,7 @@ class BrokerHeartbeats:
         return broker.state, row.then if holds else row.otherwise
 
     def contact(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """The broker of this epoch was heard; its session starts anew."""
+        """The broker of this epoch was heard; its session restarts."""
         self._contacts_ms[broker_id, epoch] = now_ms
 
     def has_valid_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:

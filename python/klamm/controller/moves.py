@@ -53,7 +53,7 @@ class Moves:
 
 
 def in_parts(moves: Moves, first: Sequence[bytes], meanwhile: T, finish: Callable[[int], Result[T]]) -> Result[T]:
-    """`first`, the moves, and what `finish` gives behind them: it gets the number of records that are not replayed yet.
+    """`first`, the moves, then the records of `finish`: it gets the number of records that are not replayed yet.
 
     It is called once, when the last part is made, and its answer is the one to give. `meanwhile` fills the place of it.
     """

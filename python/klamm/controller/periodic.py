@@ -80,5 +80,5 @@ class PeriodicSchedule:
         self._due_ms[task] = max(now_ms + self._intervals_ms[task], min(others, default=0))
 
     def again(self, task: PeriodicTask, now_ms: int) -> None:
-        """There is more to do: run the task again at once, behind what waits already."""
+        """There is more to do: run the task again at once, after what waits already."""
         self._due_ms[task] = now_ms

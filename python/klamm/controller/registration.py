@@ -31,7 +31,7 @@ def check_identity(
         text = f"This is cluster {settings.cluster_id}, not {request.cluster_id}."
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
     is_other = existing is not None and existing.incarnation_id != request.incarnation_id
-    # The broker of this very process: whoever had its id before is dead, or it would still have the folders.
+    # The broker of this process: a former one of its id is dead, because it would still hold the folders' locks.
     is_ours = request.incarnation_id == settings.own_incarnation_id
     if is_other and has_session and not is_ours:
         text = (

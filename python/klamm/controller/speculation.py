@@ -70,8 +70,8 @@ class TopicNames:
 class Speculation:
     """The speculative image and its indexes.
 
-    1. `image` is the committed one with every record behind it that this controller has appended.
-    2. `next_offset` lies behind the last of them. It is the epoch that a new broker gets.
+    1. `image` is the committed one plus every record after it that this controller has appended.
+    2. `next_offset` is the offset after the last of them. It is the epoch that a new broker gets.
     3. `node_configs_version` changes whenever a node's or the cluster's dynamic configs do.
     """
 
@@ -121,7 +121,7 @@ class Speculation:
         return self.image.configs(resource_type, name)
 
     def replay(self, records: Sequence[bytes], first_offset: int) -> None:
-        """Take in `records`, which stand in the log at `first_offset` and behind it."""
+        """Apply `records`, which are in the log from `first_offset` on."""
         after = self.image.apply(records)
         for offset, record in enumerate(records, first_offset):
             # Frame version and type are one byte each: no type is above 127 (facts 1.1).

@@ -36,7 +36,7 @@ LISTENER_ONLY_KEYS: Final = frozenset(
         "ssl.truststore.type",
     }
 )
-"""Keys that can be changed for one listener only, behind `listener.name.<listener>.`."""
+"""Keys that can be changed for one listener only, with the prefix `listener.name.<listener>.`."""
 
 LISTENER_MAPS: Final = frozenset({"listener.security.protocol.map", "listeners"})
 """Keys that say together which listeners a node has."""
@@ -166,8 +166,8 @@ def _check_limits(node: _NodeConfig) -> None:
     for entry in overrides:
         host, _, count = entry.rpartition(":")
         _require(bool(host) and count.isdecimal(), f"{name} takes host:count,..., which {entry} is not")
-    nobody = node.number("max.connections.per.ip") == 0 and not overrides
-    _require(not nobody, f"max.connections.per.ip=0 needs {name}, or nobody can connect")
+    is_closed = node.number("max.connections.per.ip") == 0 and not overrides
+    _require(not is_closed, f"max.connections.per.ip=0 needs {name}, or nobody can connect")
     buffer, threads = node.number("log.cleaner.dedupe.buffer.size"), node.number("log.cleaner.threads")
     _require(
         threads == 0 or buffer // threads > 1 << 20,

@@ -1,6 +1,6 @@
 """klamm as a client of other nodes: one connection an address, made when it is needed and made again when it is lost.
 
-A request has one outcome: an answer, or a `PeerError` that is told as soon as it is known: at once when the connection
+A request has one outcome: an answer, or a `PeerError`, as soon as it is known: at once when the connection
 closes or is refused, after the time-out when nothing comes. Nothing is sent twice: whether to ask again is the asker's
 to decide. After a failed connect the address is left alone for a moment (Kafka's reconnect back-off), and requests fail
 with the reason of that failure meanwhile.
@@ -133,7 +133,7 @@ class Peer:
 
     @property
     def connected_to(self) -> Address | None:
-        """Address and port of the other side as numbers, so that nobody has to resolve a name again."""
+        """Address and port of the other side as numbers, so that no name has to be resolved again."""
         return None if self._connection is None else self._connection.remote_address
 
     def version_of(self, api_key: int, versions: tuple[int, int]) -> int | None:
@@ -252,7 +252,7 @@ class Peer:
             setup_ms = self._config.request_timeout_ms
             async with asyncio.timeout(setup_ms / 1000):
                 versions = await self._ask_versions()
-        except Exception as error:  # whatever it is: nobody awaits this task, and it would stay "connecting" for good
+        except Exception as error:  # of any kind: the task is not awaited, and it would stay "connecting" for good
             self._connecting = None
             self._on_no_connection(self._readable(error, setup_ms))
             return

@@ -121,7 +121,7 @@ def node_synonyms(layers: NodeLayers, name: str) -> Synonyms:
 
 
 def _is_hidden(key: ConfigKey | None) -> bool:
-    # A key that nobody knows may hold a secret.
+    # An unknown key may hold a secret.
     return key is None or key.is_sensitive
 
 

@@ -26,7 +26,7 @@ _MECHANISM_KEYS: Final = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-"""Keys that stand behind a listener and a mechanism: `listener.name.<listener>.<mechanism>.<key>`."""
+"""Keys with a listener and a mechanism as prefix: `listener.name.<listener>.<mechanism>.<key>`."""
 
 
 class NodeLayers(Value):

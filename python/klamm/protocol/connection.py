@@ -1,6 +1,6 @@
 """A connection to another node, on asyncio: frames out, answers in by correlation id; when there is one, `client` says.
 
-Nothing here is awaited: what comes is told at once, on the loop's thread.
+Nothing here is awaited: callbacks are called at once, on the loop's thread.
 """
 
 from __future__ import annotations
@@ -145,14 +145,14 @@ def request_header(api_key: int, api_version: int, correlation_id: int, client_i
 
 
 def response_header_size(api_key: int, api_version: int, frame: bytes) -> int:
-    """Where the body of an answer begins: behind the correlation id, and tagged fields that nobody reads."""
+    """Where the body of an answer begins: after the correlation id and the tagged fields, which are not read."""
     if api_key < 0 or kio_classes.response_class(api_key, api_version).__header_schema__.__version__ == 0:
         return 4
     return skip_tagged_fields(frame, 4)
 
 
 def skip_tagged_fields(frame: bytes, position: int) -> int:
-    """Where the body begins behind the tagged fields of a header. Raises MalformedRequest."""
+    """Where the body begins after the tagged fields of a header. Raises MalformedRequest."""
     count, position = _uvarint(frame, position)
     for _ in range(count):
         _, position = _uvarint(frame, position)

@@ -26,7 +26,7 @@ class Deadlines:
         return token
 
     def remove(self, token: int) -> bool:
-        """Whether its time was not over yet; it will not be told."""
+        """Whether its time was not over yet; there will be no call."""
         return self._due.pop(token, None) is not None
 
     def close(self) -> None:

@@ -59,16 +59,16 @@ def write_leave_group(version: int, response: LeaveGroupResponse) -> bytes:
 
 
 def write_offset_fetch(version: int, groups: Sequence[FetchedGroup]) -> bytes:
-    """With a group's error no topics are told; version 1 tells it at every partition instead."""
-    told = tuple(
+    """With a group's error there are no topics; version 1 has the error in every partition instead."""
+    answered = tuple(
         FetchedGroup(group.group_id, (), group.error_code)
         if group.error_code and version >= FETCH_ERROR_VERSION
         else group
         for group in groups
     )
     if version >= FETCH_GROUPS_VERSION:
-        return write(OffsetFetchResponse(told), version)
-    (group,) = told
+        return write(OffsetFetchResponse(answered), version)
+    (group,) = answered
     return write(OffsetFetchResponse((), group.topics, group.error_code), version)
 
 

@@ -4,7 +4,7 @@ Where `hypothesis` is installed, which is where tests are, kio imports it to reg
 a second, in which the first request waits. It does without when there is none, so here there is none for it.
 
 A dataclass without a docstring gets its signature for one. That takes `inspect`, which a node has no other use for and
-which takes as long to load as the messages of two APIs; nobody reads it, so here there is none.
+which takes as long to load as the messages of two APIs; it is not read, so here there is none.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _inspect: Any = vars(dataclasses)["inspect"]
 
 
 class _HypothesisIsNotThere:
-    """A finder of modules that knows better than those behind it; for this thread alone."""
+    """A finder of modules that comes before the others; for this thread alone."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()

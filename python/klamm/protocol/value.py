@@ -24,7 +24,7 @@ class _Factory:
 
 
 def field(*, default_factory: Callable[[], Any]) -> Any:
-    """A field whose default is made for each object anew: `dataclasses.field`, without `dataclasses`."""
+    """A field whose default is made for each object: `dataclasses.field`, without `dataclasses`."""
     return _Factory(default_factory)
 
 
@@ -134,7 +134,7 @@ def _complete(cls: Any) -> None:
     """Give the class what `dataclasses` writes for one of the same fields."""
     import dataclasses
 
-    # With its docstring: where there is none, `dataclasses` makes one of the signature, as dear as the rest.
+    # With its docstring: where there is none, `dataclasses` makes one of the signature, as slowly as the rest.
     names = ("__module__", "__qualname__", "__annotations__", "__doc__")
     body = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
     for name, default in cls._defaults.items():

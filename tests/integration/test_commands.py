@@ -78,8 +78,8 @@ EVERYDAY = {
     *("klamm.cli.command_config", "klamm.cli.command_group", "klamm.cli.command_line", "klamm.cli.commands"),
     *("klamm.cli.exits", "klamm.cli.main", "klamm.cli.options", "klamm.cli.output", "klamm.cli.plain_table"),
     *("klamm.cli.run", "klamm.cli.topic_commands"),
-    *("klamm.protocol.arguments", "klamm.protocol.codec", "klamm.protocol.errors", "klamm.protocol.kio_classes"),
-    *("klamm.protocol.named_tuple", "klamm.protocol.schemas", "klamm.protocol.value"),
+    *("klamm.protocol.api_key", "klamm.protocol.arguments", "klamm.protocol.codec", "klamm.protocol.errors"),
+    *("klamm.protocol.kio_classes", "klamm.protocol.named_tuple", "klamm.protocol.schemas", "klamm.protocol.value"),
 }
 """The modules of klamm's own that `klamm topics list` needs. What is added here is paid for by every command."""
 

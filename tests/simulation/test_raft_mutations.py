@@ -6,10 +6,20 @@ With all guards the same scenarios go as their files say: `tests/scenarios`.
 import inspect
 
 import pytest
-from tests.simulation.mutations.guards import ANSWERS, BREAKS, BY_DICE, BY_DICE_DYNAMIC, DIFFERS, DRIVER, MODULES, SEEDS
+from tests.simulation.mutations.guards import (
+    ANSWERS,
+    BREAKS,
+    BY_DICE,
+    BY_DICE_DYNAMIC,
+    CONNECTIONS,
+    DIFFERS,
+    DRIVER,
+    MODULES,
+    SEEDS,
+)
 from tests.simulation.mutations.noticing import noticed
 
-from klamm.testing.simulator.run import SimulationFailedError, are_fetches_answered, play, play_dynamic
+from klamm.testing.simulator.run import SimulationFailedError, are_connected, are_fetches_answered, play, play_dynamic
 
 
 @pytest.mark.parametrize("mutate", BREAKS, ids=lambda mutate: mutate.__name__)
@@ -52,6 +62,12 @@ def test_without_it_a_seed_fails_whose_leaders_answer_without_their_cores(mutate
     assert are_fetches_answered(seed), "the core and the driver are noticed by other mutations"
 
 
+@pytest.mark.parametrize("mutate", CONNECTIONS, ids=lambda mutate: mutate.__name__)
+def test_without_it_a_seed_fails_whose_requests_go_by_connections(mutate, monkeypatch):
+    mutate(monkeypatch)
+    assert are_connected(_check_that_a_seed_fails(CONNECTIONS[mutate], mutate))
+
+
 def _check_that_a_seed_fails(run, mutate):
     """The first that does."""
     for seed in SEEDS:
@@ -70,8 +86,8 @@ def test_every_mutation_is_played():
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
-    played = BREAKS.keys() | DIFFERS.keys() | DRIVER.keys() | ANSWERS.keys()
+    played = BREAKS.keys() | DIFFERS.keys() | DRIVER.keys() | ANSWERS.keys() | CONNECTIONS.keys()
     unplayed = sorted(mutate.__name__ for mutate in written - played)
     assert not unplayed, (
-        f"add to BREAKS, DIFFERS, DRIVER or ANSWERS of tests/simulation/mutations/guards.py: {unplayed}"
+        f"add to BREAKS, DIFFERS, DRIVER, ANSWERS or CONNECTIONS of tests/simulation/mutations/guards.py: {unplayed}"
     )

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from tests.simulation.mutations import driver, durability, elections, ends, replication, snapshots, voters
+from tests.simulation.mutations import connections, driver, durability, elections, ends, replication, snapshots, voters
 
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.run import Outcome, play, play_dynamic
 
 Play = Callable[[int], Outcome]
 Mutation = Callable[[pytest.MonkeyPatch], None]
-MODULES: tuple[ModuleType, ...] = (elections, ends, durability, replication, snapshots, voters, driver)
+MODULES: tuple[ModuleType, ...] = (elections, ends, durability, replication, snapshots, voters, driver, connections)
 
 # With these, an invariant does not hold in the scenario, or a replica stops: what was committed would be lost.
 BREAKS: dict[Mutation, str] = {
@@ -171,4 +171,11 @@ ANSWERS: dict[Mutation, Play] = {
     driver.answers_count_the_leader_before_its_flush: play,
     driver.answers_go_on_without_the_leadership: play_dynamic,
     driver.a_new_disk_is_answered_as_the_old_one: play_dynamic,
+}
+
+# Of the connections to the others: noticed only by seeds whose requests go by them.
+CONNECTIONS: dict[Mutation, Play] = {
+    connections.a_moved_peer_is_asked_at_its_old_address: play_dynamic,
+    connections.a_peer_that_refused_is_never_connected_again: play_dynamic,
+    connections.a_lost_connection_is_used_on: play,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -43,12 +44,14 @@ class PeerTransport:
         config: ClientConfig,
         on_gone: Callable[[int], None] = lambda node_id: None,
         on_refused: Callable[[int], None] = lambda node_id: None,
+        dice: Callable[[], float] = random.random,
     ) -> None:
         """`listener` is the name of the listener that the others are asked by.
 
         `on_gone` hears of nodes that were connected, and refuse to be connected again; `on_refused` of the others that
-        refuse a connection.
+        refuse a connection. `dice` vary the back-off.
         """
+        self._dice = dice
         self._listener, self._config, self._on_gone, self._on_refused = listener, config, on_gone, on_refused
         self._answered: set[int] = set()  # those that were connected since they were last found gone
         self._knocks: dict[int, int] = {}  # how often since
@@ -116,6 +119,7 @@ class PeerTransport:
             self._config,
             on_connected=lambda: self._on_connected(node_id),
             on_lost=lambda error: self._on_lost(node_id, address, error),
+            dice=self._dice,
         )
         self._peers[node_id] = peer
         return peer

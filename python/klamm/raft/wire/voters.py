@@ -121,7 +121,7 @@ def response_to_wire(response: VoterResponse, listener: str) -> WireResponse:
         case UpdateVoterResponse():
             return wire.UpdateRaftVoterResponse(code, _leader_to_wire(response, listener))
         case ApiVersionsResponse():
-            return wire.ApiVersionsResponse(code)
+            return wire.ApiVersionsResponse(code, supported_features=_features(response))
         case _:
             assert_never(response)
 
@@ -155,6 +155,10 @@ def _updated(found: wire.UpdateRaftVoterResponse, listener: str) -> UpdateVoterR
 
 
 # Parts
+
+
+def _features(response: ApiVersionsResponse) -> tuple[wire.FeatureRange, ...]:
+    return () if response.kraft_versions is None else (wire.FeatureRange(KRAFT_VERSION, *response.kraft_versions),)
 
 
 def _leader_to_wire(response: UpdateVoterResponse, listener: str) -> wire.CurrentLeader:

@@ -15,7 +15,8 @@ class Envelope(NamedTuple):
     request: Request
     response: Response | None = None  # None: this is the request itself
     port: int | None = None  # that the request goes to; None: wherever the receiver listens
+    connection: tuple[int, int] | None = None  # its number at the asker's, and the life that accepted it; None: none
 
     def answered(self, response: Response) -> "Envelope":
         """The answer to this request, on its way back."""
-        return Envelope(self.target, self.source, self.correlation_id, self.life, self.request, response)
+        return self._replace(source=self.target, target=self.source, response=response, port=None)

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 from klamm.raft.events import PeerRefused
 from klamm.testing.simulator import words
+from klamm.testing.simulator.connections import ANY_PORT
 
 if TYPE_CHECKING:
+    from klamm.testing.simulator.connections import Dialed
     from klamm.testing.simulator.envelope import Envelope
     from klamm.testing.simulator.replica import SimulatedReplica
     from klamm.testing.simulator.world import World
+
+RESEND_US = 1_000_000  # of what nothing came back for
 
 
 class Network:
@@ -29,7 +33,7 @@ class Network:
             world.say(f"lost: {words.of_envelope(envelope)}" if world.trace is not None else "")
             self._maybe_notice_loss(envelope)
             return
-        copies = 2 if dice.random() < faults.duplicate_chance else 1
+        copies = 2 if dice.random() < faults.duplicate_chance and envelope.connection is None else 1
         for _ in range(copies):
             delay_us = dice.randrange(1_000_000 if dice.random() < faults.slow_message_chance else faults.delay_us_max)
             world.at(50 + delay_us, partial(self._deliver, envelope))
@@ -39,6 +43,26 @@ class Network:
         others = [other for other in self._world.replicas if other != node_id]
         self.cut = {pair for other in others for pair in ((other, node_id), (node_id, other))}
         return self.cut
+
+    def dial(self, asker: SimulatedReplica, node_id: int, port: int, on_dialed: Dialed) -> None:
+        """Let a process try to connect: what listens there accepts, its host refuses, or nothing comes back."""
+        world, target = self._world, self._world.replicas[node_id]
+        faults, dice = world.faults, world.dice
+        again = world.while_alive(asker, lambda: self.dial(asker, node_id, port, on_dialed))
+        life: int | None = None
+        is_lost = (asker.id, node_id) in self.cut or dice.random() < faults.drop_chance
+        if not is_lost and target.is_up and port in (ANY_PORT, target.port):
+            life = target.life
+        elif is_lost or not target.is_host_up or dice.random() >= faults.refuse_chance:
+            world.at(RESEND_US, again)
+            return
+        delay_us = 50 + dice.randrange(faults.delay_us_max)
+        world.at(delay_us, world.while_alive(asker, lambda: self._end_dial(asker, target, life, on_dialed)))
+
+    def _end_dial(self, asker: SimulatedReplica, target: SimulatedReplica, life: int | None, on_dialed: Dialed) -> None:
+        if life is None:
+            self._world.say(f"{asker.id} is refused by {target.id}")
+        on_dialed(life)
 
     def _deliver(self, envelope: Envelope) -> None:
         world = self._world
@@ -64,7 +88,8 @@ class Network:
             asker.step(PeerRefused(target.id))
 
         delay_us = 50 + world.dice.randrange(world.faults.delay_us_max)
-        world.at(delay_us, world.while_alive(asker, be_refused))
+        if envelope.connection is None:
+            world.at(delay_us, world.while_alive(asker, be_refused))
         world.at(delay_us, partial(self._fail_request, envelope))
 
     def _maybe_notice_loss(self, envelope: Envelope) -> None:

@@ -22,6 +22,7 @@ from klamm.raft.messages import (
     ApiVersionsResponse,
     Error,
     FetchResponse,
+    Request,
     Response,
 )
 from klamm.raft.node import RaftNode
@@ -31,11 +32,13 @@ from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, VoterSet, Vo
 from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
 from klamm.raft.wire.responses import decode_response, encode_response
 from klamm.testing.simulator import memory_snapshot
+from klamm.testing.simulator.connections import LISTENER, Dialed, SimulatedConnection
 from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.fetch_answers import SimulatedAnswers
 from klamm.testing.simulator.fetch_stream import FIRST_ID, SimulatedStream
 from klamm.testing.simulator.memory_log import MemoryLog
+from klamm.testing.simulator.peers import SimulatedPeers
 from klamm.testing.simulator.replica_data import CLUSTER, FOLDER, ReplicaData
 from klamm.testing.simulator.replica_loop import Call, new_loop
 from klamm.testing.simulator.watched_log import WatchedLog
@@ -47,7 +50,7 @@ PlayedEvent = (
     | events.KraftUpgradeRequested
     | events.ShutdownRequested
 )
-LISTENER: Final = "CONTROLLER"
+Dial = Callable[["SimulatedReplica", int, int, Dialed], None]
 FILE_OPERATIONS: Final = 5  # of a write of quorum-state, at each of which the process may end
 
 
@@ -83,9 +86,12 @@ class SimulatedReplica(ReplicaData):
         *,
         directory: str | None = None,
         luck: Callable[[], bool],
+        dial: Dial | None = None,
     ) -> None:
-        """`luck` decides what a power cut leaves."""
+        """`luck` decides what a power cut leaves. `dial`: its requests go by connections, which that tries to make."""
         super().__init__(node_id, voters, config, now_ms, directory=directory)
+        self._dial = dial
+        self._peers: SimulatedPeers | None = None
         self._luck = luck
         self._loop = new_loop(now_ms)
         self._driver: RaftDriver | None = None
@@ -141,9 +147,18 @@ class SimulatedReplica(ReplicaData):
         self.loaded_at_start = self.applied
         self._stream = SimulatedStream(self)
         self._answers = SimulatedAnswers(self, self.config.fetch_timeout_ms)
-        self._act(lambda: self._start_driver(node))
+        self._act(lambda: self._start_driver(node, seed))
 
-    def _start_driver(self, node: RaftNode) -> None:
+    def _start_driver(self, node: RaftNode, seed: int) -> None:
+        if self._dial is not None:
+            self._peers = SimulatedPeers(
+                self,
+                self._loop,
+                request_timeout_ms=self.config.request_timeout_ms,
+                on_gone=self._on_peer_gone,
+                on_refused=self._on_peer_refused,
+                seed=seed,
+            )
         self._driver = RaftDriver(
             node,
             self.log,
@@ -183,13 +198,27 @@ class SimulatedReplica(ReplicaData):
         """Take a message from the network."""
         if envelope.response is None:
             self._act(lambda: self._take_request(envelope))
+        elif envelope.life == self.life and self._peers is not None and envelope.connection is not None:
+            self._act(partial(self._peers.on_answer, envelope))
         elif envelope.life == self.life:
             self._act(lambda: self._end_request(envelope.correlation_id, envelope.response))
 
     def fail_request(self, envelope: Envelope) -> None:
         """The connection of a request it sent is gone."""
-        if envelope.life == self.life:
+        if envelope.life == self.life and self._peers is not None and envelope.connection is not None:
+            self._act(partial(self._peers.lose, envelope))
+        elif envelope.life == self.life:
             self._act(lambda: self._end_request(envelope.correlation_id, None))
+
+    @property
+    def has_connections(self) -> bool:
+        """Whether its requests go by connections."""
+        return self._dial is not None
+
+    def lose_connections(self, node_id: int) -> None:
+        """That node has closed its connections."""
+        if self._peers is not None:
+            self._act(partial(self._peers.lose_all_to, node_id))
 
     def propose(self, values: list[bytes]) -> int | None:
         """Propose a batch; its last offset, None when the driver refuses it."""
@@ -248,6 +277,8 @@ class SimulatedReplica(ReplicaData):
             self.files.operations_left = None
         if keep_records is not None:
             self.files.lose_power(self._luck)
+        self._peers = None
+        self._loop.forget()
         self._driver = self._requests = self._thread = self._loaded = self._fault = None
         self._is_thread_begun = self._is_flush_begun = self._is_stream_flush_begun = False
         self._checks_begun = 0
@@ -258,6 +289,10 @@ class SimulatedReplica(ReplicaData):
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         """See `klamm.raft.ports.Transport`."""
+        if self._peers is not None:
+            self.handed_out.append(Envelope(self.id, request.to, request.correlation_id, self.life, request.request))
+            self._peers.send(request, on_done)
+            return
         self.before_change()
         self._waiting[request.correlation_id] = on_done
         self.post(request)
@@ -310,6 +345,20 @@ class SimulatedReplica(ReplicaData):
         else:
             self._loop.call_later(0.002, self._loop.make_readable, fd)
 
+    # The owner of the connections
+
+    def dial(self, node_id: int, port: int, on_dialed: Dialed) -> None:
+        """See `connections.Owner`."""
+        if self._dial is None:
+            raise RuntimeError(f"replica {self.id} makes no connections")
+        self._dial(self, node_id, port, lambda life: self._act(lambda: on_dialed(life)))
+
+    def ask(self, connection: SimulatedConnection, correlation_id: int, request: Request) -> None:
+        """See `connections.Owner`."""
+        self.before_change()
+        by = connection.number, connection.life
+        self.outbox.append(Envelope(self.id, connection.node_id, correlation_id, self.life, request, connection=by))
+
     # The surroundings of the answers
 
     def give(self, asked: Envelope, response: FetchResponse, read: ReadRange | None) -> None:
@@ -357,6 +406,7 @@ class SimulatedReplica(ReplicaData):
         core = self.core
         if isinstance(core, WatchedNode):
             self.effects = core.seen = []
+        self.handed_out = []
         self._loop.run(act)
         if self.is_dying:
             raise CrashedError  # in a task, which kept it to itself
@@ -392,6 +442,12 @@ class SimulatedReplica(ReplicaData):
         if on_done is not None:
             on_done(response)
 
+    def _on_peer_gone(self, node_id: int) -> None:
+        self._running_driver.on_peer_gone(node_id)
+
+    def _on_peer_refused(self, node_id: int) -> None:
+        self._running_driver.on_peer_refused(node_id)
+
     def _note_acknowledged(self, offset: int, future: asyncio.Future[None]) -> None:
         if not future.cancelled() and future.exception() is None:
             self._acknowledged_to = max(self._acknowledged_to, offset)
@@ -406,6 +462,8 @@ class SimulatedReplica(ReplicaData):
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         task.result()
+        if self._peers is not None:
+            self._peers.close()
         self.has_handed_over = True
 
     def _start_thread(self, run: Callable[[], None]) -> None:

@@ -87,6 +87,7 @@ class ReplicaData:
         self.loaded_at_start = 0  # from the newest snapshot
         self.announced: tuple[int, int] | None = None  # the last epoch it was told to lead, and what it had applied
         self.outbox: list[Envelope] = []
+        self.handed_out: list[Envelope] = []  # in this step, to connections, which send it when they stand
         self.effects: list[fx.Effect] = []  # those of the last step, for who watches
         self.crash_after_effects: int | None = None
         self.damage: Callable[[bytes], bytes] = lambda data: data  # what the disk makes of a slice
@@ -112,7 +113,12 @@ class ReplicaData:
         return (Endpoint("CONTROLLER", f"node-{self.id}", self.port),) if self.directory is not None else ()
 
     def is_reached_by(self, envelope: Envelope) -> bool:
-        """Whether it runs and has that port now; an answer comes by the connection of its request."""
+        """Whether it runs and has that port now; an answer comes by the connection of its request.
+
+        A connection ends with the process that accepted it.
+        """
+        if envelope.response is None and envelope.connection is not None:
+            return self.is_up and envelope.connection[1] == self.life
         return self.is_up and (envelope.response is not None or envelope.port in (None, self.port))
 
     @property
@@ -151,6 +157,12 @@ class ReplicaData:
     def high_watermark(self) -> int:
         """What it knows to be committed in this life, -1 for nothing."""
         return self.core.replica.high_watermark if self.core is not None else -1
+
+    @property
+    def told(self) -> list[Envelope]:
+        """What it said in this step: what waits for a connection was true when it was handed to that."""
+        at_once = [one for one in self.outbox if one.connection is None or one.response is not None]
+        return at_once + self.handed_out
 
     @property
     def told_high_watermark(self) -> int:
@@ -243,7 +255,7 @@ class ReplicaData:
             self._load_latest_snapshot()
             self.begin_chains_with_snapshot()
         del self.chains[self.log.end_offset :]
-        self.outbox, self.effects = [], []
+        self.outbox, self.handed_out, self.effects = [], [], []
 
     def wipe(self) -> None:
         """Lose the disk, while it is down. The next one has another directory id."""

@@ -12,9 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from heapq import heappop, heappush
+from inspect import CORO_CREATED, getcoroutinestate
+from types import CoroutineType
 from typing import Any
 
 from klamm.raft.role_states import NEVER_MS
+from klamm.testing.simulator.connections import Connections
 
 CALLS_AT_ONCE_MAX = 10_000
 
@@ -56,6 +59,8 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         self._next_timer = 0
         self._readers: dict[int, Callable[..., Any]] = {}
         self.error: BaseException | None = None  # what a task or a callback raised and no one took
+        self.connections: Connections | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     # For the world
 
@@ -96,6 +101,14 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         while self._timers and self._timers[0][2].is_cancelled:
             heappop(self._timers)
         return math.ceil(self._timers[0][0] * 1000 - 0.5) if self._timers else NEVER_MS
+
+    def forget(self) -> None:
+        """The process is gone: what a task had still to begin never happens, which Python would warn of."""
+        for task in self._tasks:
+            coroutine = task.get_coro()
+            if isinstance(coroutine, CoroutineType) and getcoroutinestate(coroutine) == CORO_CREATED:
+                coroutine.close()
+        self._tasks.clear()
 
     def make_readable(self, fd: int) -> None:
         """Call who waits for that descriptor."""
@@ -145,13 +158,28 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         heappush(self._timers, (when, self._next_timer, call))
         return call
 
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> list[Any]:
+        """Each host has one address, which is its name."""
+        return [(0, 0, 0, "", (host.decode() if isinstance(host, bytes) else host, port))]
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int, **options: Any
+    ) -> tuple[Any, Any]:
+        """To a simulated process. Raises ConnectionRefusedError."""
+        if self.connections is None:
+            raise RuntimeError("the loop of a process that makes no connections")
+        return await self.connections.create(protocol_factory, host, port)
+
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
         """A task of this loop."""
-        return asyncio.Task(coro, loop=self, **options)
+        task = asyncio.Task(coro, loop=self, **options)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def get_debug(self) -> bool:
         """Never."""

@@ -21,6 +21,7 @@ UPGRADE_US = 6_000_000  # without crashes: the upgrade needs every voter in one 
 LIVENESS_US = 60_000_000  # of simulated time: several election time-outs of the slowest clock
 TRACE_LINES_SHOWN = 60
 ANSWERED_SHARE = 0.5  # of the runs: leaders answer fetches without their cores
+CONNECTED_SHARE = 0.5  # of the runs
 DAMAGED_SHARE = 0.25  # of the runs with static voters: logs are damaged
 UPGRADED_SHARE = 0.25  # of the runs whose voters change
 
@@ -75,7 +76,7 @@ def play(
     drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
     drawn.hasten(haste)
     config = config._replace(fetches_go_on=dice.random() < 0.5, fetches_answered=are_fetches_answered(seed))
-    world = World(dice, voter_count, observer_count, drawn, config, haste=haste)
+    world = World(dice, voter_count, observer_count, drawn, config, haste=haste, connected=are_connected(seed))
     world.trace = trace
     if in_full:
         world.in_full = InFull()
@@ -111,7 +112,17 @@ def play_dynamic(
         drawn, haste = replace(directed), 1.0
     drawn.hasten(haste)
     config = config._replace(fetches_go_on=dice.random() < 0.5, fetches_answered=are_fetches_answered(seed))
-    world = World(dice, voter_count, spare_count, drawn, config, dynamic=True, upgraded=upgraded, haste=haste)
+    world = World(
+        dice,
+        voter_count,
+        spare_count,
+        drawn,
+        config,
+        dynamic=True,
+        upgraded=upgraded,
+        haste=haste,
+        connected=are_connected(seed),
+    )
     world.trace = trace
     if in_full:
         world.in_full = InFull()
@@ -151,6 +162,11 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
 def are_fetches_answered(seed: int) -> bool:
     """Whether leaders answer fetches without their cores in the runs of that seed."""
     return random.Random(f"answered {seed}").random() < ANSWERED_SHARE
+
+
+def are_connected(seed: int) -> bool:
+    """Whether requests go by the product's connections in the runs of that seed."""
+    return random.Random(f"connected {seed}").random() < CONNECTED_SHARE
 
 
 def _haste(config: RaftConfig) -> float:

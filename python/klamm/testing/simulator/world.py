@@ -48,12 +48,14 @@ class World:
         dynamic: bool = False,
         upgraded: bool = False,
         haste: float = 1.0,
+        connected: bool = False,
     ) -> None:
         """`dynamic`: the voters are in the log (kraft.version 1), and those that begin were formatted with them.
 
         `upgraded`: a dynamic quorum that begins with configured voters, and is upgraded on the way (kraft.version 0).
 
-        With more `haste` a wiped replica is away for a shorter time.
+        With more `haste` a wiped replica is away for a shorter time. `connected`: requests go by the product's
+        connections.
         """
         self.dice, self.faults = dice, faults
         self._is_dynamic = dynamic
@@ -71,6 +73,7 @@ class World:
         self._clock_offsets_ms: dict[int, int] = {}
         self._tick_at_us: dict[int, int] = {}
         self.replicas: dict[int, SimulatedReplica] = {}
+        self.network = Network(self)
         self.has_configured_voters = upgraded or not dynamic
         self.must_be_upgraded = upgraded
         voters = VoterSet.of_ids(range(1, voter_count + 1)) if self.has_configured_voters else VoterSet(())
@@ -80,10 +83,17 @@ class World:
             clock = self._clock_of(node_id)
             never_votes = not dynamic and node_id > voter_count and dice.random() < 0.5
             own_config = config._replace(never_votes=never_votes)
-            replica = SimulatedReplica(node_id, voters, own_config, clock, directory=directory, luck=self._is_lucky)
+            replica = SimulatedReplica(
+                node_id,
+                voters,
+                own_config,
+                clock,
+                directory=directory,
+                luck=self._is_lucky,
+                dial=self.network.dial if connected else None,
+            )
             replica.damage = self._damage
             self.replicas[node_id] = replica
-        self.network = Network(self)
         self.operator = Operator(dice, self.replicas)
         self.operations = Operations(self)
         if not self.has_configured_voters:
@@ -397,8 +407,12 @@ class World:
 
     def _tell_gone(self, replica: SimulatedReplica, gone_id: int, delay_us: int) -> None:
         def tell() -> None:
-            self.say(f"{replica.id} is refused by {gone_id}")
-            replica.step(PeerGone(gone_id))
+            if replica.has_connections:
+                self.say(f"the connections of {replica.id} to {gone_id} are closed")
+                replica.lose_connections(gone_id)
+            else:
+                self.say(f"{replica.id} is refused by {gone_id}")
+                replica.step(PeerGone(gone_id))
 
         self.at(delay_us, self.while_alive(replica, tell))
 

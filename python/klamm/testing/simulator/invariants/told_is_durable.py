@@ -12,11 +12,11 @@ from klamm.testing.simulator.replica import SimulatedReplica
 
 
 class ToldIsDurable:
-    """Compares each message with the disk as it is when the message leaves."""
+    """Compares each message with the disk as it is when the driver lets go of it."""
 
     def check_messages(self, touched: SimulatedReplica) -> None:
-        """Everything in the outbox is durable."""
-        for envelope in touched.outbox:
+        """Everything that it said is durable."""
+        for envelope in touched.told:
             _check_epoch(touched, envelope)
             _check_vote(touched, envelope)
             _check_acknowledgement(touched, envelope)

@@ -1,0 +1,64 @@
+"""The product's `PeerTransport` in one life of a simulated process, over simulated connections."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from klamm.protocol.client import ClientConfig
+from klamm.raft.driver.peers import PeerTransport
+from klamm.raft.effects import SendRequest
+from klamm.raft.messages import Response
+from klamm.raft.voters import Endpoint
+from klamm.testing.simulator.connections import ANY_PORT, LISTENER, Connections, Owner
+from klamm.testing.simulator.envelope import Envelope
+from klamm.testing.simulator.replica_loop import ReplicaLoop
+
+
+class SimulatedPeers:
+    """Implements `klamm.raft.ports.Transport`. To be made and used on the process's loop."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        loop: ReplicaLoop,
+        *,
+        request_timeout_ms: int,
+        on_gone: Callable[[int], None],
+        on_refused: Callable[[int], None],
+        seed: int,
+    ) -> None:
+        """`seed` decides how the back-off varies."""
+        self._connections = loop.connections = Connections(owner)
+        client = ClientConfig("raft-client", request_timeout_ms=request_timeout_ms)
+        self._transport = PeerTransport(LISTENER, client, on_gone, on_refused, random.Random(seed).random)
+
+    def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
+        """See `klamm.raft.ports.Transport`."""
+        self._transport.send(replace(request, endpoints=_where(request)), on_done)
+
+    def on_answer(self, envelope: Envelope) -> None:
+        """An answer has arrived."""
+        if envelope.connection is not None and envelope.response is not None:
+            self._connections.on_answer(envelope.connection[0], envelope.correlation_id, envelope.response)
+
+    def lose(self, envelope: Envelope) -> None:
+        """The connection of that request or answer breaks."""
+        if envelope.connection is not None:
+            self._connections.lose(envelope.connection[0])
+
+    def lose_all_to(self, node_id: int) -> None:
+        """That node has closed its connections."""
+        self._connections.lose_all_to(node_id)
+
+    def close(self) -> None:
+        """The process ends in order."""
+        self._transport.close()
+
+
+def _where(request: SendRequest) -> tuple[Endpoint, ...]:
+    """Configured voters and bootstrap servers are found by the names of their hosts."""
+    if request.to < 0:
+        return (request.endpoints[0]._replace(port=ANY_PORT),)
+    return request.endpoints or (Endpoint(LISTENER, f"node-{request.to}", ANY_PORT),)

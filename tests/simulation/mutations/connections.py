@@ -1,0 +1,33 @@
+"""The connections to the other replicas: made where they listen now, and made again when they are lost."""
+
+from klamm.protocol.client import Peer
+from klamm.raft.driver.peers import PeerTransport
+
+
+def a_moved_peer_is_asked_at_its_old_address(patch):
+    """A request goes to the endpoint that it names."""
+    find = PeerTransport._peer
+
+    def stubborn(self, node_id, endpoint):
+        found = self._peers.get(node_id)
+        return found if found is not None else find(self, node_id, endpoint)
+
+    patch.setattr(PeerTransport, "_peer", stubborn)
+
+
+def a_peer_that_refused_is_never_connected_again(patch):
+    """An address is left alone for a moment after a failure, and no longer."""
+    connect = Peer.connect
+    patch.setattr(Peer, "connect", lambda self, *, at_once=False: not self._failures and connect(self, at_once=at_once))
+
+
+def a_lost_connection_is_used_on(patch):
+    """What is sent after a connection was lost goes by another."""
+    on_lost = Peer._on_connection_lost
+
+    def careless(self, error):
+        connection, versions = self._connection, self._versions
+        on_lost(self, error)
+        self._connection, self._versions = connection, versions
+
+    patch.setattr(Peer, "_on_connection_lost", careless)

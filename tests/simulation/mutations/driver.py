@@ -128,7 +128,7 @@ def answers_count_the_leader_before_its_flush(patch):
 
 
 def a_new_disk_is_answered_as_the_old_one(patch):
-    """A voter's fetches count with its directory (KIP-853), whoever answers them."""
+    """A voter's fetches count with its directory (KIP-853), whether or not the core answers them."""
 
     def careless(self, asker):
         state = self._replica.state

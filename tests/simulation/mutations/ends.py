@@ -9,7 +9,7 @@ def a_leader_that_stops_does_not_wait_for_its_successor(patch):
     patch.setattr(node.RaftNode, "_may_stop", lambda self: True)
 
 
-def a_leader_that_stops_tells_nobody(patch):
+def a_leader_that_stops_sends_no_end_of_its_epoch(patch):
     """EndQuorumEpoch saves the others a fetch time-out (KIP-595)."""
     become_resigned = replica.Replica.become_resigned
 
@@ -27,7 +27,7 @@ def all_successors_campaign_at_once(patch):
 
 
 def a_voter_that_refuses_is_waited_for(patch):
-    """A leader that stops waits for nobody to be elected by those that are gone."""
+    """A leader that stops does not wait for a successor that the voters left cannot elect."""
     patch.setattr(crash_detection.CrashDetection, "on_refused", lambda self, node_id: None)
 
 

@@ -80,7 +80,7 @@ DIFFERS: dict[Mutation, str] = {
     elections.a_leader_is_sought_where_others_say: "leader_says_where",
     elections.a_leader_is_sought_for_ever_where_it_was: "leader_says_where",
     ends.a_leader_that_stops_does_not_wait_for_its_successor: "hand_over",
-    ends.a_leader_that_stops_tells_nobody: "hand_over",
+    ends.a_leader_that_stops_sends_no_end_of_its_epoch: "hand_over",
     ends.all_successors_campaign_at_once: "hand_over",
     ends.a_voter_that_refuses_is_waited_for: "hand_over",
     ends.a_leader_that_refuses_is_waited_for: "crash_detection",

@@ -110,7 +110,7 @@ class Connections:
         self._owner.dial(node_id, port, on_dialed)
         life = await dialed
         if life is None:
-            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(f"nothing listens at {host}:{port}")
         number, protocol = len(self._made), new_protocol()
         made = self._made[number] = SimulatedConnection(number, (node_id, port), life, self._owner, protocol)
         protocol.connection_made(made)

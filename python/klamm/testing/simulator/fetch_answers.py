@@ -59,7 +59,7 @@ class _Waiting:
 
 
 class SimulatedAnswers:
-    """Invariant: who waits was taken since the last `begin`, and nobody waits after `end`."""
+    """Invariant: every fetch that waits was taken since the last `begin`; after `end` none waits."""
 
     def __init__(self, surroundings: Surroundings, patience_ms: int) -> None:
         """`patience_ms`: a process that takes no news for so long answers nothing more."""

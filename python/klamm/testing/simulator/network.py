@@ -44,6 +44,22 @@ class Network:
         self.cut = {pair for other in others for pair in ((other, node_id), (node_id, other))}
         return self.cut
 
+    def change_partition(self) -> None:
+        """Heal, split in two, cut one replica off, or cut single directions."""
+        ids, dice = list(self._world.replicas), self._world.dice
+        kind = dice.randrange(4)
+        if kind == 0:
+            self.cut = set()
+        elif kind == 1:
+            side = {node_id for node_id in ids if dice.random() < 0.5}
+            self.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
+        elif kind == 2:
+            alone = dice.choice(ids)
+            self.cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
+        else:
+            self.cut = {(a, b) for a in ids for b in ids if a != b and dice.random() < 0.3}
+        self._world.say("messages pass " + ("everywhere" if not self.cut else f"not {sorted(self.cut)}"))
+
     def dial(self, asker: SimulatedReplica, node_id: int, port: int, on_dialed: Dialed) -> None:
         """Let a process try to connect: what listens there accepts, its host refuses, or nothing comes back."""
         world, target = self._world, self._world.replicas[node_id]

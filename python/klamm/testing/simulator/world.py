@@ -138,7 +138,7 @@ class World:
     def _begin_faults(self) -> None:
         faults = self.faults
         self._every(lambda: faults.reconfigure_every_us, self.operations.reconfigure)
-        self._every(lambda: faults.partition_every_us, self._change_partition)
+        self._every(lambda: faults.partition_every_us, self.network.change_partition)
         self._every(lambda: faults.crash_every_us, self._crash_someone)
         self._every(lambda: faults.resign_every_us, self._resign_someone)
         self._every(lambda: faults.clock_jump_every_us, self._jump_a_clock)
@@ -442,22 +442,6 @@ class World:
     def _resign_someone(self) -> None:
         for leader in self.leaders():
             self.step(leader, lambda leader=leader: leader.step(ResignRequested(leader.epoch)))  # type: ignore[misc]
-
-    def _change_partition(self) -> None:
-        """Heal, split in two, cut one replica off, or cut single directions."""
-        ids, dice = list(self.replicas), self.dice
-        kind = dice.randrange(4)
-        if kind == 0:
-            self.network.cut = set()
-        elif kind == 1:
-            side = {node_id for node_id in ids if dice.random() < 0.5}
-            self.network.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
-        elif kind == 2:
-            alone = dice.choice(ids)
-            self.network.cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
-        else:
-            self.network.cut = {(a, b) for a in ids for b in ids if a != b and dice.random() < 0.3}
-        self.say("messages pass " + ("everywhere" if not self.network.cut else f"not {sorted(self.network.cut)}"))
 
     def _jump_a_clock(self) -> None:
         replica = self.dice.choice(list(self.replicas.values()))

@@ -1305,7 +1305,6 @@ EngineEvent = tuple[str, Any]  # in the stub only
 # ("dir_failed", directory id)     ("log", ("info" | "warning" | "error", text))
 
 @final
-@final
 class Api:
     """One row of the table of APIs (rust/engine/src/wire/api/table.rs), Kafka 4.3's."""
 
@@ -1337,6 +1336,7 @@ class Api:
 def apis() -> list[Api]:
     """The table, by key."""
 
+@final
 class Boot:
     """The first half of a node's start, without any decision, on a thread of the engine.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from benches.servers import program
+from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.node.node import Node
 from klamm.node.rules import checked
 from klamm.node.sources import embedded_default
@@ -60,8 +61,8 @@ async def measure(folder: Path, size: int) -> dict[str, float]:
     format_blank(config)
     node = Node(config)
     await node.start()
-    await node.metadata.active_controller.create_topics(
-        CreateTopicsRequest((CreatableTopic("t", PARTITIONS, 1),), 30_000)
+    await node.metadata.active_controller.ask(
+        CREATE_TOPICS, CreateTopicsRequest((CreatableTopic("t", PARTITIONS, 1),), 30_000)
     )
     clients = next(name for name in node.listeners if name not in config.controller_listener_names)
     address = "address={}:{}".format(*node.listeners[clients])

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from klamm._engine import CommitRequest
+from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.coordinator.driver import into
 from klamm.node.node import Node
 from klamm.node.rules import checked
@@ -40,7 +41,7 @@ async def test_a_load_finds_what_was_being_appended(tmp_path: Path) -> None:
     node = Node(config, is_volatile=True)
     await node.start()
     topic = CreatableTopic("__consumer_offsets", 1, 1)
-    await node.metadata.active_controller.create_topics(CreateTopicsRequest((topic,), 30_000))
+    await node.metadata.active_controller.ask(CREATE_TOPICS, CreateTopicsRequest((topic,), 30_000))
     async with asyncio.timeout(30):
         await node.groups.loaded()
         assert await commit(node, GROUPS[0], 0) == ErrorCode.NONE

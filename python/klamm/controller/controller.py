@@ -7,7 +7,7 @@ answers when they are committed. Nothing here waits, and only `replay` changes t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -158,47 +158,37 @@ class Controller:
         assert self._state is not None, "only an active controller appends"
         self._state.replay(records, first_offset)
 
-    def _answered(self, request: Any, decide: Callable[[Speculation], Result[T]]) -> Result[T]:
-        try:
-            return decide(self._active())
-        except KafkaError as error:
-            from klamm.controller.refusals import refuse
-
-            refusal: T = refuse(request, error)
-            return Result(refusal)
-
     def _active(self) -> Speculation:
         if self._state is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"Node {self._settings.node_id} is not the active controller.")
         return self._state
 
+    # Operations (`klamm.controller.operations`). A KafkaError that they raise refuses the request as a whole.
     # Topics
 
     def on_create_topics(self, request: CreateTopicsRequest, dice: bytes) -> Result[CreateTopicsResponse]:
         """CreateTopics; `dice` are `topics.DICE_SIZE` random bytes a topic."""
-        return self._answered(request, lambda state: self._topics.create(state, request, dice))
+        return self._topics.create(self._active(), request, dice)
 
     def on_delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> Result[DeleteTopicsResponse]:
         """DeleteTopics."""
         from klamm.controller.deletions import check_deletion_enabled, delete_topics
 
-        def delete(state: Speculation) -> Result[DeleteTopicsResponse]:
-            check_deletion_enabled(self._settings.delete_topic_enable, api_version)
-            return delete_topics(state, request)
-
-        return self._answered(request, delete)
+        state = self._active()
+        check_deletion_enabled(self._settings.delete_topic_enable, api_version)
+        return delete_topics(state, request)
 
     def on_create_partitions(self, request: CreatePartitionsRequest, seed: int) -> Result[CreatePartitionsResponse]:
         """CreatePartitions; `seed` is a random 64-bit number."""
         from klamm.controller.partitions import create_partitions
 
-        return self._answered(request, lambda state: create_partitions(state, request, seed))
+        return create_partitions(self._active(), request, seed)
 
     def on_elect_leaders(self, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
         """ElectLeaders."""
         from klamm.controller.election_requests import elect_leaders
 
-        return self._answered(request, lambda state: elect_leaders(self._elections, state, request))
+        return elect_leaders(self._elections, self._active(), request)
 
     # Configs and features
 
@@ -208,25 +198,19 @@ class Controller:
         """IncrementalAlterConfigs."""
         from klamm.protocol.configs import IncrementalAlterConfigsResponse
 
-        def alter(state: Speculation) -> Result[IncrementalAlterConfigsResponse]:
-            result = self._configs.alter_incrementally(state, request)
-            return Result(IncrementalAlterConfigsResponse(result.answer), result.records)
-
-        return self._answered(request, alter)
+        result = self._configs.alter_incrementally(self._active(), request)
+        return Result(IncrementalAlterConfigsResponse(result.answer), result.records)
 
     def on_alter_configs(self, request: AlterConfigsRequest) -> Result[AlterConfigsResponse]:
         """AlterConfigs."""
         from klamm.protocol.configs import AlterConfigsResponse
 
-        def alter(state: Speculation) -> Result[AlterConfigsResponse]:
-            result = self._configs.alter_legacy(state, request)
-            return Result(AlterConfigsResponse(result.answer), result.records)
-
-        return self._answered(request, alter)
+        result = self._configs.alter_legacy(self._active(), request)
+        return Result(AlterConfigsResponse(result.answer), result.records)
 
     def on_update_features(self, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
         """UpdateFeatures."""
-        return self._answered(request, lambda state: self._update_features(state, request))
+        return self._update_features(self._active(), request)
 
     def _update_features(self, state: Speculation, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
         from klamm.controller.features import changed_levels
@@ -275,25 +259,22 @@ class Controller:
     ) -> Result[BrokerRegistrationResponse]:
         """BrokerRegistration."""
         running_ms = self._turn(now_ms)
-        return self._answered(
-            request,
-            lambda state: self._brokers.register(
-                state, running_ms, request, kraft_version=self._kraft_version, api_version=api_version
-            ),
+        return self._brokers.register(
+            self._active(), running_ms, request, kraft_version=self._kraft_version, api_version=api_version
         )
 
     def on_broker_heartbeat(self, now_ms: int, request: BrokerHeartbeatRequest) -> Result[BrokerHeartbeatResponse]:
         """BrokerHeartbeat."""
         running_ms = self._turn(now_ms)
-        return self._answered(request, lambda state: self._brokers.heartbeat(state, running_ms, request))
+        return self._brokers.heartbeat(self._active(), running_ms, request)
 
     def on_assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> Result[AssignReplicasToDirsResponse]:
         """AssignReplicasToDirs."""
-        return self._answered(request, lambda state: self._brokers.assign_directories(state, request))
+        return self._brokers.assign_directories(self._active(), request)
 
     def on_unregister_broker(self, request: UnregisterBrokerRequest) -> Result[UnregisterBrokerResponse]:
         """UnregisterBroker."""
-        return self._answered(request, lambda state: self._brokers.unregister(state, request))
+        return self._brokers.unregister(self._active(), request)
 
     def on_controller_registration(
         self, request: ControllerRegistrationRequest
@@ -301,13 +282,13 @@ class Controller:
         """ControllerRegistration."""
         from klamm.controller.controllers import register_controller
 
-        return self._answered(request, lambda state: register_controller(state, request))
+        return register_controller(self._active(), request)
 
     def on_allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Result[AllocateProducerIdsResponse]:
         """AllocateProducerIds."""
         from klamm.controller.producer_ids import allocate
 
-        return self._answered(request, lambda state: allocate(state, request))
+        return allocate(self._active(), request)
 
     # By the clock
 

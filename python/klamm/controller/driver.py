@@ -12,45 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from klamm._engine import Image
 from klamm.controller.controller import Controller
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
+from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
 
 if TYPE_CHECKING:
-    from klamm.protocol.configs import (
-        AlterConfigsRequest,
-        AlterConfigsResponse,
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResponse,
-    )
-    from klamm.protocol.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
-    from klamm.protocol.registration import (
-        AllocateProducerIdsRequest,
-        AllocateProducerIdsResponse,
-        AssignReplicasToDirsRequest,
-        AssignReplicasToDirsResponse,
-        BrokerHeartbeatRequest,
-        BrokerHeartbeatResponse,
-        BrokerRegistrationRequest,
-        BrokerRegistrationResponse,
-        ControllerRegistrationRequest,
-        ControllerRegistrationResponse,
-        UnregisterBrokerRequest,
-        UnregisterBrokerResponse,
-    )
-    from klamm.protocol.topics import (
-        CreatePartitionsRequest,
-        CreatePartitionsResponse,
-        CreateTopicsRequest,
-        CreateTopicsResponse,
-        DeleteTopicsRequest,
-        DeleteTopicsResponse,
-        ElectLeadersRequest,
-        ElectLeadersResponse,
-    )
+    from klamm.controller.operations import Operation
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Q = TypeVar("Q")
 
 
 class Quorum(Protocol):
@@ -157,107 +129,29 @@ class ControllerDriver:
 
     # Requests
 
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """CreateTopics."""
-        from klamm.controller.topics import DICE_SIZE
+    async def run(self, operation: Operation[Q, T], request: Q, api_version: int | None = None) -> T:
+        """Decide a request when its turn comes, and answer when that is committed. No version: the newest."""
+        from klamm.controller.operations import Asked
 
-        dice = self._dice(DICE_SIZE * len(request.topics))
-        return await self._run(request, lambda: self._controller.on_create_topics(request, dice), request.timeout_ms)
-
-    async def delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> DeleteTopicsResponse:
-        """DeleteTopics."""
-        return await self._run(
-            request, lambda: self._controller.on_delete_topics(request, api_version), request.timeout_ms
-        )
-
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        """CreatePartitions."""
-        seed = int.from_bytes(self._dice(8), "big")
-        return await self._run(
-            request, lambda: self._controller.on_create_partitions(request, seed), request.timeout_ms
-        )
-
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """ElectLeaders."""
-        return await self._run(request, lambda: self._controller.on_elect_leaders(request), request.timeout_ms)
-
-    async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
-    ) -> IncrementalAlterConfigsResponse:
-        """IncrementalAlterConfigs."""
-        return await self._run_by_quorum(request, lambda: self._controller.on_incremental_alter_configs(request))
-
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        """AlterConfigs."""
-        return await self._run_by_quorum(request, lambda: self._controller.on_alter_configs(request))
-
-    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        """UpdateFeatures."""
-        return await self._run_by_quorum(request, lambda: self._controller.on_update_features(request))
-
-    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
-        """BrokerRegistration."""
-        return await self._run(
-            request,
-            lambda: self._controller.on_broker_registration(self._now_ms(), request, api_version),
-            broker_id=request.broker_id,
-        )
-
-    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        """BrokerHeartbeat."""
-        return await self._run(
-            request,
-            lambda: self._controller.on_broker_heartbeat(self._now_ms(), request),
-            broker_id=request.broker_id,
-        )
-
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """AssignReplicasToDirs."""
-        return await self._run(request, lambda: self._controller.on_assign_replicas_to_dirs(request))
-
-    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """UnregisterBroker."""
-        return await self._run(
-            request, lambda: self._controller.on_unregister_broker(request), broker_id=request.broker_id
-        )
-
-    async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
-        """ControllerRegistration."""
-        return await self._run(request, lambda: self._controller.on_controller_registration(request))
-
-    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        """AllocateProducerIds."""
-        return await self._run(request, lambda: self._controller.on_allocate_producer_ids(request))
-
-    async def _run_by_quorum(self, request: Any, decide: Callable[[], Result[T]]) -> T:
-        """For what depends on who is in the quorum when its turn comes: voters come and go."""
-
-        def decide_by_quorum() -> Result[T]:
-            self._controller.on_quorum(self._quorum.voter_ids, self._quorum.kraft_upgrade_refusal())
-            return decide()
-
-        return await self._run(request, decide_by_quorum)
-
-    async def _run(
-        self, request: Any, decide: Callable[[], Result[T]], timeout_ms: int = 1, broker_id: int | None = None
-    ) -> T:
-        """`broker_id`: of the broker that changes, of which one operation at a time is under way."""
+        newest = APIS[operation.api_key].versions[1]
+        asked = Asked(request, newest if api_version is None else api_version, self._now_ms, self._dice)
+        broker_id = operation.broker_id(request)
         try:
-            if timeout_ms <= 0:
+            if operation.timeout_ms(request) <= 0:
                 raise TurnMissedError("The request's time was over before its turn came.")
             while broker_id in self._under_way:
                 await asyncio.wait({self._under_way[broker_id]})
-            result = decide()
+            if operation.by_quorum:
+                self._controller.on_quorum(self._quorum.voter_ids, self._quorum.kraft_upgrade_refusal())
+            result = operation.decided(self._controller, asked)
             self._append(result)
             if result.rest is not None:
                 result = await asyncio.shield(self._finish(result))
             if self._epoch is not None:
                 await self._quorum.wait_committed(self._appended)
         except Exception as error:  # every request gets an answer; a fault of ours ends the epoch as well
-            from klamm.controller.refusals import refuse
-
-            refusal: T = refuse(request, self._as_kafka_error(error, type(request).__name__))
-            return refusal
+            refusal = self._as_kafka_error(error, type(request).__name__)
+            return operation.refuse(request, refusal.code, refusal.message)
         return result.answer
 
     def _finish(self, result: Result[T]) -> asyncio.Future[Result[T]]:

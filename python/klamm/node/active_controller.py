@@ -13,32 +13,27 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from klamm.protocol import registration as messages
-from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.node.controller_channel import FORWARD_TIMEOUT_MS
+from klamm.protocol.apis import APIS
+from klamm.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from klamm.controller.driver import ControllerDriver
+    from klamm.controller.operations import Operation
     from klamm.node.config import NodeConfig
     from klamm.protocol.client import Address, Client, Versions
     from klamm.protocol.deadlines import Deadlines
-    from klamm.protocol.topics import CreateTopicsRequest, CreateTopicsResponse
     from klamm.raft.voters import Endpoint
 
 log = logging.getLogger("klamm.node.controller")
 
 T = TypeVar("T")
+Q = TypeVar("Q")
 
 PAUSE_S: Final = 0.02
 LAST_WORD_S: Final = 0.5
-FORWARD_TIMEOUT_MS: Final = 60_000
-REGISTRATION_TIMEOUT_MS: Final = 5_000
 # A controller whose host is gone does not answer: a waiting request must try the next one within its time-out.
 ATTEMPT_TIMEOUT_MS: Final = 30_000
-
-REGISTRATION_VERSIONS: Final = (0, 4)
-HEARTBEAT_VERSIONS: Final = (0, 2)
-CREATE_TOPICS_VERSIONS: Final = (2, 7)
-ONLY_VERSION: Final = (0, 0)
 
 
 class Quorum(Protocol):
@@ -69,80 +64,6 @@ class ActiveController:
         None while it is not known, and where the local one is active.
         """
         self._on_versions = on_versions
-
-    # Of brokers
-
-    async def register_broker(
-        self, request: messages.BrokerRegistrationRequest, api_version: int
-    ) -> messages.BrokerRegistrationResponse:
-        """BrokerRegistration."""
-        return await self._ask(
-            request,
-            messages.BrokerRegistrationResponse,
-            REGISTRATION_VERSIONS,
-            lambda local: local.register_broker(request, api_version),
-            self._config.integer("broker.heartbeat.interval.ms"),
-        )
-
-    async def broker_heartbeat(self, request: messages.BrokerHeartbeatRequest) -> messages.BrokerHeartbeatResponse:
-        """BrokerHeartbeat."""
-        return await self._ask(
-            request,
-            messages.BrokerHeartbeatResponse,
-            HEARTBEAT_VERSIONS,
-            lambda local: local.broker_heartbeat(request),
-            self._config.integer("broker.heartbeat.interval.ms"),
-        )
-
-    async def allocate_producer_ids(
-        self, request: messages.AllocateProducerIdsRequest
-    ) -> messages.AllocateProducerIdsResponse:
-        """AllocateProducerIds."""
-        return await self._ask(
-            request,
-            messages.AllocateProducerIdsResponse,
-            ONLY_VERSION,
-            lambda local: local.allocate_producer_ids(request),
-        )
-
-    async def assign_replicas_to_dirs(
-        self, request: messages.AssignReplicasToDirsRequest
-    ) -> messages.AssignReplicasToDirsResponse:
-        """AssignReplicasToDirs."""
-        return await self._ask_until_answered(
-            request, lambda local: local.assign_replicas_to_dirs(request), self._assign_elsewhere, FORWARD_TIMEOUT_MS
-        )
-
-    async def _assign_elsewhere(
-        self, address: Address, request: messages.AssignReplicasToDirsRequest, timeout_ms: int
-    ) -> messages.AssignReplicasToDirsResponse:
-        from klamm.protocol import directory_assignments as wire
-
-        asked = wire.to_wire(request)
-        answer = await self.client.ask(address, asked, wire.DirectoriesResponse, ONLY_VERSION, timeout_ms)
-        return wire.answer_from_wire(request, answer)
-
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """CreateTopics, which the broker itself asks for: topics of its own, and those that clients only named."""
-        from klamm.protocol.topics import CreateTopicsResponse
-
-        return await self._ask(
-            request, CreateTopicsResponse, CREATE_TOPICS_VERSIONS, lambda local: local.create_topics(request)
-        )
-
-    # Of controllers
-
-    async def register_controller(
-        self, request: messages.ControllerRegistrationRequest
-    ) -> messages.ControllerRegistrationResponse:
-        """ControllerRegistration."""
-        return await self._ask(
-            request,
-            messages.ControllerRegistrationResponse,
-            ONLY_VERSION,
-            lambda local: local.register_controller(request),
-            REGISTRATION_TIMEOUT_MS,
-        )
 
     # Where it is
 
@@ -214,44 +135,28 @@ class ActiveController:
 
     # Asking
 
-    async def _ask(
-        self,
-        request: Any,
-        answer: type[T],
-        versions: tuple[int, int],
-        ask_local: Callable[[ControllerDriver], Awaitable[T]],
-        timeout_ms: int = FORWARD_TIMEOUT_MS,
-    ) -> T:
-        async def ask_remote(address: Address, request: Any, timeout_ms: int) -> T:
-            return await self.client.ask(address, request, answer, versions, timeout_ms)
-
-        return await self._ask_until_answered(request, ask_local, ask_remote, timeout_ms)
-
-    async def _ask_until_answered(
-        self,
-        request: Any,
-        ask_local: Callable[[ControllerDriver], Awaitable[T]],
-        ask_remote: Callable[[Address, Any, int], Awaitable[T]],
-        timeout_ms: int,
-    ) -> T:
-        """The active controller's answer; after the time-out the request's own answer of REQUEST_TIMED_OUT."""
+    async def ask(self, operation: Operation[Q, T], request: Q, timeout_ms: int = FORWARD_TIMEOUT_MS) -> T:
+        """The answer of the active controller; after the time-out one that refuses with REQUEST_TIMED_OUT."""
+        versions, wire = APIS[operation.api_key].versions, operation.wire
 
         async def local(controller: ControllerDriver) -> T | None:
-            answer = await ask_local(controller)
+            answer = await controller.run(operation, request)
             return None if _is_of_no_controller(answer) else answer
 
         async def remote(address: Address, left_ms: int) -> T | None:
-            answer = await ask_remote(address, request, left_ms)
+            if wire is None:
+                answer: T = await self.client.ask(address, request, operation.response, versions, left_ms)
+            else:
+                message = wire.write_request(request)
+                answered = await self.client.ask(address, message, wire.response, versions, left_ms)
+                answer = wire.read_response(request, answered)
             return None if _is_of_no_controller(answer) else answer
 
         answer = await self.until_answered(local, remote, timeout_ms)
         if answer is not None:
             return answer
-        from klamm.controller.refusals import refuse
-
         text = f"no active controller answered within {timeout_ms} ms"
-        refusal: T = refuse(request, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
-        return refusal
+        return operation.refuse(request, ErrorCode.REQUEST_TIMED_OUT, text)
 
     async def until_answered(
         self,

@@ -6,23 +6,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
+from klamm.controller.operations.nodes import ASSIGN_REPLICAS_TO_DIRS
+from klamm.node.controller_channel import ControllerChannel
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.registration import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from klamm.protocol.registration import AssignReplicasToDirsRequest
 
 log = logging.getLogger("klamm.node.assignments")
 
 MAX_PER_REQUEST: Final = 2250
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0
-
-
-class ControllerChannel(Protocol):
-    """The active controller, as a broker asks it."""
-
-    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-        """AssignReplicasToDirs."""
 
 
 class Assignments:
@@ -66,7 +61,7 @@ class Assignments:
             assignments = tuple((found, *place) for place, found in sent.items())
             request = AssignReplicasToDirsRequest(self._node_id, self._broker_epoch(), assignments)
             try:
-                answer = await self._controller.assign_replicas_to_dirs(request)
+                answer = await self._controller.ask(ASSIGN_REPLICAS_TO_DIRS, request)
             except Exception:
                 log.exception("the controller could not be told of directories; telling again")
             else:

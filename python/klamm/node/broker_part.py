@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker.producer_ids import Block, ProducerIds
+from klamm.controller.operations.nodes import ALLOCATE_PRODUCER_IDS
 from klamm.node.assignments import Assignments
 from klamm.node.boot import Booted
 from klamm.node.config import NodeConfig
@@ -62,6 +63,7 @@ class BrokerPart:
             self._registration_request,
             lambda: metadata.applied_offset,
             on_fault,
+            ask_timeout_ms=config.integer("broker.heartbeat.interval.ms"),
             log_dir_failure_timeout_ms=config.integer("log.dir.failure.timeout.ms"),
             foreign_cluster=metadata.foreign_cluster,
             is_majority_gone=metadata.raft.is_majority_gone,
@@ -153,7 +155,7 @@ class BrokerPart:
 
     async def _allocate_producer_ids(self) -> Block:
         request = messages.AllocateProducerIdsRequest(self._config.node_id, self.broker_epoch)
-        answer = await self._controller.allocate_producer_ids(request)
+        answer = await self._controller.ask(ALLOCATE_PRODUCER_IDS, request)
         if answer.error_code is not ErrorCode.NONE:
             raise KafkaError(answer.error_code)
         return Block(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
@@ -189,11 +191,12 @@ class BrokerPart:
         task.add_done_callback(self._tasks.discard)
 
     async def _create_now(self, topic: CreatableTopic) -> None:
+        from klamm.controller.operations.topics import CREATE_TOPICS
         from klamm.protocol.topics import CreateTopicsRequest
 
         try:
             request = CreateTopicsRequest((topic,), self._config.integer("request.timeout.ms"))
-            [result] = (await self._controller.create_topics(request)).topics
+            [result] = (await self._controller.ask(CREATE_TOPICS, request)).topics
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 log.warning("topic %s was not created: %s", topic.name, result.error_message or result.error_code.name)
         except Exception:

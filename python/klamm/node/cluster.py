@@ -196,7 +196,9 @@ class Cluster:
         self.run(self._create(request))
 
     async def _create(self, request: CreateTopicsRequest) -> None:
-        [result] = (await self._node.metadata.active_controller.create_topics(request)).topics
+        from klamm.controller.operations.topics import CREATE_TOPICS
+
+        [result] = (await self._node.metadata.active_controller.ask(CREATE_TOPICS, request)).topics
         if result.error_code is not ErrorCode.NONE:
             raise KafkaError(result.error_code, result.error_message)
         # A controller of another node answers when it is committed; this node hears of that a little later.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from klamm._engine import Image
+from klamm.controller.operations.nodes import CONTROLLER_REGISTRATION
+from klamm.node.controller_channel import ControllerChannel
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import CONTROLLER_REGISTRATION_LEVEL
-from klamm.protocol.registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from klamm.protocol.registration import ControllerRegistrationRequest
 
 log = logging.getLogger("klamm.node.registration")
 
@@ -18,14 +19,14 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 120.0
 JITTER: Final = 0.02
 
-Register = Callable[[ControllerRegistrationRequest], Awaitable[ControllerRegistrationResponse]]
+ASK_TIMEOUT_MS: Final = 5_000
 
 
 class ControllerRegistration:
     """Keeps this run of the controller registered; what the committed image says of it counts, not an answer."""
 
-    def __init__(self, request: ControllerRegistrationRequest, register: Register) -> None:
-        self._request, self._register = request, register
+    def __init__(self, request: ControllerRegistrationRequest, controller: ControllerChannel) -> None:
+        self._request, self._controller = request, controller
         self._task: asyncio.Task[None] | None = None
         self._is_registered = False
 
@@ -51,7 +52,7 @@ class ControllerRegistration:
         pause_s = FIRST_PAUSE_S
         while not self._is_registered:
             try:
-                answer = await self._register(self._request)
+                answer = await self._controller.ask(CONTROLLER_REGISTRATION, self._request, ASK_TIMEOUT_MS)
             except Exception:
                 log.exception("this controller could not be registered; asking again")
             else:

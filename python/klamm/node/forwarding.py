@@ -7,7 +7,8 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm.broker.request import Answer, Handler, RequestContext
-from klamm.node.active_controller import FORWARD_TIMEOUT_MS, ActiveController
+from klamm.node.active_controller import ActiveController
+from klamm.node.controller_channel import FORWARD_TIMEOUT_MS
 from klamm.protocol import codec
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError

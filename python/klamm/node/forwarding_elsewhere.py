@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from klamm.broker.request import Answer, RequestContext
-from klamm.controller.refusals import refuse
-from klamm.node.active_controller import ATTEMPT_TIMEOUT_MS, FORWARD_TIMEOUT_MS
-from klamm.protocol import codec, configs, feature_updates, registration, topics
+from klamm.controller.operations import operation_of
+from klamm.node.active_controller import ATTEMPT_TIMEOUT_MS
+from klamm.node.controller_channel import FORWARD_TIMEOUT_MS
+from klamm.protocol import codec
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.client import Peer, PeerError
 from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse
@@ -26,30 +27,12 @@ from klamm.protocol.voter_messages import (
 )
 
 ENVELOPE_VERSIONS: Final = (0, 0)
-QUORUM_ANSWERS: Final[dict[int, type[Any]]] = {
-    ApiKey.DESCRIBE_QUORUM: DescribeQuorumResponse,
-    ApiKey.ADD_RAFT_VOTER: AddRaftVoterResponse,
-    ApiKey.REMOVE_RAFT_VOTER: RemoveRaftVoterResponse,
+QUORUM_MESSAGES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
+    ApiKey.DESCRIBE_QUORUM: (DescribeQuorumRequest, DescribeQuorumResponse),
+    ApiKey.ADD_RAFT_VOTER: (AddRaftVoterRequest, AddRaftVoterResponse),
+    ApiKey.REMOVE_RAFT_VOTER: (RemoveRaftVoterRequest, RemoveRaftVoterResponse),
 }
-"""The answers of those that raft gives, with their codes."""
-REQUESTS: Final[dict[int, type[Any]]] = {
-    each.API_KEY: each
-    for each in (
-        topics.CreateTopicsRequest,
-        topics.DeleteTopicsRequest,
-        topics.CreatePartitionsRequest,
-        topics.ElectLeadersRequest,
-        configs.AlterConfigsRequest,
-        configs.IncrementalAlterConfigsRequest,
-        feature_updates.UpdateFeaturesRequest,
-        registration.UnregisterBrokerRequest,
-        DescribeQuorumRequest,
-        AddRaftVoterRequest,
-        RemoveRaftVoterRequest,
-    )
-}
-"""What may be forwarded, of what there is yet (facts 6.3)."""
-
+"""Request and response of what raft answers, with its own code for not being the leader."""
 
 log = logging.getLogger("klamm.node.controller")
 
@@ -137,7 +120,11 @@ def _opened(request: Enveloped, envelope: EnvelopeResponse) -> bytes:
 
 def refused(api_key: int, version: int, body: bytes, error: KafkaError) -> bytes:
     """The answer to a request that fails as a whole. Raises MalformedRequest."""
-    request = codec.read(REQUESTS[api_key], version, body)
-    if api_key in QUORUM_ANSWERS:
-        return codec.write(QUORUM_ANSWERS[api_key](error.code, error.message), version)
-    return codec.write(refuse(request, error), version)
+    if api_key in QUORUM_MESSAGES:
+        request_type, response_type = QUORUM_MESSAGES[api_key]
+        codec.read(request_type, version, body)
+        return codec.write(response_type(error.code, error.message), version)
+    operation = operation_of(api_key)
+    assert operation is not None, f"API {api_key} is forwarded, so the controller decides it"
+    request = codec.read(operation.request, version, body)
+    return codec.write(operation.refuse(request, error.code, error.message), version)

@@ -5,11 +5,12 @@ A node starts without any of them (ARCHITECTURE: A start imports what serving ne
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm.broker.request import Direct
+from klamm.controller.operations import MODULES
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import RAFT_APIS, VOTER_APIS
 
@@ -93,41 +94,25 @@ class Handlers:
 
         return {ApiKey.ENVELOPE: EnvelopeHandlers(self._controller, self._handler_here).envelope}
 
-    def _topic_apis(self) -> dict[int, Handler | Direct]:
-        from klamm.protocol import topics
+    def _operations(self, module: str) -> dict[int, Handler | Direct]:
+        """What the controller decides: the operations that are registered in a module."""
+        from klamm.controller.operations import operations_in
+        from klamm.node.operation_handlers import operation_handler
 
-        ask = self._controller
-        return {
-            ApiKey.CREATE_TOPICS: _forwarded(topics.CreateTopicsRequest, lambda request, _: ask.create_topics(request)),
-            ApiKey.DELETE_TOPICS: _forwarded(topics.DeleteTopicsRequest, ask.delete_topics),
-            ApiKey.CREATE_PARTITIONS: _forwarded(
-                topics.CreatePartitionsRequest, lambda request, _: ask.create_partitions(request)
-            ),
-            ApiKey.ELECT_LEADERS: _forwarded(topics.ElectLeadersRequest, lambda request, _: ask.elect_leaders(request)),
-        }
+        controller = self._controller
+        return {key: operation_handler(one, controller.run) for key, one in operations_in(module).items()}
 
-    def _forwarded_config_change_apis(self) -> dict[int, Handler | Direct]:
-        from klamm.protocol import configs
+    def _config_change_operations(self) -> dict[int, Handler | Direct]:
+        """The same for configs; but the levels of loggers, which IncrementalAlterConfigs can set, are this node's."""
+        from klamm.controller.operations.configs import INCREMENTAL_ALTER_CONFIGS as OPERATION
 
         controller = self._controller
 
         async def decide(context: RequestContext, version: int, request: Any, answer: type[Any]) -> Any:
-            return await controller.incremental_alter_configs(request)
+            return await controller.run(OPERATION, request, version)
 
-        return {
-            ApiKey.ALTER_CONFIGS: _forwarded(
-                configs.AlterConfigsRequest, lambda request, _: controller.alter_configs(request)
-            ),
-            ApiKey.INCREMENTAL_ALTER_CONFIGS: self._config_changes(decide).incremental_alter_configs_at_controller,
-        }
-
-    def _feature_apis(self) -> dict[int, Handler | Direct]:
-        from klamm.protocol.feature_updates import UpdateFeaturesRequest
-
-        ask = self._controller
-        return {
-            ApiKey.UPDATE_FEATURES: _forwarded(UpdateFeaturesRequest, lambda request, _: ask.update_features(request))
-        }
+        handlers = self._operations("configs")
+        return handlers | {OPERATION.api_key: self._config_changes(decide).incremental_alter_configs_at_controller}
 
     def _quorum_apis(self) -> dict[int, Handler | Direct]:
         from klamm.broker.handlers.quorum import QuorumHandlers
@@ -145,35 +130,6 @@ class Handlers:
             lambda: self._quorum().state(),
         )
         return {ApiKey.DESCRIBE_CLUSTER: handlers.describe_cluster}
-
-    def _node_apis(self) -> dict[int, Handler | Direct]:
-        """What nodes alone ask the controller."""
-        from klamm.protocol import directory_assignments, registration
-
-        ask = self._controller
-
-        async def assign(
-            request: directory_assignments.DirectoriesRequest, version: int
-        ) -> directory_assignments.DirectoriesResponse:
-            wanted = directory_assignments.from_wire(request)
-            return directory_assignments.answer_to_wire(wanted, await ask.assign_replicas_to_dirs(wanted))
-
-        return {
-            ApiKey.BROKER_REGISTRATION: _forwarded(registration.BrokerRegistrationRequest, ask.register_broker),
-            ApiKey.BROKER_HEARTBEAT: _forwarded(
-                registration.BrokerHeartbeatRequest, lambda request, _: ask.broker_heartbeat(request)
-            ),
-            ApiKey.UNREGISTER_BROKER: _forwarded(
-                registration.UnregisterBrokerRequest, lambda request, _: ask.unregister_broker(request)
-            ),
-            ApiKey.ALLOCATE_PRODUCER_IDS: _forwarded(
-                registration.AllocateProducerIdsRequest, lambda request, _: ask.allocate_producer_ids(request)
-            ),
-            ApiKey.CONTROLLER_REGISTRATION: _forwarded(
-                registration.ControllerRegistrationRequest, lambda request, _: ask.register_controller(request)
-            ),
-            ApiKey.ASSIGN_REPLICAS_TO_DIRS: _forwarded(directory_assignments.DirectoriesRequest, assign),
-        }
 
     def _raft_apis(self) -> dict[int, Handler | Direct]:
         """What the replicas of the metadata log ask each other."""
@@ -311,26 +267,14 @@ FORWARDED: Final = (
 """The APIs that a broker forwards as they come. AlterConfigs and IncrementalAlterConfigs it checks first."""
 CONTROLLER_FAMILIES: Final = _by_key(
     {
-        Handlers._topic_apis: (
-            ApiKey.CREATE_TOPICS,
-            ApiKey.DELETE_TOPICS,
-            ApiKey.CREATE_PARTITIONS,
-            ApiKey.ELECT_LEADERS,
-        ),
-        Handlers._feature_apis: (ApiKey.UPDATE_FEATURES,),
+        partial(Handlers._operations, module="topics"): MODULES["topics"],
+        partial(Handlers._operations, module="features"): MODULES["features"],
+        partial(Handlers._operations, module="nodes"): MODULES["nodes"],
+        Handlers._config_change_operations: MODULES["configs"],
         Handlers._quorum_apis: (ApiKey.DESCRIBE_QUORUM,),
         Handlers._cluster_apis: (ApiKey.DESCRIBE_CLUSTER,),
         Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS,),
         Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),
-        Handlers._forwarded_config_change_apis: (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
-        Handlers._node_apis: (
-            ApiKey.BROKER_REGISTRATION,
-            ApiKey.BROKER_HEARTBEAT,
-            ApiKey.UNREGISTER_BROKER,
-            ApiKey.ALLOCATE_PRODUCER_IDS,
-            ApiKey.CONTROLLER_REGISTRATION,
-            ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-        ),
         Handlers._envelope_apis: (ApiKey.ENVELOPE,),
         Handlers._raft_apis: RAFT_APIS,
         Handlers._voter_apis: VOTER_APIS,
@@ -361,9 +305,3 @@ BROKER_FAMILIES: Final = _by_key(
     }
 )
 """The same of the listeners of clients and brokers."""
-
-
-def _forwarded(request: type[Any], ask: Callable[[Any, int], Awaitable[Any]]) -> Handler:
-    from klamm.broker.handlers.forwarded import forwarded
-
-    return forwarded(request, ask)

@@ -163,8 +163,7 @@ class Node:
             tuple(Listener(*endpoint) for endpoint in self.metadata.endpoints),
             supported(SUPPORTED_FEATURES),
         )
-        register = self.metadata.active_controller.register_controller
-        registration = self._controller_registration = ControllerRegistration(request, register)
+        registration = self._controller_registration = ControllerRegistration(request, self.metadata.active_controller)
         registration.on_published(self.image)
         self._publisher.follow("controller registration", lambda image, _: registration.on_published(image))
 

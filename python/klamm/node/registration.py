@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from klamm.broker.lifecycle import BrokerLifecycle, BrokerState, Heartbeat, Register
+from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from klamm.node.controller_channel import ControllerChannel
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.registration import (
     BrokerHeartbeatRequest,
@@ -19,7 +21,6 @@ from klamm.protocol.registration import (
 
 log = logging.getLogger("klamm.node.registration")
 
-REGISTRATION_VERSION: Final = 4
 LOOK_S: Final = 0.1
 LONG_PAUSE_MS: Final = 1_000
 """A heartbeat that is so late was not kept back by a loop with much to do, but by a process that did not run."""
@@ -29,16 +30,6 @@ FAILED_PAUSE_S: Final = 0.1
 WAITS_FOR_METADATA: Final = (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
 
 _Answer = TypeVar("_Answer", BrokerRegistrationResponse, BrokerHeartbeatResponse)
-
-
-class ControllerChannel(Protocol):
-    """The active controller, as a broker asks it."""
-
-    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
-        """BrokerRegistration."""
-
-    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        """BrokerHeartbeat."""
 
 
 class Registration:
@@ -52,16 +43,19 @@ class Registration:
         applied_offset: Callable[[], int],
         on_fault: Callable[[Exception], None],
         *,
+        ask_timeout_ms: int,
         log_dir_failure_timeout_ms: int,
         foreign_cluster: Callable[[], str | None] = lambda: None,
         is_majority_gone: Callable[[], bool] = lambda: False,
         on_pause: Callable[[int], None] = lambda pause_ms: None,
     ) -> None:
-        """`on_fault` receives what ends the exchange early; `on_pause` how long the process did not run.
+        """`ask_timeout_ms` bounds each request. `on_fault` receives what ends the exchange early, `on_pause` how long
+        the process did not run.
 
         `foreign_cluster` says which controller answered as one of another cluster, where one did; `is_majority_gone`
         whether so many controllers refuse connections that the rest can elect nobody.
         """
+        self._ask_timeout_ms = ask_timeout_ms
         self._is_majority_gone = is_majority_gone
         self._on_pause = on_pause
         self._foreign_cluster = foreign_cluster
@@ -211,7 +205,7 @@ class Registration:
                 await self._beat(request)
 
     async def _register(self) -> None:
-        answer = await self._ask(self._controller.register_broker(self._request(), REGISTRATION_VERSION))
+        answer = await self._ask(self._controller.ask(BROKER_REGISTRATION, self._request(), self._ask_timeout_ms))
         if answer is not None:
             log.info("registered with broker epoch %d", answer.broker_epoch)
             self._lifecycle.on_registered(_now_ms(), answer.broker_epoch)
@@ -227,7 +221,7 @@ class Registration:
             offline_log_dirs=self.offline_log_dirs,
         )
         self._published_meanwhile = False
-        answer = await self._ask(self._controller.broker_heartbeat(request))
+        answer = await self._ask(self._controller.ask(BROKER_HEARTBEAT, request, self._ask_timeout_ms))
         if answer is not None:
             self._acknowledged_log_dirs = request.offline_log_dirs
             self._lifecycle.on_heartbeat_answer(

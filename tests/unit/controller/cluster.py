@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from klamm._engine import Image
 from klamm.controller.controller import Controller
+from klamm.controller.operations import MODULES, operations_in
 from klamm.controller.result import Result
 from klamm.controller.settings import ControllerSettings
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, decode, encode
 from klamm.protocol.registration import (
@@ -45,6 +46,35 @@ def bootstrap(features: dict[str, int]) -> list[bytes]:
     return [encode(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in features.items()]
 
 
+OPERATIONS = {f"on_{key.name.lower()}": one for module in MODULES for key, one in operations_in(module).items()}
+
+
+class Answering:
+    """A controller that answers what refuses a request as a whole, as `Operation.decided` does."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self._controller = Controller(settings)
+
+    def __getattr__(self, name: str) -> Any:
+        found, operation = getattr(self._controller, name), OPERATIONS.get(name)
+        if operation is None:
+            return found
+
+        def decided(*arguments: Any, **options: Any) -> Result[Any]:
+            try:
+                return found(*arguments, **options)  # type: ignore[no-any-return]
+            except KafkaError as error:
+                [request] = [one for one in arguments if isinstance(one, operation.request)]
+                return Result(operation.refuse(request, error.code, error.message))
+
+        return decided
+
+
+def answering(settings: ControllerSettings) -> Controller:
+    """One of `Answering`, typed as what it stands for."""
+    return cast(Controller, Answering(settings))
+
+
 class Cluster:
     """One active controller, its log, and a clock that a test moves."""
 
@@ -54,7 +84,7 @@ class Cluster:
             cluster_id=CLUSTER_ID,
             **settings,
         )
-        self.controller = Controller(self.settings)
+        self.controller = answering(self.settings)
         self.log: list[bytes] = []
         self.image = Image()
         self.now_ms = 1_000_000
@@ -71,7 +101,7 @@ class Cluster:
 
     def fail_over(self) -> None:
         """The same log under a controller that knows nothing but it."""
-        self.controller = Controller(self.settings)
+        self.controller = answering(self.settings)
         self.activate({})
 
     def commit(self, result: Result[T]) -> T:

@@ -12,6 +12,10 @@ import pytest
 from klamm._engine import Image
 from klamm.controller.controller import Controller
 from klamm.controller.driver import ControllerDriver, batches
+from klamm.controller.operations.configs import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from klamm.controller.operations.features import UPDATE_FEATURES
+from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
 from klamm.controller.settings import ControllerSettings
 from klamm.protocol.configs import (
@@ -102,10 +106,10 @@ class Rig:
     async def with_broker(self) -> None:
         self.lead()
         self.log.commit(100)
-        answer = await self.driver.register_broker(registration(0), 4)
+        answer = await self.driver.run(BROKER_REGISTRATION, registration(0))
         assert answer.error_code is ErrorCode.NONE
         beat = BrokerHeartbeatRequest(0, answer.broker_epoch, current_metadata_offset=self.log.end)
-        assert not (await self.driver.broker_heartbeat(beat)).is_fenced
+        assert not (await self.driver.run(BROKER_HEARTBEAT, beat)).is_fenced
 
 
 def create(name: str) -> CreateTopicsRequest:
@@ -121,7 +125,7 @@ async def test_an_answer_waits_for_its_records() -> None:
     rig = Rig()
     await rig.with_broker()
     rig.log.commit(rig.log.end)
-    task = asyncio.ensure_future(rig.driver.create_topics(create("foo")))
+    task = asyncio.ensure_future(rig.driver.run(CREATE_TOPICS, create("foo")))
     await settle()
     assert not task.done()
     rig.log.commit(rig.log.end - 1)
@@ -140,8 +144,8 @@ async def test_who_is_in_the_quorum_is_asked_when_it_matters() -> None:
     change = AlterableConfig("background.threads", "5", ConfigOperation.SET)
     of_controller_7 = (AlterConfigsResource(ResourceType.BROKER, "7", (change,)),)
     asks = (
-        lambda: rig.driver.incremental_alter_configs(IncrementalAlterConfigsRequest(of_controller_7)),
-        lambda: rig.driver.alter_configs(AlterConfigsRequest(of_controller_7)),
+        lambda: rig.driver.run(INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(of_controller_7)),
+        lambda: rig.driver.run(ALTER_CONFIGS, AlterConfigsRequest(of_controller_7)),
     )
     for ask in asks:
         for voters, expected in (
@@ -154,9 +158,9 @@ async def test_who_is_in_the_quorum_is_asked_when_it_matters() -> None:
             assert answer.error_code is expected
     update = UpdateFeaturesRequest((FeatureUpdateKey("group.version", 1, upgrade_type=UpgradeType.UPGRADE),))
     rig.log.voter_ids = frozenset({0, 7})
-    assert "controller 7 has not registered" in ((await rig.driver.update_features(update)).error_message or "")
+    assert "controller 7 has not registered" in ((await rig.driver.run(UPDATE_FEATURES, update)).error_message or "")
     rig.log.voter_ids = frozenset({0})
-    assert (await rig.driver.update_features(update)).error_code is ErrorCode.NONE
+    assert (await rig.driver.run(UPDATE_FEATURES, update)).error_code is ErrorCode.NONE
     rig.driver.close()
 
 
@@ -164,7 +168,7 @@ async def test_an_answer_without_records_waits_for_those_before_it() -> None:
     rig = Rig()
     await rig.with_broker()
     rig.log.commit(0)
-    refused = asyncio.ensure_future(rig.driver.create_topics(create("a b")))
+    refused = asyncio.ensure_future(rig.driver.run(CREATE_TOPICS, create("a b")))
     await settle()
     assert not refused.done(), "what it was read from is not committed"
     rig.log.commit(rig.log.end)
@@ -176,13 +180,13 @@ async def test_the_lost_epoch_answers_not_controller_and_is_forgotten() -> None:
     rig = Rig()
     await rig.with_broker()
     rig.log.commit(0)
-    task = asyncio.ensure_future(rig.driver.create_topics(create("foo")))
+    task = asyncio.ensure_future(rig.driver.run(CREATE_TOPICS, create("foo")))
     await settle()
     rig.log.lose()
     rig.driver.on_not_leader()
     assert (await task).topics[0].error_code is ErrorCode.NOT_CONTROLLER
     assert not rig.controller.is_active
-    later = await rig.driver.create_topics(create("bar"))
+    later = await rig.driver.run(CREATE_TOPICS, create("bar"))
     assert later.topics[0].error_code is ErrorCode.NOT_CONTROLLER
     assert rig.log.resigned == []
 
@@ -191,10 +195,10 @@ async def test_an_append_that_is_refused_leaves_no_trace() -> None:
     rig = Rig()
     await rig.with_broker()
     rig.log.is_leader = False
-    answer = await rig.driver.register_broker(registration(5, incarnation=5), 4)
+    answer = await rig.driver.run(BROKER_REGISTRATION, registration(5, incarnation=5))
     assert answer.error_code is ErrorCode.NOT_CONTROLLER
     rig.log.is_leader = True
-    answer = await rig.driver.register_broker(registration(6, incarnation=6, log_dirs=(bytes([1] * 16),)), 4)
+    answer = await rig.driver.run(BROKER_REGISTRATION, registration(6, incarnation=6, log_dirs=(bytes([1] * 16),)))
     assert answer.broker_epoch == rig.log.end - 1
     rig.driver.close()
 
@@ -207,7 +211,7 @@ async def test_a_fault_of_ours_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a bug")
 
     monkeypatch.setattr(rig.controller, "on_create_topics", broken)
-    answer = await rig.driver.create_topics(create("foo"))
+    answer = await rig.driver.run(CREATE_TOPICS, create("foo"))
     assert answer.topics[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert rig.log.resigned == [3]
     rig.driver.close()
@@ -256,7 +260,7 @@ async def test_leading_again_begins_from_what_is_committed() -> None:
     rig.driver.on_not_leader()
     rig.driver.on_leader(4, Image().apply(bootstrap(LATEST)), 50, [], 0)
     rig.log.end = 50
-    answer = await rig.driver.register_broker(registration(0), 4)
+    answer = await rig.driver.run(BROKER_REGISTRATION, registration(0))
     assert answer.broker_epoch == 50, "the registration of epoch 3 was never committed"
     rig.driver.close()
 
@@ -280,9 +284,9 @@ async def test_kraft_version_goes_to_the_quorum_before_the_record_that_is_waited
     end = rig.log.end
     rig.log.commit(1_000)
     update = UpdateFeaturesRequest((FeatureUpdateKey("kraft.version", 1, UpgradeType.UPGRADE),))
-    assert (await rig.driver.update_features(update)).error_code is ErrorCode.NONE
+    assert (await rig.driver.run(UPDATE_FEATURES, update)).error_code is ErrorCode.NONE
     assert (rig.log.end, rig.log.records()[-1]) == (end + 3, NoOpRecord())
-    assert (await rig.driver.update_features(update)).error_code is ErrorCode.NONE
+    assert (await rig.driver.run(UPDATE_FEATURES, update)).error_code is ErrorCode.NONE
     assert rig.log.end == end + 3
     rig.driver.close()
 
@@ -293,6 +297,6 @@ async def test_a_request_without_time_is_not_begun() -> None:
     end = rig.log.end
     for timeout_ms in (0, -1):
         request = replace(create("late"), timeout_ms=timeout_ms)
-        assert (await rig.driver.create_topics(request)).topics[0].error_code is ErrorCode.REQUEST_TIMED_OUT
+        assert (await rig.driver.run(CREATE_TOPICS, request)).topics[0].error_code is ErrorCode.REQUEST_TIMED_OUT
     assert (rig.log.end, rig.log.resigned) == (end, [])
     rig.driver.close()

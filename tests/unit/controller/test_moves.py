@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from klamm.controller import elections
+from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.generated.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -175,10 +177,10 @@ async def leading_rig() -> tuple[Rig, dict[int, int]]:
     rig.log.commit(10_000)
     epochs = {}
     for broker_id in (0, 1):
-        epochs[broker_id] = (await rig.driver.register_broker(registration(broker_id), 4)).broker_epoch
-        await rig.driver.broker_heartbeat(beat(broker_id, epochs))
+        epochs[broker_id] = (await rig.driver.run(BROKER_REGISTRATION, registration(broker_id))).broker_epoch
+        await rig.driver.run(BROKER_HEARTBEAT, beat(broker_id, epochs))
         if broker_id == 0:
-            await rig.driver.create_topics(CreateTopicsRequest((CreatableTopic("t", 6, 1),)))
+            await rig.driver.run(CREATE_TOPICS, CreateTopicsRequest((CreatableTopic("t", 6, 1),)))
     return rig, epochs
 
 
@@ -192,7 +194,7 @@ async def test_others_are_answered_between_the_parts() -> None:
     order: list[str] = []
 
     async def ask(name: str, request: BrokerHeartbeatRequest) -> bool:
-        answer = await rig.driver.broker_heartbeat(request)
+        answer = await rig.driver.run(BROKER_HEARTBEAT, request)
         assert answer.error_code is ErrorCode.NONE
         order.append(name)
         return answer.is_fenced
@@ -212,10 +214,10 @@ async def test_others_are_answered_between_the_parts() -> None:
 @pytest.mark.usefixtures("small_parts")
 async def test_an_operation_goes_on_when_nobody_waits_for_it() -> None:
     rig, epochs = await leading_rig()
-    asked = asyncio.ensure_future(rig.driver.broker_heartbeat(beat(0, epochs, want_fence=True)))
+    asked = asyncio.ensure_future(rig.driver.run(BROKER_HEARTBEAT, beat(0, epochs, want_fence=True)))
     await asyncio.sleep(0)
     asked.cancel()
-    answer = await rig.driver.broker_heartbeat(beat(0, epochs, want_fence=True))
+    answer = await rig.driver.run(BROKER_HEARTBEAT, beat(0, epochs, want_fence=True))
     assert answer.is_fenced
     assert isinstance(rig.log.records()[-1], BrokerRegistrationChangeRecord)
     rig.driver.close()
@@ -224,7 +226,7 @@ async def test_an_operation_goes_on_when_nobody_waits_for_it() -> None:
 @pytest.mark.usefixtures("small_parts")
 async def test_an_epoch_that_is_lost_between_two_parts() -> None:
     rig, epochs = await leading_rig()
-    asked = asyncio.ensure_future(rig.driver.broker_heartbeat(beat(0, epochs, want_fence=True)))
+    asked = asyncio.ensure_future(rig.driver.run(BROKER_HEARTBEAT, beat(0, epochs, want_fence=True)))
     await asyncio.sleep(0)
     end = rig.log.end
     rig.driver.on_not_leader()
@@ -237,7 +239,7 @@ async def test_an_epoch_that_is_lost_between_two_parts() -> None:
 @pytest.mark.usefixtures("small_parts")
 async def test_a_fault_between_two_parts_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
     rig, epochs = await leading_rig()
-    asked = asyncio.ensure_future(rig.driver.broker_heartbeat(beat(0, epochs, want_fence=True)))
+    asked = asyncio.ensure_future(rig.driver.run(BROKER_HEARTBEAT, beat(0, epochs, want_fence=True)))
     await asyncio.sleep(0)
 
     def break_down(*_: object) -> None:
@@ -253,10 +255,10 @@ async def test_a_broker_that_is_being_fenced_registers_behind_that() -> None:
     rig, epochs = await leading_rig()
     while not rig.driver._under_way:
         rig.now_ms += 100
-        assert not (await rig.driver.broker_heartbeat(beat(1, epochs))).is_fenced
+        assert not (await rig.driver.run(BROKER_HEARTBEAT, beat(1, epochs))).is_fenced
         rig.driver._on_timer()
     assert list(rig.driver._under_way) == [0]
-    answer = await rig.driver.register_broker(registration(0, incarnation=7), 4)
+    answer = await rig.driver.run(BROKER_REGISTRATION, registration(0, incarnation=7))
     assert answer.error_code is ErrorCode.NONE
     kinds = [type(record) for record in rig.log.records()]
     assert kinds[-2:] == [BrokerRegistrationChangeRecord, RegisterBrokerRecord]

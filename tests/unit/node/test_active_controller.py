@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from klamm.controller.operations import Operation
+from klamm.controller.operations.nodes import BROKER_HEARTBEAT
+from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.node import sources
 from klamm.node.active_controller import ActiveController
 from klamm.protocol.client import PeerError, PeerRefusedError, Versions
@@ -44,14 +47,12 @@ class Local:
         self._answers = list(answers)
         self.asked: list[Any] = []
 
-    async def broker_heartbeat(self, request: Any) -> Any:
+    async def run(self, operation: Operation[Any, Any], request: Any) -> Any:
         self.asked.append(request)
         answer = self._answers.pop(0)
         if answer.error_code is ErrorCode.NOT_CONTROLLER:
             self.epoch = None
         return answer
-
-    create_topics = broker_heartbeat
 
 
 class Remote:
@@ -85,13 +86,13 @@ def controller(
 
 async def test_one_in_this_process_is_called() -> None:
     local = Local(BEATEN)
-    assert await controller(Quorum(1), local).broker_heartbeat(BEAT) == BEATEN
+    assert await controller(Quorum(1), local).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert local.asked == [BEAT]
 
 
 async def test_one_elsewhere_is_found_by_raft_and_asked_there() -> None:
     remote = Remote(BEATEN)
-    assert await controller(Quorum(3), remote=remote).broker_heartbeat(BEAT) == BEATEN
+    assert await controller(Quorum(3), remote=remote).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert remote.addresses == [("host", 9003)]
 
 
@@ -99,13 +100,13 @@ async def test_one_elsewhere_is_found_by_raft_and_asked_there() -> None:
 async def test_the_next_one_is_asked_where_the_first_is_none_any_more(first: object) -> None:
     remote = Remote(first, BEATEN)
     asking = controller(Quorum(3, 3, None, 4), remote=remote)
-    assert await asking.broker_heartbeat(BEAT) == BEATEN
+    assert await asking.ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert len(remote.addresses) == 2
 
 
 async def test_a_local_one_that_loses_its_epoch_sends_to_the_next() -> None:
     remote = Remote(BEATEN)
-    assert await controller(Quorum(None, 2), Local(NOT_CONTROLLER), remote).broker_heartbeat(BEAT) == BEATEN
+    assert await controller(Quorum(None, 2), Local(NOT_CONTROLLER), remote).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert remote.addresses == [("host", 9002)]
 
 
@@ -115,7 +116,7 @@ async def test_a_topic_that_was_refused_for_that_is_asked_for_again() -> None:
 
     remote = Remote(answer(ErrorCode.NOT_CONTROLLER), answer(ErrorCode.TOPIC_ALREADY_EXISTS))
     request = CreateTopicsRequest((CreatableTopic("t", 1, 1),))
-    given = await controller(Quorum(2), remote=remote).create_topics(request)
+    given = await controller(Quorum(2), remote=remote).ask(CREATE_TOPICS, request)
     assert given == answer(ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
@@ -132,7 +133,7 @@ async def test_a_leader_that_is_gone_without_a_word_is_not_waited_for(monkeypatc
     # Asked for twice to find the first one, and three times to see that there is another.
     asking = controller(Quorum(3, 3, 3, 3, 4), remote=remote)
     async with asyncio.timeout(30):
-        assert await asking.broker_heartbeat(BEAT) == BEATEN
+        assert await asking.ask(BROKER_HEARTBEAT, BEAT) == BEATEN
     assert remote.addresses == [("host", 9004)]
 
 
@@ -142,7 +143,7 @@ async def test_when_time_is_over_the_request_is_answered_so(
 ) -> None:
     """Nobody leads; somebody is wrongly thought to; this node does, and is not active yet."""
     asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers), timeout_ms=100)
-    answer = await asking.broker_heartbeat(BEAT)
+    answer = await asking.ask(BROKER_HEARTBEAT, BEAT)
     assert answer == BrokerHeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT)
 
 
@@ -152,11 +153,11 @@ async def test_what_the_active_one_speaks_is_told_when_it_is_another() -> None:
     local = Local(BEATEN, epoch=None)
     asking = controller(Quorum(3, 3, 4, 4, 3), local, remote)
     asking.follow_versions(told.append)
-    await asking.broker_heartbeat(BEAT)
-    await asking.broker_heartbeat(BEAT)
+    await asking.ask(BROKER_HEARTBEAT, BEAT)
+    await asking.ask(BROKER_HEARTBEAT, BEAT)
     assert told == [{19: (2, 5)}, None, {19: (2, 5)}]
     local.epoch = 5
-    await asking.broker_heartbeat(BEAT)
+    await asking.ask(BROKER_HEARTBEAT, BEAT)
     assert told[3:] == [None]
 
 
@@ -164,7 +165,7 @@ async def test_what_a_connection_says_is_told_at_once() -> None:
     remote, told = Remote(BEATEN), []
     asking = controller(Quorum(3), remote=remote)
     asking.follow_versions(told.append)
-    await asking.broker_heartbeat(BEAT)
+    await asking.ask(BROKER_HEARTBEAT, BEAT)
     assert told == []
     for versions in ({19: (2, 5)}, {19: (2, 7)}):
         remote.versions = {("host", 9003): versions}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from tests.support.controller_channel import ChannelByName
 
 from klamm.broker.lifecycle import BrokerLifecycle
 from klamm.node import assignments
@@ -25,7 +26,7 @@ Assignment = tuple[bytes, bytes, int]
 TOPIC, ONE, TWO = b"t" * 16, b"1" * 16, b"2" * 16
 
 
-class Controller:
+class Controller(ChannelByName):
     """Answers with these codes, then with none."""
 
     def __init__(self, *codes: ErrorCode) -> None:
@@ -66,10 +67,8 @@ def test_it_is_told_again_after_a_failure_and_in_parts_when_it_is_much(monkeypat
 
 
 def test_a_failed_directory_that_the_controller_never_hears_of_ends_the_node() -> None:
-    class Deaf:
-        async def register_broker(
-            self, request: BrokerRegistrationRequest, api_version: int
-        ) -> BrokerRegistrationResponse:
+    class Deaf(ChannelByName):
+        async def broker_registration(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
             raise AssertionError("it is registered")
 
         async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
@@ -83,7 +82,7 @@ def test_a_failed_directory_that_the_controller_never_hears_of_ends_the_node() -
             raise AssertionError("not asked")
 
         registration = Registration(
-            lifecycle, Deaf(), request, lambda: 0, fault.set_result, log_dir_failure_timeout_ms=1
+            lifecycle, Deaf(), request, lambda: 0, fault.set_result, ask_timeout_ms=1, log_dir_failure_timeout_ms=1
         )
         registration.on_log_dir_failed(ONE)
         return await asyncio.wait_for(fault, 30)

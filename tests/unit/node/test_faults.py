@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 import pytest
+from tests.support.controller_channel import ChannelByName
 
 from klamm._engine import Image
 from klamm.broker.lifecycle import BrokerState
@@ -28,7 +29,7 @@ from klamm.protocol.registration import (
 REQUEST = BrokerRegistrationRequest(1, "4L6g3nShT-eMCtK--X86sw", bytes(16), (), ())
 
 
-class Failing:
+class Failing(ChannelByName):
     """A controller whose channel raises twice for each request, and then answers."""
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class Failing:
         if self._asked[name] <= 2:
             raise ZeroDivisionError(name)
 
-    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
+    async def broker_registration(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         self._fail_twice("registration")
         return BrokerRegistrationResponse(broker_epoch=7)
 
@@ -52,7 +53,7 @@ class Failing:
         self._fail_twice("assignment")
         return AssignReplicasToDirsResponse()
 
-    async def register_controller(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+    async def controller_registration(self, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
         self._fail_twice("controller")
         self.done.set()
         return ControllerRegistrationResponse()
@@ -78,6 +79,7 @@ async def test_a_broker_registers_and_runs_all_the_same(caplog: pytest.LogCaptur
         lambda: REQUEST,
         lambda: -1,
         faults.append,
+        ask_timeout_ms=2000,
         log_dir_failure_timeout_ms=30_000,
     )
     made.start()
@@ -104,7 +106,7 @@ async def test_a_controller_registers_all_the_same() -> None:
     failing = Failing()
     level = encode(FeatureLevelRecord(name="metadata.version", feature_level=25), 0)
     request = ControllerRegistrationRequest(1, bytes(16), (), ())
-    made = ControllerRegistration(request, failing.register_controller)
+    made = ControllerRegistration(request, failing)
     made.on_published(Image().apply([level]))
     async with asyncio.timeout(30):
         await failing.done.wait()

@@ -63,4 +63,4 @@ def test_a_broker_looks_at_config_changes_before_the_controller_does(handlers: H
         assert getattr(on_broker, "__qualname__", "").startswith("ConfigChangeHandlers.")
         name = getattr(on_controller, "__qualname__", "")
         # The levels of loggers are each node's own, a controller's too.
-        assert "forwarded" in name if api_key == 33 else name.endswith("_at_controller")
+        assert "operation_handler" in name if api_key == 33 else name.endswith("_at_controller")

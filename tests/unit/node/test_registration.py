@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.support import simulated_time
+from tests.support.controller_channel import ChannelByName
 
 from klamm.broker.lifecycle import BrokerState
 from klamm.node.registration import Registration, lifecycle
@@ -21,13 +22,13 @@ from klamm.protocol.registration import (
 REQUEST = BrokerRegistrationRequest(1, "4L6g3nShT-eMCtK--X86sw", bytes(16), (), ())
 
 
-class Refusing:
+class Refusing(ChannelByName):
     """A controller that registers nobody."""
 
     def __init__(self, code: ErrorCode) -> None:
         self._code = code
 
-    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
+    async def broker_registration(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         return BrokerRegistrationResponse(self._code)
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
@@ -43,6 +44,7 @@ async def fault_of(code: ErrorCode, foreign: Callable[[], str | None] = lambda: 
         lambda: REQUEST,
         lambda: -1,
         fault.set_result,
+        ask_timeout_ms=2000,
         log_dir_failure_timeout_ms=30_000,
         foreign_cluster=foreign,
     )
@@ -63,10 +65,10 @@ async def test_what_is_known_of_the_controllers_is_the_reason() -> None:
     assert (await fault_of(ErrorCode.REQUEST_TIMED_OUT, lambda: "they are others")).endswith(": they are others")
 
 
-class Leaving:
+class Leaving(ChannelByName):
     """A controller that registers a broker and lets it run, and then answers nothing: its host is gone."""
 
-    async def register_broker(self, request: BrokerRegistrationRequest, api_version: int) -> BrokerRegistrationResponse:
+    async def broker_registration(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
         return BrokerRegistrationResponse(broker_epoch=7)
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
@@ -84,6 +86,7 @@ async def shut_down(is_majority_gone: Callable[[], bool]) -> float:
         lambda: REQUEST,
         lambda: 5,
         lambda error: pytest.fail(str(error)),
+        ask_timeout_ms=2000,
         log_dir_failure_timeout_ms=30_000,
         is_majority_gone=is_majority_gone,
     )
@@ -121,6 +124,7 @@ def test_a_heartbeat_that_is_late_tells_of_a_pause() -> None:
             lambda: REQUEST,
             lambda: 5,
             lambda error: pytest.fail(str(error)),
+            ask_timeout_ms=2000,
             log_dir_failure_timeout_ms=30_000,
             on_pause=told.put_nowait,
         )

@@ -1,11 +1,15 @@
-"""What a broker hands on to the controller: with the time that the request's wait for its turn left it."""
+"""A request of a controller's operation is run with the time that its wait for its turn has left."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from klamm.broker.handlers.forwarded import forwarded
 from klamm.broker.request import RequestContext, monotonic_ms
+from klamm.controller.operations import Operation
+from klamm.controller.operations.topics import CREATE_TOPICS as OPERATION
+from klamm.node.operation_handlers import operation_handler
 from klamm.protocol.codec import build, encode, write
 from klamm.protocol.kio_classes import request_class
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -28,7 +32,8 @@ HOUR_MS = 3_600_000
 async def test_a_time_that_is_over_is_none(timeout_ms: int, waited_ms: int, left_ms: int) -> None:
     asked: list[CreateTopicsRequest] = []
 
-    async def ask(request: CreateTopicsRequest, _: int) -> CreateTopicsResponse:
+    async def run(operation: Operation[Any, Any], request: CreateTopicsRequest, api_version: int) -> Any:
+        assert (operation, api_version) == (OPERATION, VERSION)
         asked.append(request)
         return CreateTopicsResponse(())
 
@@ -36,6 +41,6 @@ async def test_a_time_that_is_over_is_none(timeout_ms: int, waited_ms: int, left
     context = RequestContext(1, CREATE_TOPICS, VERSION, "me", "PLAINTEXT", "127.0.0.1", False, arrived_ms)
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
     body = encode(build(request_class(CREATE_TOPICS, VERSION), topics=[topic], timeout_ms=timeout_ms))
-    answer = await forwarded(CreateTopicsRequest, ask)(context, VERSION, body)
+    answer = await operation_handler(OPERATION, run)(context, VERSION, body)
     assert answer == write(CreateTopicsResponse(()), VERSION)
     assert asked == [CreateTopicsRequest((CreatableTopic("t", 1, 1),), left_ms)]

@@ -1,0 +1,18 @@
+"""The operation on the cluster's features."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.controller.operations import Operation
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+UPDATE_FEATURES: Final = Operation(
+    ApiKey.UPDATE_FEATURES,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    lambda controller, asked: controller.on_update_features(asked.request),
+    lambda request, code, message: UpdateFeaturesResponse(code, message),
+    by_quorum=True,
+)

@@ -1,0 +1,64 @@
+"""What brokers and controllers ask of the active controller."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.controller.operations import Operation, Wire
+from klamm.protocol import directory_assignments as directories
+from klamm.protocol import registration as messages
+from klamm.protocol.api_key import ApiKey
+
+BROKER_REGISTRATION: Final = Operation(
+    ApiKey.BROKER_REGISTRATION,
+    messages.BrokerRegistrationRequest,
+    messages.BrokerRegistrationResponse,
+    lambda controller, asked: controller.on_broker_registration(asked.now_ms(), asked.request, asked.api_version),
+    lambda request, code, message: messages.BrokerRegistrationResponse(code),
+    broker_id=lambda request: request.broker_id,
+)
+BROKER_HEARTBEAT: Final = Operation(
+    ApiKey.BROKER_HEARTBEAT,
+    messages.BrokerHeartbeatRequest,
+    messages.BrokerHeartbeatResponse,
+    lambda controller, asked: controller.on_broker_heartbeat(asked.now_ms(), asked.request),
+    lambda request, code, message: messages.BrokerHeartbeatResponse(code),
+    broker_id=lambda request: request.broker_id,
+)
+UNREGISTER_BROKER: Final = Operation(
+    ApiKey.UNREGISTER_BROKER,
+    messages.UnregisterBrokerRequest,
+    messages.UnregisterBrokerResponse,
+    lambda controller, asked: controller.on_unregister_broker(asked.request),
+    lambda request, code, message: messages.UnregisterBrokerResponse(code, message),
+    broker_id=lambda request: request.broker_id,
+)
+ALLOCATE_PRODUCER_IDS: Final = Operation(
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    messages.AllocateProducerIdsRequest,
+    messages.AllocateProducerIdsResponse,
+    lambda controller, asked: controller.on_allocate_producer_ids(asked.request),
+    lambda request, code, message: messages.AllocateProducerIdsResponse(code),
+)
+CONTROLLER_REGISTRATION: Final = Operation(
+    ApiKey.CONTROLLER_REGISTRATION,
+    messages.ControllerRegistrationRequest,
+    messages.ControllerRegistrationResponse,
+    lambda controller, asked: controller.on_controller_registration(asked.request),
+    lambda request, code, message: messages.ControllerRegistrationResponse(code, message),
+)
+ASSIGN_REPLICAS_TO_DIRS: Final = Operation(
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    messages.AssignReplicasToDirsRequest,
+    messages.AssignReplicasToDirsResponse,
+    lambda controller, asked: controller.on_assign_replicas_to_dirs(asked.request),
+    lambda request, code, message: messages.AssignReplicasToDirsResponse(code),
+    wire=Wire(
+        directories.DirectoriesRequest,
+        directories.DirectoriesResponse,
+        directories.from_wire,
+        directories.to_wire,
+        directories.answer_from_wire,
+        directories.answer_to_wire,
+    ),
+)

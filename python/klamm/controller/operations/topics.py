@@ -1,0 +1,85 @@
+"""Operations on topics and their partitions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klamm.controller.operations import Operation
+from klamm.controller.topics import DICE_SIZE
+from klamm.protocol import topics
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.errors import ErrorCode
+
+
+def _refuse_create_topics(
+    request: topics.CreateTopicsRequest, code: ErrorCode, message: str | None
+) -> topics.CreateTopicsResponse:
+    results = {
+        topic.name: topics.CreatableTopicResult(topic.name, error_code=code, error_message=message)
+        for topic in request.topics
+    }
+    return topics.CreateTopicsResponse(tuple(results.values()))
+
+
+def _refuse_delete_topics(
+    request: topics.DeleteTopicsRequest, code: ErrorCode, message: str | None
+) -> topics.DeleteTopicsResponse:
+    by_state = [topics.DeletableTopicResult(each.name, each.topic_id, code, message) for each in request.topics]
+    by_name = [topics.DeletableTopicResult(name, topics.ZERO_ID, code, message) for name in request.topic_names]
+    return topics.DeleteTopicsResponse((*by_state, *by_name))
+
+
+def _refuse_create_partitions(
+    request: topics.CreatePartitionsRequest, code: ErrorCode, message: str | None
+) -> topics.CreatePartitionsResponse:
+    results = {each.name: topics.CreatePartitionsTopicResult(each.name, code, message) for each in request.topics}
+    return topics.CreatePartitionsResponse(tuple(results.values()))
+
+
+def _refuse_elect_leaders(
+    request: topics.ElectLeadersRequest, code: ErrorCode, message: str | None
+) -> topics.ElectLeadersResponse:
+    # v0 has no code for the whole, so each partition carries it.
+    results = tuple(
+        topics.ReplicaElectionResult(
+            each.topic, tuple(topics.PartitionResult(partition, code, message) for partition in each.partitions)
+        )
+        for each in request.topic_partitions or ()
+    )
+    return topics.ElectLeadersResponse(results, code)
+
+
+CREATE_TOPICS: Final = Operation(
+    ApiKey.CREATE_TOPICS,
+    topics.CreateTopicsRequest,
+    topics.CreateTopicsResponse,
+    lambda controller, asked: controller.on_create_topics(
+        asked.request, asked.dice(DICE_SIZE * len(asked.request.topics))
+    ),
+    _refuse_create_topics,
+    timeout_ms=lambda request: request.timeout_ms,
+)
+DELETE_TOPICS: Final = Operation(
+    ApiKey.DELETE_TOPICS,
+    topics.DeleteTopicsRequest,
+    topics.DeleteTopicsResponse,
+    lambda controller, asked: controller.on_delete_topics(asked.request, asked.api_version),
+    _refuse_delete_topics,
+    timeout_ms=lambda request: request.timeout_ms,
+)
+CREATE_PARTITIONS: Final = Operation(
+    ApiKey.CREATE_PARTITIONS,
+    topics.CreatePartitionsRequest,
+    topics.CreatePartitionsResponse,
+    lambda controller, asked: controller.on_create_partitions(asked.request, int.from_bytes(asked.dice(8), "big")),
+    _refuse_create_partitions,
+    timeout_ms=lambda request: request.timeout_ms,
+)
+ELECT_LEADERS: Final = Operation(
+    ApiKey.ELECT_LEADERS,
+    topics.ElectLeadersRequest,
+    topics.ElectLeadersResponse,
+    lambda controller, asked: controller.on_elect_leaders(asked.request),
+    _refuse_elect_leaders,
+    timeout_ms=lambda request: request.timeout_ms,
+)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from benches.servers import program
+from klamm.config.rules import checked
+from klamm.config.sources import embedded_default
 from klamm.controller.operations.topics import CREATE_TOPICS
+from klamm.formats.storage import format_blank
 from klamm.node.node import Node
-from klamm.node.rules import checked
-from klamm.node.sources import embedded_default
-from klamm.node.storage import format_blank
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
 
 TICK_S: Final = 0.001

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from klamm.node.cluster import Cluster, StoredRecord
+    from klamm.embedded.cluster import Cluster, StoredRecord
 
 __all__ = ["Cluster", "StoredRecord", "__version__"]
 
@@ -22,7 +22,7 @@ if not TYPE_CHECKING:  # for whom everything is above
 
             return __version__
         if name in _FROM_CLUSTER:
-            from klamm.node import cluster
+            from klamm.embedded import cluster
 
             return getattr(cluster, name)
         raise AttributeError(f"module 'klamm' has no attribute '{name}'")

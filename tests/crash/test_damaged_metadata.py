@@ -19,7 +19,7 @@ import klamm
 from klamm._engine import StorageError
 from klamm.cli.main import run
 from klamm.cli.storage_examination import examine, findings_of
-from klamm.node.directories import METADATA_FOLDER
+from klamm.formats.directories import METADATA_FOLDER
 
 CONFIG = {
     "metadata.log.segment.ms": "100",

@@ -15,8 +15,8 @@ import pytest
 import klamm
 from klamm._engine import StorageError
 from klamm.cli.main import run
+from klamm.formats.directories import METADATA_FOLDER, is_in_recovery
 from klamm.metadata import History
-from klamm.node.directories import METADATA_FOLDER, is_in_recovery
 from klamm.raft.control_records import KRAFT_VOTERS, encode_voters
 from klamm.raft.election_state import decode
 from klamm.raft.voters import ReplicaKey, Voter, VoterSet

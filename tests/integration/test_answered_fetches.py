@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import klamm
-from klamm.node.cluster import Cluster, Controller
+from klamm.embedded.cluster import Cluster, Controller
 from klamm.raft import effects as fx
 from klamm.raft.description import QuorumDescription
 from klamm.raft.driver.serving import RaftRequests

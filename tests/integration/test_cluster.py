@@ -21,9 +21,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import klamm
-from klamm.node.cluster import ClusterClosedError
-from klamm.node.config import NodeConfigError
-from klamm.node.members import Members
+from klamm.config.node_config import NodeConfigError
+from klamm.embedded.cluster import ClusterClosedError
+from klamm.embedded.members import Members
 from klamm.node.node import NodeFailedError
 from klamm.protocol.errors import ErrorCode, KafkaError
 
@@ -260,7 +260,7 @@ def test_a_start_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Members, "start", start_late)
-    monkeypatch.setattr(klamm.node.cluster, "START_TIMEOUT_S", 0)
+    monkeypatch.setattr(klamm.embedded.cluster, "START_TIMEOUT_S", 0)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(folder.mkdir() or folder))
     folder = Path(tempfile.gettempdir()) / f"klamm-{os.urandom(8).hex()}"
     with pytest.raises(TimeoutError, match=f"the cluster in {folder} did not start within 0 s"):

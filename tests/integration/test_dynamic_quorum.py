@@ -8,8 +8,8 @@ import pytest
 from klamm.admin.connection import ClientError
 from klamm.admin.quorum import QuorumClient
 from klamm.cli.main import run
-from klamm.node.meta_properties import uuid_text
-from klamm.node.storage import random_cluster_id
+from klamm.formats.meta_properties import uuid_text
+from klamm.formats.storage import random_cluster_id
 from tests.support.dynamic_quorum import DynamicQuorum
 from tests.support.quorum_processes import HOST
 from tests.support.waiting import wait_until

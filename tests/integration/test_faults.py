@@ -21,10 +21,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import klamm
 from klamm.controller.controller import Controller as ActiveControllerCore
 from klamm.coordinator.driver import GroupCoordinator
+from klamm.embedded.cluster import Cluster
 from klamm.node import node as node_module
 from klamm.node import publishing
 from klamm.node.broker_part import BrokerPart
-from klamm.node.cluster import Cluster
 from klamm.node.dispatch import Dispatcher
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
 from klamm.node.metadata import Metadata

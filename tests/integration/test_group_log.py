@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 from klamm._engine import CommitRequest
+from klamm.config.rules import checked
+from klamm.config.sources import embedded_default
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.coordinator.driver import into
+from klamm.formats.storage import format_blank
 from klamm.node.node import Node
-from klamm.node.rules import checked
-from klamm.node.sources import embedded_default
-from klamm.node.storage import format_blank
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.group_messages import (
     ZERO_ID,

@@ -11,7 +11,7 @@ import pytest
 import klamm
 from klamm.cli.doctor import collection
 from klamm.cli.main import run
-from klamm.node.directories import METADATA_FOLDER
+from klamm.formats.directories import METADATA_FOLDER
 from tests.support.lost_majority import contents, make_three
 from tests.support.waiting import wait_until
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import klamm
-from klamm.node.cluster import Cluster, Controller
+from klamm.embedded.cluster import Cluster, Controller
 from klamm.protocol.client import Peer, Versions
 from klamm.raft.driver import RaftDriver
 from tests.support.node_process import VERSIONS
@@ -111,7 +111,7 @@ def test_a_broker_goes_on_when_the_active_controller_does_not() -> None:
 @pytest.mark.parametrize("active_first", [True, False])
 def test_who_is_left_alone_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, active_first: bool) -> None:
     """Nobody could succeed the last controller, nor give the broker leave: both have an hour, and take none of it."""
-    monkeypatch.setattr("klamm.node.cluster.STOP_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr("klamm.embedded.cluster.STOP_TIMEOUT_S", 3600.0)
     monkeypatch.setattr(RaftDriver.close, "__defaults__", (3_600_000,))
     with klamm.Cluster(controllers=3) as cluster:
         left = list(cluster.controllers)

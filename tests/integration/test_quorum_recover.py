@@ -14,8 +14,8 @@ import klamm
 from klamm._engine import StorageError
 from klamm.cli.main import run
 from klamm.cli.recovery import carry_out
+from klamm.formats.directories import METADATA_FOLDER
 from klamm.metadata import Entry, History
-from klamm.node.directories import METADATA_FOLDER
 from klamm.raft.control_records import KRAFT_VOTERS, decode_voters, encode_voters
 from klamm.raft.election_state import decode
 from klamm.raft.voters import ReplicaKey, Voter, VoterSet

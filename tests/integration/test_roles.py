@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from klamm.config.rules import checked
+from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.node.node import Node, NodeFailedError
-from klamm.node.rules import checked
-from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.protocol.client import Client, ClientConfig
 from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.errors import ErrorCode

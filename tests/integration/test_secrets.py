@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from klamm.admin.client import Client
-from klamm.node.sources import embedded_default
+from klamm.config.sources import embedded_default
 from klamm.protocol.errors import ErrorCode
 from tests.support.node_process import NodeProcess
 

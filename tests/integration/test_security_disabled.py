@@ -20,7 +20,8 @@ from kafka.admin import (
 )
 from kafka.errors import SecurityDisabledError
 
-from klamm.node import sources, storage
+from klamm.config import sources
+from klamm.formats import storage
 from tests.support.node_process import NodeProcess
 
 EVERY_RESOURCE = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import klamm
-from klamm.node.cluster import Cluster, Controller
-from klamm.node.directories import METADATA_FOLDER
+from klamm.embedded.cluster import Cluster, Controller
+from klamm.formats.directories import METADATA_FOLDER
 from tests.support.waiting import wait_until
 
 # A snapshot after every few records, and no log before it.

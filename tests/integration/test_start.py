@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.node.sources import embedded_default
+from klamm.config.sources import embedded_default
 from tests.support.node_process import NodeProcess
 from tests.support.ports import free_port
 from tests.support.privileges import obey_permissions

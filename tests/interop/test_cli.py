@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.cli.main import run
-from klamm.node.storage import random_cluster_id
+from klamm.formats.storage import random_cluster_id
 from tests.interop.apache_kafka import running
 from tests.support.foreign import require
 from tests.support.node_process import NodeProcess

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.node.meta_properties import parse, uuid_text
+from klamm.formats.meta_properties import parse, uuid_text
 from tests.interop.apache_kafka import Tools, metadata_shell
 from tests.support.dynamic_quorum import BROKER, DynamicQuorum
 from tests.support.waiting import wait_until

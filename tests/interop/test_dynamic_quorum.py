@@ -2,9 +2,9 @@
 
 import pytest
 
-from klamm.node.rules import checked
-from klamm.node.sources import read_file
-from klamm.node.storage import FormatRequest, format_storage
+from klamm.config.rules import checked
+from klamm.config.sources import read_file
+from klamm.formats.storage import FormatRequest, format_storage
 from tests.interop import apache_kafka
 from tests.support import foreign
 from tests.support.dynamic_quorum import DynamicQuorum
@@ -65,6 +65,6 @@ def test_apache_kafkas_tool_and_controller_in_a_quorum_of_klamm(tools, tmp_path)
 
 
 def shown(directory_id):
-    from klamm.node.meta_properties import uuid_text
+    from klamm.formats.meta_properties import uuid_text
 
     return uuid_text(directory_id)

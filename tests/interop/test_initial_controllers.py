@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klamm.cli.main import run
-from klamm.node.storage import random_cluster_id
+from klamm.formats.storage import random_cluster_id
 from klamm.protocol.cluster import QuorumPartitionData
 from tests.interop.apache_kafka import Tools
 from tests.support.mixed_quorum import EAGER, PATIENT, MixedQuorum

@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
 )
 
 import klamm
-from klamm.node.rules import checked
-from klamm.node.sources import read_file
-from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
+from klamm.config.rules import checked
+from klamm.config.sources import read_file
+from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from tests.interop.apache_kafka import KafkaNode, Tools
 from tests.support import foreign
 from tests.support.node_process import METADATA, VERSIONS

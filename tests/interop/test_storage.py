@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from klamm.cli.main import run
-from klamm.node import rules
-from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
+from klamm.config import rules
+from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from tests.interop.apache_kafka import KafkaNode, Tools, tool
 from tests.support.foreign import require
 from tests.support.ports import free_port

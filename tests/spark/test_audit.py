@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 import klamm
 from klamm import _engine
 from klamm.cli.main import run
+from klamm.formats.meta_properties import uuid_text
 from klamm.metadata import History
 from klamm.metadata.state import partition_fields
-from klamm.node.meta_properties import uuid_text
 from klamm.pipelines.audit import QUESTIONS, Audit, open_audit, write_report
 from klamm.pipelines.audit.plan import plan
 from klamm.pipelines.errors import PipelineError

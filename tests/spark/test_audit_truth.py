@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from klamm.formats.meta_properties import uuid_text
 from klamm.metadata import History
-from klamm.node.meta_properties import uuid_text
 from klamm.pipelines.audit import QUESTIONS, Audit, open_audit
 from klamm.pipelines.audit import audit as auditing
 from klamm.pipelines.audit.questions import HISTORY

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import klamm
-from klamm.node.config import NodeConfigError
+from klamm.config.node_config import NodeConfigError
 
 WAIT_S = 20.0
 

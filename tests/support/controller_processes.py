@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from klamm.admin.connection import ClientError, Connection
-from klamm.node import sources, storage
+from klamm.config import sources
+from klamm.formats import storage
 from klamm.protocol.cluster import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,

@@ -10,9 +10,9 @@ from typing import Self
 
 from klamm.admin.connection import ClientError
 from klamm.admin.quorum import Quorum, QuorumClient
-from klamm.node.rules import checked
-from klamm.node.sources import read_file
-from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
+from klamm.config.rules import checked
+from klamm.config.sources import read_file
+from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from tests.support.node_process import VERSIONS
 from tests.support.ports import free_port
 from tests.support.quorum_processes import HOST, FileNode

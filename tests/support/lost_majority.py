@@ -9,9 +9,9 @@ from pathlib import Path
 
 import klamm
 from klamm import _engine
-from klamm.node import meta_properties
-from klamm.node.directories import METADATA_FOLDER, new_directory_id
-from klamm.node.meta_properties import MetaProperties
+from klamm.formats import meta_properties
+from klamm.formats.directories import METADATA_FOLDER, new_directory_id
+from klamm.formats.meta_properties import MetaProperties
 from klamm.protocol.generated.metadata_records import ConfigRecord, encode
 from klamm.raft import control_records as control
 from klamm.raft.election_state import ElectionState

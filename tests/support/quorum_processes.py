@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from klamm.node.rules import checked
-from klamm.node.sources import read_file
-from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
+from klamm.config.rules import checked
+from klamm.config.sources import read_file
+from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.protocol.client import Client, ClientConfig, PeerError
 from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse, QuorumPartition, QuorumTopic
 from tests.support.node_process import VERSIONS, NodeProcess

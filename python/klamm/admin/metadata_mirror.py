@@ -18,9 +18,9 @@ from klamm.admin.client import RefusedError, check
 from klamm.admin.connection import ClientError, Connection, UnreachableError, parse_bootstrap
 from klamm.admin.leadership import FETCH_VERSION_MAX, leader_and_epoch
 from klamm.admin.quorum import CONTROLLERS
+from klamm.config.node_config import Address
+from klamm.formats.directories import METADATA_FOLDER
 from klamm.metadata.errors import HistoryError
-from klamm.node.config import Address
-from klamm.node.directories import METADATA_FOLDER
 from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.quorum_messages import (

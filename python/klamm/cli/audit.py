@@ -16,7 +16,7 @@ from klamm.cli.metadata_commands import Controller, Where
 from klamm.cli.options import Argument, Option
 from klamm.cli.output import AsJson, print_json, print_table, say
 from klamm.cli.terminal import errors
-from klamm.node.sources import DEFAULT_DATA
+from klamm.config.sources import DEFAULT_DATA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

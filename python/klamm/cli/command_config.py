@@ -24,7 +24,7 @@ def client_keys(file: Path | None) -> dict[str, str]:
     """The keys of a file; none without one. Where the brokers are, the command says itself. Raises ClientError."""
     if file is None:
         return {}
-    from klamm.node.properties import PropertiesError, parse
+    from klamm.config.properties import PropertiesError, parse
 
     try:
         keys = parse(file.read_text(encoding="utf-8"))

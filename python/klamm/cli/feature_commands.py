@@ -12,8 +12,8 @@ from klamm.cli.exits import BadParameter
 from klamm.cli.options import Argument, Option
 from klamm.cli.output import AsJson, examples, print_json, print_table
 from klamm.cli.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
-from klamm.node.config import NodeConfigError
-from klamm.node.storage import level_of_release
+from klamm.config.node_config import NodeConfigError
+from klamm.formats.storage import level_of_release
 from klamm.protocol.feature_updates import UpgradeType
 from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION
 

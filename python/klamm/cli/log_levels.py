@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.node.config import NodeConfig, NodeConfigError
+from klamm.config.node_config import NodeConfig, NodeConfigError
 from klamm.protocol.named_tuple import NamedTuple
 
 # Python's numbers: `logging` itself is imported by who writes.

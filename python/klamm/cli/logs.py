@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from klamm.cli.log_levels import LEVELS, log_levels
-from klamm.node.config import NodeConfig
+from klamm.config.node_config import NodeConfig
 
 _NAMES: Final = {number: name for name, number in LEVELS.items()} | {logging.CRITICAL: "FATAL"}
 

@@ -19,6 +19,7 @@ from klamm.cli.metadata_tail import Followed, Tail
 from klamm.cli.options import Argument, Option
 from klamm.cli.output import DEFAULT_BOOTSTRAP, AsJson, examples, print_json, print_table, say
 from klamm.cli.quorum_options import BootstrapServer
+from klamm.config.sources import DEFAULT_DATA
 from klamm.metadata.diff import changes_between
 from klamm.metadata.entries import type_names
 from klamm.metadata.errors import HistoryError
@@ -35,7 +36,6 @@ from klamm.metadata.state import (
 )
 from klamm.metadata.story import parse_partition, tell_story
 from klamm.metadata.words import leader_text, voters_text
-from klamm.node.sources import DEFAULT_DATA
 
 group = Group(
     examples(

@@ -14,7 +14,7 @@ from klamm.cli.exits import BadParameter
 from klamm.cli.options import Argument, Option
 from klamm.cli.output import AsJson, confirm, examples, print_json, print_table
 from klamm.cli.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
-from klamm.node.meta_properties import FILE_NAME, parse, parse_uuid, uuid_text
+from klamm.formats.meta_properties import FILE_NAME, parse, parse_uuid, uuid_text
 from klamm.protocol.voter_messages import VoterListener
 
 group = Group(
@@ -160,8 +160,8 @@ def _listener(text: str) -> VoterListener:
 def _from_config(
     path: Path, directory_id: bytes | None, listeners: tuple[VoterListener, ...]
 ) -> tuple[int, bytes, tuple[VoterListener, ...]]:
-    from klamm.node import sources
-    from klamm.node.config import NodeConfigError
+    from klamm.config import sources
+    from klamm.config.node_config import NodeConfigError
 
     try:
         config = sources.load(path)

@@ -11,12 +11,12 @@ from pathlib import Path
 from klamm._engine import StorageError
 from klamm.cli import process
 from klamm.cli.log_levels import log_levels
-from klamm.node import rules, sources
+from klamm.config import rules, sources
+from klamm.config.listeners import check_ports
+from klamm.config.node_config import NodeConfig, NodeConfigError
+from klamm.formats.directories import is_blank
+from klamm.formats.meta_properties import message_of
 from klamm.node.boot import Booting
-from klamm.node.config import NodeConfig, NodeConfigError
-from klamm.node.directories import is_blank
-from klamm.node.listeners import check_ports
-from klamm.node.meta_properties import message_of
 from klamm.protocol.named_tuple import NamedTuple
 
 
@@ -106,7 +106,7 @@ def _port(value: str) -> int:
 def _begin(config: NodeConfig, *, may_format: bool) -> Booting:
     """The engine begins; what is imported from here on is imported beside it."""
     if may_format and is_blank(config.all_dirs):
-        from klamm.node.storage import format_blank
+        from klamm.formats.storage import format_blank
 
         check_ports(config.listeners)
         format_blank(config)

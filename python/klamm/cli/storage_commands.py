@@ -11,11 +11,12 @@ from klamm.cli.command_group import Group
 from klamm.cli.exits import BadParameter, Exit
 from klamm.cli.options import Option
 from klamm.cli.output import AsJson, examples, print_json
-from klamm.node import meta_properties, release_features, sources, storage
-from klamm.node.config import NodeConfig, NodeConfigError
-from klamm.node.meta_properties import uuid_text
-from klamm.node.rules import checked
-from klamm.node.scram_credentials import ScramError
+from klamm.config import sources
+from klamm.config.node_config import NodeConfig, NodeConfigError
+from klamm.config.rules import checked
+from klamm.formats import meta_properties, release_features, storage
+from klamm.formats.meta_properties import uuid_text
+from klamm.formats.scram_credentials import ScramError
 from klamm.protocol.features import METADATA_VERSION
 
 group = Group(

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from klamm._engine import StorageCheck, StorageError
 from klamm.admin.channel import ClientError
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
+from klamm.config.node_config import NodeConfigError, parse
+from klamm.config.sources import read_file
+from klamm.formats import meta_properties
+from klamm.formats.directories import BOOTSTRAP_FILE, LOCK_FILE, METADATA_FOLDER
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.history import History
-from klamm.node import meta_properties
-from klamm.node.config import NodeConfigError, parse
-from klamm.node.directories import BOOTSTRAP_FILE, LOCK_FILE, METADATA_FOLDER
-from klamm.node.sources import read_file
 
 DAMAGED: Final = "damaged"
 MISSING: Final = "missing"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from klamm._engine import find_config_key
+from klamm.formats.meta_properties import uuid_text
 from klamm.metadata.entries import Entry
-from klamm.node.meta_properties import uuid_text
 from klamm.protocol.generated.metadata_records import ConfigRecord, MetadataRecord, UserScramCredentialRecord
 from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.value import Slotted

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from klamm.config import properties
+from klamm.config.node_config import NodeConfigError, value_of
+from klamm.formats.directories import METADATA_FOLDER
+from klamm.formats.meta_properties import message_of
 from klamm.metadata.errors import HistoryError
-from klamm.node import properties
-from klamm.node.config import NodeConfigError, value_of
-from klamm.node.directories import METADATA_FOLDER
-from klamm.node.meta_properties import message_of
 
 SNAPSHOT_SUFFIX: Final = ".checkpoint"
 _SEGMENT_NAME: Final = re.compile(r"\d{20}\.log")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from klamm.formats.meta_properties import uuid_text
 from klamm.metadata.entries import Entry
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.fields import fields_of
 from klamm.metadata.history import History
 from klamm.metadata.moments import END, Moment
-from klamm.node.meta_properties import uuid_text
 
 
 def records_table(history: History, start: int | None = None, end: int | None = None) -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm._engine import Image, MetadataRecordError, MetadataReplayError
+from klamm.formats.meta_properties import uuid_text
 from klamm.metadata.entries import Entry
 from klamm.metadata.fields import config_value
-from klamm.node.meta_properties import uuid_text
 from klamm.protocol.generated import metadata_records as mr
 from klamm.protocol.generated.metadata_records import MetadataRecord
 from klamm.protocol.resource_types import ResourceType

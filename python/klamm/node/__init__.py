@@ -1,1 +1,1 @@
-"""Configuration, storage format, and the assembling of a node from its parts."""
+"""A node, assembled from the parts of its roles."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from klamm._engine import Boot, Engine, Image, MetadataLog, find_config_key
-from klamm.node.config import NodeConfig
-from klamm.node.directories import METADATA_FOLDER, DirectoryLocks, open_directories
-from klamm.node.listeners import Listener
+from klamm.config.listeners import Listener
+from klamm.config.node_config import NodeConfig
+from klamm.formats.directories import METADATA_FOLDER, DirectoryLocks, open_directories
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.named_tuple import NamedTuple
 

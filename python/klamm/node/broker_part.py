@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from klamm.broker.producer_ids import Block, ProducerIds
+from klamm.config.node_config import NodeConfig
 from klamm.controller.operations.nodes import ALLOCATE_PRODUCER_IDS
 from klamm.node.assignments import Assignments
 from klamm.node.boot import Booted
-from klamm.node.config import NodeConfig
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
 from klamm.node.publishing import Take
 from klamm.node.registration import Registration, lifecycle

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 
 from klamm._engine import Engine
+from klamm.config.node_config import NodeConfig, NodeConfigError, parse
+from klamm.config.rules import check_supported, checked
 from klamm.node.boot import listener_row
-from klamm.node.config import NodeConfig, NodeConfigError, parse
-from klamm.node.rules import check_supported, checked
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 log = logging.getLogger("klamm.node.listeners")

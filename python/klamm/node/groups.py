@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from klamm._engine import Delta, Engine, Image, find_config_key
 
 if TYPE_CHECKING:
+    from klamm.config.node_config import NodeConfig
     from klamm.coordinator.config import GroupConfig
     from klamm.coordinator.counts import Counts
     from klamm.coordinator.driver import GroupCoordinator
-    from klamm.node.config import NodeConfig
     from klamm.node.group_log import EngineGroupLog
 
 GROUPS_TOPIC: Final = "__consumer_offsets"

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from klamm._engine import Engine, Image
     from klamm.broker.handlers.config_changes import AskController, ConfigChangeHandlers
     from klamm.broker.request import Answer, Handler, RequestContext
+    from klamm.config.node_config import NodeConfig
     from klamm.controller.driver import ControllerDriver
     from klamm.node.active_controller import ActiveController
     from klamm.node.broker_part import BrokerPart
     from klamm.node.cluster_view import ClusterView
-    from klamm.node.config import NodeConfig
     from klamm.node.forwarding import Forwarder
     from klamm.node.quorum_view import QuorumView
     from klamm.raft.driver.serving import RaftRequests

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from klamm import _engine
 from klamm._engine import Image
+from klamm.config.listeners import Listener
+from klamm.config.node_config import NodeConfig
 from klamm.controller.controller import Controller
 from klamm.controller.driver import ControllerDriver
 from klamm.controller.settings import ControllerSettings
+from klamm.formats.directories import BOOTSTRAP_FILE, METADATA_FOLDER, metadata_directory_failed
 from klamm.node.active_controller import ActiveController
 from klamm.node.boot import Booted
-from klamm.node.config import NodeConfig
-from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER, metadata_directory_failed
-from klamm.node.listeners import Listener
 from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.control_records import snapshot_head
@@ -170,7 +170,7 @@ class Metadata:
     def _bootstrap(self) -> Sequence[bytes]:
         if self._bootstrap_file.exists():
             return _engine.read_checkpoint(self._bootstrap_file)
-        from klamm.node.storage import bootstrap_records
+        from klamm.formats.storage import bootstrap_records
 
         # Kafka 4 takes its newest level when a directory was formatted without the file (facts 1.6).
         return bootstrap_records({METADATA_VERSION: SUPPORTED_FEATURES[METADATA_VERSION].max_version})

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from klamm._engine import Delta, Engine, Image
 from klamm.broker.request import RequestContext, monotonic_ms
+from klamm.config.node_config import NodeConfig
+from klamm.formats.directories import metadata_directory_failed
 from klamm.node.boot import Booted, Booting, known, supported_features
 from klamm.node.broker_part import BrokerPart
-from klamm.node.config import NodeConfig
-from klamm.node.directories import metadata_directory_failed
 from klamm.node.dispatch import Dispatcher
 from klamm.node.handlers import Handlers
 from klamm.node.metadata import Metadata

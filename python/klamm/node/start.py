@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, NoReturn, Protocol
 
 from klamm._engine import StorageError, __version__
+from klamm.config.listeners import WILDCARDS
+from klamm.config.node_config import NodeConfig
+from klamm.formats.meta_properties import message_of
 from klamm.node.boot import Booting
-from klamm.node.config import NodeConfig
-from klamm.node.listeners import WILDCARDS
-from klamm.node.meta_properties import message_of
 from klamm.node.node import Node, NodeFailedError
 
 log = logging.getLogger("klamm.start")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from klamm.node.cluster import Cluster
+    from klamm.embedded.cluster import Cluster
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def klamm_cluster() -> Iterator[Cluster]:
     Clients connect to `klamm_cluster.bootstrap_servers`. Tests may run in parallel, with pytest-xdist in particular.
     """
     # Not at the top: a plugin is imported by every run of pytest, whether or not a test asks for a node.
-    from klamm.node.cluster import Cluster
+    from klamm.embedded.cluster import Cluster
 
     with Cluster() as cluster:
         yield cluster

@@ -12,7 +12,7 @@ from klamm.cli.main import run
 from klamm.cli.output import print_table
 from klamm.cli.positions import Position, parse_position
 from klamm.cli.record_input import RecordInput
-from klamm.node.meta_properties import parse_uuid
+from klamm.formats.meta_properties import parse_uuid
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 

@@ -13,7 +13,7 @@ from klamm.cli.doctor.facts import Contact, Directory, Facts, NodeConfigFacts, R
 from klamm.cli.doctor.findings import Finding, Severity
 from klamm.cli.doctor.looking import look
 from klamm.cli.main import run
-from klamm.node.meta_properties import MetaProperties
+from klamm.formats.meta_properties import MetaProperties
 from klamm.protocol.voter_messages import VoterListener
 from klamm.raft.election_state import ElectionState
 from klamm.raft.log import OffsetAndEpoch

@@ -11,8 +11,8 @@ import pytest
 
 from klamm.cli import logs, process, start
 from klamm.cli.main import run
-from klamm.node import sources
-from klamm.node.config import NodeConfigError
+from klamm.config import sources
+from klamm.config.node_config import NodeConfigError
 
 
 def test_options() -> None:

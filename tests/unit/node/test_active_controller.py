@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from klamm.config import sources
 from klamm.controller.operations import Operation
 from klamm.controller.operations.nodes import BROKER_HEARTBEAT
 from klamm.controller.operations.topics import CREATE_TOPICS
-from klamm.node import sources
 from klamm.node.active_controller import ActiveController
 from klamm.protocol.client import PeerError, PeerRefusedError, Versions
 from klamm.protocol.errors import ErrorCode

@@ -13,14 +13,14 @@ from tests.support.node_process import METADATA
 from tests.support.ports import free_port
 
 from klamm._engine import Image, StorageError
+from klamm.config.node_config import NodeConfig
+from klamm.config.rules import checked
+from klamm.config.sources import embedded_default
+from klamm.embedded.cluster import Cluster
+from klamm.formats.directories import METADATA_FOLDER
+from klamm.formats.storage import format_blank
 from klamm.node.boot import Booting
-from klamm.node.cluster import Cluster
-from klamm.node.config import NodeConfig
-from klamm.node.directories import METADATA_FOLDER
 from klamm.node.node import Node
-from klamm.node.rules import checked
-from klamm.node.sources import embedded_default
-from klamm.node.storage import format_blank
 
 TIMEOUT_S: Final = 30
 # Version 3, of a client "a" in version "b": the answer ends with the features.

@@ -8,7 +8,7 @@ import pytest
 
 from klamm._engine import Image
 from klamm.broker.request import Direct
-from klamm.node import sources
+from klamm.config import sources
 from klamm.node.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import APIS

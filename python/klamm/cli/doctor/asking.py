@@ -13,7 +13,7 @@ from klamm.admin.connection import ClientError, Connection
 from klamm.admin.leadership import leader_and_epoch
 from klamm.admin.quorum import CONTROLLERS, Quorum, ask_quorum, quorum_of
 from klamm.cli.doctor.facts import Contact, Refusal
-from klamm.node.config import Address
+from klamm.config.node_config import Address
 from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.errors import ErrorCode
 

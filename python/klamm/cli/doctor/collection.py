@@ -12,7 +12,7 @@ from typing import Final
 from klamm.cli.doctor.asking import ask
 from klamm.cli.doctor.facts import Contact, Directory, Facts
 from klamm.cli.doctor.looking import look
-from klamm.node.config import Address
+from klamm.config.node_config import Address
 
 SECOND_LOOK_S: Final = 2.5
 """Two election timeouts and more: a quorum that only just lost its leader has another by then."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from klamm.admin.quorum import Member, Quorum
-from klamm.node.config import Address
-from klamm.node.meta_properties import MetaProperties
+from klamm.config.node_config import Address
+from klamm.formats.meta_properties import MetaProperties
 from klamm.raft.election_state import ElectionState
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet

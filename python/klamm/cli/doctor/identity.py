@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from klamm.cli.doctor.facts import Directory, Facts
 from klamm.cli.doctor.findings import Finding, error, warning
-from klamm.node.meta_properties import uuid_text
+from klamm.formats.meta_properties import uuid_text
 
 
 def check_clusters(facts: Facts) -> Iterator[Finding]:

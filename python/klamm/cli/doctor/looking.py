@@ -11,15 +11,15 @@ from klamm._engine import StorageError
 from klamm.admin.connection import ClientError
 from klamm.cli.doctor.facts import Directory, NodeConfigFacts
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
+from klamm.config.node_config import CONTROLLER, NodeConfigError, parse
+from klamm.config.sources import read_file
+from klamm.formats import meta_properties
+from klamm.formats.directories import LOCK_FILE, METADATA_FOLDER, DirectoryLocks
+from klamm.formats.meta_properties import message_of
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.history import History
 from klamm.metadata.places import metadata_directory
 from klamm.metadata.state import controllers_of
-from klamm.node import meta_properties
-from klamm.node.config import CONTROLLER, NodeConfigError, parse
-from klamm.node.directories import LOCK_FILE, METADATA_FOLDER, DirectoryLocks
-from klamm.node.meta_properties import message_of
-from klamm.node.sources import read_file
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.voters import VoterSet
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from klamm.cli.doctor.facts import Facts, Refusal
 from klamm.cli.doctor.findings import Finding, error, warning
-from klamm.node.config import Address
+from klamm.config.node_config import Address
 
 _ADVICE: Final = {
     Refusal.REFUSED: "start the controller there, or correct its address",

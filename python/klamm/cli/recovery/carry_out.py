@@ -21,14 +21,14 @@ from klamm.admin.connection import ClientError
 from klamm.cli.recovery.places import close_stage, open_stage, put_in_place
 from klamm.cli.recovery.plan import Plan, removals
 from klamm.cli.recovery.survivors import QUORUM_STATE, Survivor
-from klamm.node.directories import (
+from klamm.formats.directories import (
     LOCK_FILE,
     METADATA_FOLDER,
     DirectoryLocks,
     flush_directory,
     write_atomically,
 )
-from klamm.node.meta_properties import message_of
+from klamm.formats.meta_properties import message_of
 from klamm.raft.control_records import KRAFT_VOTERS, LEADER_CHANGE, encode_leader_change, encode_voters
 from klamm.raft.election_state import ElectionState, encode
 

@@ -21,14 +21,14 @@ from typing import Any, Final, NamedTuple
 
 from klamm.admin.connection import ClientError
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
-from klamm.node.directories import (
+from klamm.formats.directories import (
     METADATA_FOLDER,
     RECOVERY_FOLDER,
     flush_directory,
     is_in_recovery,
     write_atomically,
 )
-from klamm.node.meta_properties import message_of
+from klamm.formats.meta_properties import message_of
 
 _OLD: Final = "old"
 _NOTE: Final = "note.json"

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from klamm.admin.connection import ClientError
 from klamm.cli.recovery.survivors import Survivor
-from klamm.node.config import Address
-from klamm.node.meta_properties import uuid_text
+from klamm.config.node_config import Address
+from klamm.formats.meta_properties import uuid_text
 from klamm.raft.voters import ReplicaKey, Voter, VoterSet
 
 

@@ -8,14 +8,15 @@ from typing import Final, NamedTuple
 
 from klamm._engine import MetadataReader, StorageError
 from klamm.admin.connection import ClientError
+from klamm.config import properties
+from klamm.config.node_config import Address, NodeConfigError, parse_address, value_of
+from klamm.formats import meta_properties
+from klamm.formats.directories import METADATA_FOLDER
+from klamm.formats.meta_properties import MetaProperties, message_of
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.history import History
 from klamm.metadata.places import metadata_directory
 from klamm.metadata.quorum import Quorum
-from klamm.node import meta_properties, properties
-from klamm.node.config import Address, NodeConfigError, parse_address, value_of
-from klamm.node.directories import METADATA_FOLDER
-from klamm.node.meta_properties import MetaProperties, message_of
 from klamm.raft.election_state import ElectionState, QuorumStateError, decode
 from klamm.raft.log import OffsetAndEpoch
 from klamm.raft.voters import ReplicaKey

@@ -13,7 +13,7 @@ from tests.support.metadata_life import Life
 from tests.support.metadata_stories import ORDERS, OTHER, WrittenLog, change, partition, register, registration
 
 from klamm.cli.main import run
-from klamm.node.meta_properties import uuid_text
+from klamm.formats.meta_properties import uuid_text
 from klamm.pipelines.audit import open_audit, summarize
 from klamm.pipelines.audit.rows import rows_of_answer
 from klamm.protocol.generated import metadata_records as mr

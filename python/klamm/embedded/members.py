@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from klamm.node import meta_properties
+from klamm.config.node_config import Address, NodeConfig
+from klamm.config.rules import check_supported, checked
+from klamm.config.sources import embedded_default
+from klamm.formats import meta_properties
+from klamm.formats.directories import is_blank
+from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.node.boot import Booted, Booting
-from klamm.node.config import Address, NodeConfig
-from klamm.node.directories import is_blank
 from klamm.node.node import Node
-from klamm.node.rules import check_supported, checked
-from klamm.node.sources import embedded_default
-from klamm.node.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.raft.quorum import majority_size
 
 HOST: Final = "127.0.0.1"

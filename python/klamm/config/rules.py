@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from klamm import _engine
-from klamm.node.config import BROKER, CONTROLLER, NodeConfig, NodeConfigError, parse
-from klamm.node.listeners import parse_protocol_map
-from klamm.node.ranges import check_ranges
+from klamm.config.listeners import parse_protocol_map
+from klamm.config.node_config import BROKER, CONTROLLER, NodeConfig, NodeConfigError, parse
+from klamm.config.ranges import check_ranges
 
 _NOT_YET: Final[Mapping[str, tuple[str, str]]] = {
     "authorizer.class.name": ("", "authorization"),

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from klamm.node.outcome import Outcome
+from klamm.embedded.outcome import Outcome
 
 
 def test_the_first_word_counts() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from klamm.node import properties
-from klamm.node.config import NodeConfig, NodeConfigError
-from klamm.node.rules import checked, is_known
+from klamm.config import properties
+from klamm.config.node_config import NodeConfig, NodeConfigError
+from klamm.config.rules import checked, is_known
 
 DEFAULT_DATA: Final = Path("klamm-data")
 DEFAULT_PORT: Final = 9092

@@ -20,9 +20,9 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from klamm.node.config import NodeConfig
-from klamm.node.members import Members, format_blanks
-from klamm.node.outcome import Outcome
+from klamm.config.node_config import NodeConfig
+from klamm.embedded.members import Members, format_blanks
+from klamm.embedded.outcome import Outcome
 
 T = TypeVar("T")
 

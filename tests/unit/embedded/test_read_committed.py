@@ -1,6 +1,6 @@
 """What a read_committed reader sees (KIP-98)."""
 
-from klamm.node.read_committed import ABORT, Row, read_committed
+from klamm.embedded.read_committed import ABORT, Row, read_committed
 
 COMMIT = b"\0\x01"
 

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from klamm._engine import StorageError
-from klamm.node import meta_properties
-from klamm.node.config import NodeConfig
-from klamm.node.listeners import check_ports
-from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, uuid_text
+from klamm.config.listeners import check_ports
+from klamm.config.node_config import NodeConfig
+from klamm.formats import meta_properties
+from klamm.formats.meta_properties import Ensemble, MetaProperties, is_reserved, uuid_text
 from klamm.protocol.named_tuple import NamedTuple
 
 LOCK_FILE: Final = ".lock"

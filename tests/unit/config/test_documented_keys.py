@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).parents[3]
 READERS: Final = ("rust/engine/src", "python/klamm")
 NO_READERS: Final = (
     "rust/engine/src/config/",
-    "python/klamm/node/rules.py",
+    "python/klamm/config/rules.py",
     "python/klamm/protocol/broker_config_checks.py",
     "python/klamm/protocol/config_keys.py",
     "python/klamm/controller/config_checks.py",

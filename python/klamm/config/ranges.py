@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from klamm.node.config import NodeConfig, NodeConfigError
+from klamm.config.node_config import NodeConfig, NodeConfigError
 
 LEAST: Final[Mapping[str, int]] = {
     "broker.heartbeat.interval.ms": 1,

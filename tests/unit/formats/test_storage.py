@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from klamm._engine import StorageError
-from klamm.node import meta_properties, scram_credentials, sources, storage
-from klamm.node.config import NodeConfig, NodeConfigError
-from klamm.node.meta_properties import parse_uuid
-from klamm.node.storage import FormatRequest, InitialController, feature_levels, format_storage
+from klamm.config import sources
+from klamm.config.node_config import NodeConfig, NodeConfigError
+from klamm.formats import meta_properties, scram_credentials, storage
+from klamm.formats.meta_properties import parse_uuid
+from klamm.formats.storage import FormatRequest, InitialController, feature_levels, format_storage
 from klamm.protocol.generated import metadata_records as records
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.node import properties
+from klamm.config import properties
 
 
 def test_the_usual_file() -> None:

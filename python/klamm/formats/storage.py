@@ -11,11 +11,17 @@ from typing import Final, Self
 
 from klamm import _engine
 from klamm._engine import StorageError
-from klamm.node import meta_properties
-from klamm.node.config import CONTROLLER, NodeConfig, NodeConfigError
-from klamm.node.directories import BOOTSTRAP_FILE, METADATA_FOLDER, flush_directory, new_directory_id, write_atomically
-from klamm.node.meta_properties import Ensemble, MetaProperties, is_reserved, parse_uuid, uuid_text
-from klamm.node.scram_credentials import parse as parse_scram
+from klamm.config.node_config import CONTROLLER, NodeConfig, NodeConfigError
+from klamm.formats import meta_properties
+from klamm.formats.directories import (
+    BOOTSTRAP_FILE,
+    METADATA_FOLDER,
+    flush_directory,
+    new_directory_id,
+    write_atomically,
+)
+from klamm.formats.meta_properties import Ensemble, MetaProperties, is_reserved, parse_uuid, uuid_text
+from klamm.formats.scram_credentials import parse as parse_scram
 from klamm.protocol.features import (
     DEFAULT_FROM,
     FEATURE_DEPENDENCIES,

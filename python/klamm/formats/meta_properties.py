@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from klamm._engine import StorageError
-from klamm.node import properties
+from klamm.config import properties
 from klamm.protocol.named_tuple import NamedTuple
 
 FILE_NAME: Final = "meta.properties"

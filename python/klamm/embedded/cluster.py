@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 from klamm._engine import Image
-from klamm.node.members import Member, Members, plan
+from klamm.embedded.members import Member, Members, plan
+from klamm.embedded.nodes_thread import STOP_TIMEOUT_S, NodesThread
+from klamm.embedded.read_committed import Row, read_committed
 from klamm.node.node import Node, NodeFailedError
-from klamm.node.nodes_thread import STOP_TIMEOUT_S, NodesThread
-from klamm.node.read_committed import Row, read_committed
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

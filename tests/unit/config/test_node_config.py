@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from klamm.node import rules, sources
-from klamm.node.config import NodeConfig, NodeConfigError
-from klamm.node.listeners import Listener
+from klamm.config import rules, sources
+from klamm.config.listeners import Listener
+from klamm.config.node_config import NodeConfig, NodeConfigError
 
 COMBINED = {
     "process.roles": "broker,controller",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from klamm.node.storage import check_feature, level_of_release
+from klamm.formats.storage import check_feature, level_of_release
 from klamm.protocol.features import (
     DEFAULTS_OF_RELEASES,
     FEATURE_DEPENDENCIES,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from klamm import _engine
-from klamm.node import listeners as listening
-from klamm.node.listeners import Listener, ListenerError
+from klamm.config import listeners as listening
+from klamm.config.listeners import Listener, ListenerError
 from klamm.protocol.named_tuple import NamedTuple
 
 ConfigValue = bool | int | float | str | list[str] | None

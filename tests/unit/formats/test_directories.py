@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from klamm._engine import StorageError
-from klamm.node import meta_properties, sources
-from klamm.node.config import NodeConfig
-from klamm.node.directories import DirectoryLocks, OpenedDirectories, new_directory_id, open_directories
-from klamm.node.meta_properties import MetaProperties, is_reserved, parse_uuid, uuid_text
-from klamm.node.storage import FormatRequest, format_storage
+from klamm.config import sources
+from klamm.config.node_config import NodeConfig
+from klamm.formats import meta_properties
+from klamm.formats.directories import DirectoryLocks, OpenedDirectories, new_directory_id, open_directories
+from klamm.formats.meta_properties import MetaProperties, is_reserved, parse_uuid, uuid_text
+from klamm.formats.storage import FormatRequest, format_storage
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -80,7 +81,7 @@ def test_what_the_engine_locks_is_left_to_it(opened: OpenedDirectories, tmp_path
 
 def test_another_process_is_refused(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from klamm.node.directories import DirectoryLocks\n"
+        "import sys; from pathlib import Path; from klamm.formats.directories import DirectoryLocks\n"
         "DirectoryLocks([Path(sys.argv[1])])"
     )
     with DirectoryLocks([tmp_path]):

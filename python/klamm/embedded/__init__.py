@@ -1,0 +1,1 @@
+"""`Cluster`: nodes inside this process, for tests, notebooks and tools."""

@@ -253,3 +253,26 @@ def test_a_listeners_own_limit_follows(cluster: klamm.Cluster, peer: Peer) -> No
     until(lambda: not is_served_at_once())  # the peer has the only place
     assert alter(peer, BROKER, "", (key, None, DELETE)) is ErrorCode.NONE
     until(is_served_at_once)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (ResourceType.TOPIC, "t"),
+        (BROKER, "1"),
+        (BROKER, ""),
+        (ResourceType.GROUP, "g"),
+        (ResourceType.CLIENT_METRICS, "m"),
+    ],
+)
+def test_every_key_is_described_with_its_documentation(peer: Peer, kind: ResourceType, name: str) -> None:
+    change = ("log.cleaner.threads", "2", SET)  # without one, the default of all brokers has no key
+    assert alter(peer, BROKER, "", change) is ErrorCode.NONE
+    resources = (DescribeConfigsResource(kind, name),)
+    for is_wanted in (True, False):
+        peer.send("admin", DescribeConfigsRequest(resources, include_documentation=is_wanted), 4)
+        (result,) = peer.receive("admin", DescribeConfigsResponse, 4).results
+        assert result.error_code is ErrorCode.NONE
+        assert result.configs
+        assert [each.name for each in result.configs if bool(each.documentation) is not is_wanted] == []
+    assert alter(peer, BROKER, "", (change[0], None, DELETE)) is ErrorCode.NONE

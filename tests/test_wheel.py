@@ -11,6 +11,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,22 @@ def test_the_engine_has_no_symbols(wheel: Path) -> None:
         assert archive.getinfo("klamm/_engine.abi3.so").file_size < 16 * 2**20
 
 
-def test_the_classifiers_name_every_supported_python(wheel: Path) -> None:
+def metadata_of(wheel: Path) -> Message:
+    """What PyPI and pip read."""
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        metadata = email.message_from_bytes(archive.read(name))
+        return email.message_from_bytes(archive.read(name))
+
+
+def test_project_urls_lead_to_the_page_of_the_package(wheel: Path) -> None:
+    metadata = metadata_of(wheel)
+    urls = dict(line.split(", ", 1) for line in metadata.get_all("Project-URL", []))
+    assert {"Homepage", "Documentation", "Source"} <= urls.keys()
+    assert {url.partition("#")[0] for url in urls.values()} == {f"https://pypi.org/project/{metadata['Name']}/"}
+
+
+def test_the_classifiers_name_every_supported_python(wheel: Path) -> None:
+    metadata = metadata_of(wheel)
     classifiers = metadata.get_all("Classifier", [])
     assert metadata["Requires-Python"] == ">=3.11"
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} <= set(classifiers)

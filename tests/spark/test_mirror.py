@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 import klamm
 from klamm.admin import configs
 from klamm.admin.client import Client
+from klamm.cli.main import run
 from klamm.pipelines.mirror import MirrorError, MirrorOptions, MirrorProgress, Naming, groups, mirror, topics
 from tests.spark.conftest import REPOSITORY, python_of_workers
 from tests.spark.producing import Sent, numbered, send
@@ -134,7 +136,7 @@ def test_a_topic_and_its_groups_go_over(
     assert there.committed(f"{name}-readers") == {(f"copy.{name}-a", 0): 2, (f"copy.{name}-a", 1): 13}
     assert there.committed(f"{name}-others") == {}
     moved = {one.group: dict(one.offsets) for one in done.groups}
-    assert moved == {f"{name}-readers": there.committed(f"{name}-readers")}, "as --json reports them"
+    assert moved == {f"{name}-readers": there.committed(f"{name}-readers")}
     assert name not in there.topics(), "its whole name does not match"
     with Client(there.bootstrap_servers) as client:
         entries = configs.describe(client, "topic", f"copy.{name}-a")
@@ -260,6 +262,21 @@ def test_after_a_kill_nothing_is_missing(
         assert first_seen == [row[1:] for row in source[number]]
     wanted = {b"%d" % value for value in [*range(5, count), *range(count + 150, 2 * count)]}
     assert wanted <= values_from(there.bootstrap_servers, name, name, len(wanted))
+
+
+@pytest.mark.usefixtures("spark")
+def test_json_reports_the_groups_that_it_moved(
+    bootstrap: str, there: klamm.Cluster, topic: MakeTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = topic(2)
+    send(bootstrap, name, [*numbered(20), *numbered(20, 1)])
+    commit(bootstrap, name, name, {0: 5, 1: 15})
+    places = ("--from", bootstrap, "--to", there.bootstrap_servers, "--checkpoint", str(tmp_path / "state"))
+    assert run(["mirror", name, *places, "--group", name, "--once", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["records"], found["lag"], found["trouble"]) == (40, 0, None)
+    moved = [{"topic": name, "partition": partition, "offset": offset} for partition, offset in ((0, 5), (1, 15))]
+    assert found["groups"] == [{"group": name, "has_members": False, "moved": moved}]
 
 
 @pytest.mark.usefixtures("java")

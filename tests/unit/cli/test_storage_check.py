@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -263,6 +266,24 @@ def test_a_running_node_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
         assert f"{tmp_path / 'data'} is used by a running node: stop it first" in capsys.readouterr().err
     assert run(["storage", "check", str(tmp_path / "none")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_sees_a_bar(is_terminal: bool, folders: dict[str, Path]) -> None:
+    command = [sys.executable, "-m", "klamm", "storage", "check", str(folders["klamm"]), "--deep"]
+    ours, theirs = pty.openpty() if is_terminal else os.pipe()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=theirs, check=False, timeout=60)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO: the end of a terminal
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    os.close(ours)
+    assert done.returncode == 0
+    assert (b"checking" in shown) is is_terminal
+    assert ("━".encode() in shown) is is_terminal
+    assert b"everything is intact" in shown
 
 
 def test_ctrl_c_ends_it(folders: dict[str, Path]) -> None:

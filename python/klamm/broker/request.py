@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from klamm.protocol.named_tuple import NamedTuple
+from klamm.protocol.principal import Principal
 
 T = TypeVar("T")
 
 
-class RequestContext(NamedTuple):
-    """Who asks, and how: what a handler may know besides the body.
+REQUEST_TIMEOUT_MS: Final = 60_000
+"""How long a request that names no time-out is worked on, as Kafka's channel to the controller retries for so long."""
 
-    `listener` is the listener's name, `peer` the client's address without port; `on_controller` tells whether the
-    request came by a controller listener; `arrived_ms` is a time of `monotonic_ms`.
+
+class RequestContext(NamedTuple):
+    """What every step of the request pipeline and every handler knows of a request besides its body.
+
+    `listener` is the listener's name, `address` the client's address without port; `on_controller` tells whether the
+    request came by a controller listener. `arrived_ms` and `deadline_ms` are times of `monotonic_ms`; after the
+    deadline nothing more is tried for the request. A request in an envelope has the client id, principal and address
+    of the client, and the connection and listener of the broker that sent the envelope (KIP-590).
     """
 
     connection_id: int
@@ -23,13 +30,19 @@ class RequestContext(NamedTuple):
     api_version: int
     client_id: str | None
     listener: str
-    peer: str
+    principal: Principal
+    address: str
     on_controller: bool
     arrived_ms: int
+    deadline_ms: int
 
-    def has_waited(self, timeout_ms: int) -> bool:
-        """Whether the request has waited for its turn for so long by now."""
-        return monotonic_ms() - self.arrived_ms >= timeout_ms
+    def time_left_ms(self) -> int:
+        """Milliseconds until the deadline; negative after it."""
+        return self.deadline_ms - monotonic_ms()
+
+    def with_timeout(self, timeout_ms: int) -> RequestContext:
+        """The same with the deadline of a time-out that the request itself names."""
+        return self._replace(deadline_ms=self.arrived_ms + timeout_ms)
 
 
 def monotonic_ms() -> int:

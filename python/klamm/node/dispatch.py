@@ -175,7 +175,7 @@ class _DirectAnswer:
 def _error_response(context: RequestContext, body: bytes, error: Exception) -> bytes | None:
     """The answer to a request whose handler raised; None where its connection is to be closed. Logs the cause."""
     if isinstance(error, MalformedRequest):
-        log.warning("closing connection of %s: %s", context.peer, error)
+        log.warning("closing connection of %s: %s", context.address, error)
         return None
     from klamm.protocol.error_responses import error_response
 
@@ -186,6 +186,6 @@ def _error_response(context: RequestContext, body: bytes, error: Exception) -> b
         answer, outcome = None, f"closing, because no error response can be formed: {no_response}"
     else:
         outcome = f"answered with {code.name}"
-    key, version, peer = context.api_key, context.api_version, context.peer
+    key, version, peer = context.api_key, context.api_version, context.address
     log.error("API %d v%d of %s failed: %s", key, version, peer, outcome, exc_info=error)
     return answer

@@ -38,7 +38,7 @@ class EnvelopeHandlers:
             request = open_envelope(read(EnvelopeRequest, version, body))
             answer = await self._answer(context, request)
         except EnvelopeError as error:
-            log.warning("an envelope of %s is refused with %s: %s", context.peer, error.code.name, error)
+            log.warning("an envelope of %s is refused with %s: %s", context.address, error.code.name, error)
             return write(EnvelopeResponse(error_code=error.code), version)
         if answer is None:
             return write(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER), version)
@@ -51,7 +51,13 @@ class EnvelopeHandlers:
             raise EnvelopeError(ErrorCode.INVALID_REQUEST, f"API {key} is not a forwarded one")
         if not api.versions[0] <= version <= api.versions[1]:
             raise EnvelopeError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} is not served in version {version}")
-        forwarded = context._replace(api_key=key, api_version=version, client_id=request.client_id, peer=request.peer)
+        forwarded = context._replace(
+            api_key=key,
+            api_version=version,
+            client_id=request.client_id,
+            principal=request.principal,
+            address=request.address,
+        )
         try:
             return await answer_while_active(self._controller, handler, forwarded, version, request.body)
         except MalformedRequest as error:

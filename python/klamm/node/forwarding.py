@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm.broker.request import Answer, Handler, RequestContext
+from klamm.broker.request import REQUEST_TIMEOUT_MS, Answer, Handler, RequestContext
 from klamm.node.active_controller import ActiveController
-from klamm.node.controller_channel import FORWARD_TIMEOUT_MS
 from klamm.protocol import codec
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -45,10 +44,8 @@ class Forwarder:
         handed_on = HandedOn(context, version, body, answer, self.forward)
         handed_on.ask(peer, lambda on_other: self._active.watch(address, on_other))
 
-    async def forward(
-        self, context: RequestContext, version: int, body: bytes, timeout_ms: int = FORWARD_TIMEOUT_MS
-    ) -> bytes:
-        """The body of the answer. Raises MalformedRequest where the client is to be disconnected."""
+    async def forward(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        """The body of the answer, by the request's deadline. Raises MalformedRequest: the client is disconnected."""
 
         async def here(controller: ControllerDriver) -> bytes | None:
             handler = self._handler_here(context.api_key)
@@ -62,12 +59,12 @@ class Forwarder:
                 self._active.client.idlest_peer(address, CONNECTIONS_MAX), context, version, body, timeout_ms
             )
 
-        answer = await self._active.until_answered(here, elsewhere, timeout_ms)
+        answer = await self._active.until_answered(here, elsewhere, context.time_left_ms())
         if answer is not None:
             return answer
         from klamm.node.forwarding_elsewhere import refused
 
-        text = f"No active controller answered within {FORWARD_TIMEOUT_MS} ms."
+        text = f"No active controller answered within {REQUEST_TIMEOUT_MS} ms."
         return refused(context.api_key, version, body, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
 
     async def ask(self, context: RequestContext, version: int, request: Any, answer: type[T]) -> T:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from klamm.broker.request import Answer, RequestContext
+from klamm.broker.request import Answer, Handler, RequestContext
 from klamm.controller.operations import operation_of
 from klamm.node.active_controller import ATTEMPT_TIMEOUT_MS
-from klamm.node.controller_channel import FORWARD_TIMEOUT_MS
 from klamm.protocol import codec
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.client import Peer, PeerError
@@ -37,24 +35,15 @@ QUORUM_MESSAGES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
 log = logging.getLogger("klamm.node.controller")
 
 
-class Forward(Protocol):
-    """`Forwarder.forward`."""
-
-    def __call__(self, context: RequestContext, version: int, body: bytes, timeout_ms: int) -> Awaitable[bytes]:
-        """The body of the active controller's answer, if there is one within that time."""
-
-
 class HandedOn:
     """A request that is with another process's controller, and needs no task while all is as it mostly is.
 
     Where that controller is not the active one, or cannot say, `forward` asks again.
     """
 
-    def __init__(self, context: RequestContext, version: int, body: bytes, answer: Answer, forward: Forward) -> None:
-        self._request = Enveloped(context.api_key, version, context.client_id, context.peer, body)
+    def __init__(self, context: RequestContext, version: int, body: bytes, answer: Answer, forward: Handler) -> None:
+        self._request = _enveloped(context, version, body)
         self._answer, self._forward = answer, forward
-        self._loop = asyncio.get_running_loop()
-        self._began_s = self._loop.time()
         self._is_over = False
         self._end_watch: Callable[[], None] = lambda: None
 
@@ -89,8 +78,7 @@ class HandedOn:
 
     def _ask_again(self) -> None:
         self._end()
-        left_ms = FORWARD_TIMEOUT_MS - int(1000 * (self._loop.time() - self._began_s))
-        self._answer.leave_to(partial(self._forward, timeout_ms=left_ms))
+        self._answer.leave_to(self._forward)
 
     def _end(self) -> None:
         self._is_over = True
@@ -99,9 +87,13 @@ class HandedOn:
 
 async def forward_to(peer: Peer, context: RequestContext, version: int, body: bytes, timeout_ms: int) -> bytes | None:
     """The body of that controller's answer; None when it is not the active one. Raises PeerError, MalformedRequest."""
-    request = Enveloped(context.api_key, version, context.client_id, context.peer, body)
+    request = _enveloped(context, version, body)
     envelope = await peer.ask(enclose(request), EnvelopeResponse, ENVELOPE_VERSIONS, timeout_ms)
     return None if envelope.error_code is ErrorCode.NOT_CONTROLLER else _opened(request, envelope)
+
+
+def _enveloped(context: RequestContext, version: int, body: bytes) -> Enveloped:
+    return Enveloped(context.api_key, version, context.client_id, context.address, body, context.principal)
 
 
 def _opened(request: Enveloped, envelope: EnvelopeResponse) -> bytes:

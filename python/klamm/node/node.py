@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from klamm._engine import Delta, Engine, Image
-from klamm.broker.request import RequestContext, monotonic_ms
+from klamm.broker.request import REQUEST_TIMEOUT_MS, RequestContext, monotonic_ms
 from klamm.config.node_config import NodeConfig
 from klamm.formats.directories import metadata_directory_failed
 from klamm.node.boot import Booted, Booting, known, supported_features
@@ -24,6 +24,7 @@ from klamm.node.handlers import Handlers
 from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
 from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.principal import ANONYMOUS
 from klamm.raft.log import MetadataLogError
 from klamm.raft.ports import RaftStoppedError, StateFailedError
 
@@ -41,7 +42,7 @@ SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
 RequestEvent = tuple[int, int, int, int, str | None, str, str, bytes, int]
-"""Handle, connection id, API key and version, client id, listener, peer, body, age in ms: see `Engine.drain`."""
+"""Handle, connection id, API key and version, client id, listener, address, body, age in ms: see `Engine.drain`."""
 FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
 NO_EPOCH: Final = -1
 REGISTRATION_DELAY_S: Final = 0.5
@@ -271,11 +272,19 @@ class Node:
             self._on_fault(NodeFailedError(f"every log directory is out of use, {path} as the last: {cause}"))
 
     def _on_request(self, event: RequestEvent) -> None:
-        handle, connection_id, api_key, api_version, client_id, listener, peer, body, age_ms = event
-        on_controller = listener in self._controller_listeners
+        handle, connection_id, api_key, api_version, client_id, listener, address, body, age_ms = event
         arrived_ms = monotonic_ms() - age_ms
         context = RequestContext(
-            connection_id, api_key, api_version, client_id, listener, peer, on_controller, arrived_ms
+            connection_id,
+            api_key,
+            api_version,
+            client_id,
+            listener,
+            ANONYMOUS,
+            address,
+            listener in self._controller_listeners,
+            arrived_ms,
+            arrived_ms + REQUEST_TIMEOUT_MS,
         )
         self._dispatcher.dispatch(handle, context, body)
 

@@ -36,5 +36,5 @@ def operation_handler(operation: Operation[Any, Any], run: Run) -> Handler:
 def _with_time_left(context: RequestContext, request: T) -> T:
     """A request whose time was over before its turn came is not begun: no time is left to it, as in Apache Kafka."""
     timeout_ms = getattr(request, "timeout_ms", 0)
-    is_over = timeout_ms > 0 and context.has_waited(timeout_ms)
+    is_over = timeout_ms > 0 and context.with_timeout(timeout_ms).time_left_ms() <= 0
     return replace(request, timeout_ms=0) if is_over else request  # type: ignore[type-var]

@@ -15,6 +15,7 @@ from klamm.protocol.api_key import ApiKey
 from klamm.protocol.connection import request_header, response_header_size, skip_tagged_fields
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.kio_classes import data_class, request_class, response_class
+from klamm.protocol.principal import ANONYMOUS, Principal
 from klamm.protocol.schemas import schema_of
 from klamm.protocol.value import Value
 
@@ -38,23 +39,15 @@ class EnvelopeResponse(Value):
     error_code: ErrorCode = ErrorCode.NONE
 
 
-class Principal(NamedTuple):
-    """Who asks, as Kafka's default builder of principals says it."""
-
-    type: str = "User"
-    name: str = "ANONYMOUS"
-    token_authenticated: bool = False
-
-
 class Enveloped(NamedTuple):
-    """The request in an envelope; `peer` is the client's address, `correlation_id` goes back with the answer."""
+    """The request in an envelope; `address` is the client's, `correlation_id` goes back with the answer."""
 
     api_key: int
     api_version: int
     client_id: str | None
-    peer: str
+    address: str
     body: bytes
-    principal: Principal = Principal()
+    principal: Principal = ANONYMOUS
     correlation_id: int = 0
 
 
@@ -71,7 +64,7 @@ def enclose(request: Enveloped) -> EnvelopeRequest:
     client_id = (request.client_id or "").encode()
     head = request_header(request.api_key, request.api_version, request.correlation_id, client_id)
     data = head + request.body
-    return EnvelopeRequest(data, principal_bytes(request.principal), ipaddress.ip_address(request.peer).packed)
+    return EnvelopeRequest(data, principal_bytes(request.principal), ipaddress.ip_address(request.address).packed)
 
 
 def answer_body(request: Enveloped, response_data: bytes) -> bytes:
@@ -85,7 +78,7 @@ def open_envelope(envelope: EnvelopeRequest) -> Enveloped:
     """What is in an envelope, but for the request's body, which is not looked at. Raises EnvelopeError (facts 6.3)."""
     principal = _principal(envelope.request_principal)
     try:
-        peer = str(ipaddress.ip_address(envelope.client_host_address))
+        address = str(ipaddress.ip_address(envelope.client_host_address))
     except ValueError:
         size = len(envelope.client_host_address)
         raise EnvelopeError(ErrorCode.INVALID_REQUEST, f"a client's address of {size} bytes") from None
@@ -94,7 +87,7 @@ def open_envelope(envelope: EnvelopeRequest) -> Enveloped:
     except (struct.error, UnicodeDecodeError, MalformedRequest, LookupError) as error:
         text = f"the request in the envelope has no header that can be read: {error}"
         raise EnvelopeError(ErrorCode.UNSUPPORTED_VERSION, text) from None
-    return Enveloped(key, version, client_id, peer, envelope.request_data[start:], principal, correlation_id)
+    return Enveloped(key, version, client_id, address, envelope.request_data[start:], principal, correlation_id)
 
 
 def seal(request: Enveloped, body: bytes) -> EnvelopeResponse:

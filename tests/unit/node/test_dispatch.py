@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
+from tests.support.request_contexts import request_context
 
 from klamm._engine import CommitRequest
 from klamm.broker.request import Answer, Direct, Handler, RequestContext
@@ -17,8 +18,6 @@ from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.kio_classes import request_class
 
 TASK, DIRECT, LATER, MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN = range(100, 107)
-FETCH, VOTE = 1, 52
-HEARTBEAT, LEAVE_GROUP, DELETE_GROUPS = 12, 13, 42
 
 
 class Engine:
@@ -47,15 +46,15 @@ class Handlers:
             TASK: self.task,
             DIRECT: Direct(lambda context, version, body, answer: answer.give(body)),
             LATER: Direct(self.later),
-            FETCH: Direct(self.later),
-            VOTE: Direct(self.later),
+            ApiKey.FETCH: Direct(self.later),
+            ApiKey.VOTE: Direct(self.later),
             MALFORMED: Direct(self.malformed),
             BROKEN: Direct(self.broken),
             BROKEN_WRITE: Direct(self.broken_write),
             ApiKey.OFFSET_COMMIT: Direct(self.broken, self.broken_commit),
-            HEARTBEAT: Direct(self.broken),
-            LEAVE_GROUP: Direct(self.broken_write),
-            DELETE_GROUPS: self.broken_task,
+            ApiKey.HEARTBEAT: Direct(self.broken),
+            ApiKey.LEAVE_GROUP: Direct(self.broken_write),
+            ApiKey.DELETE_GROUPS: self.broken_task,
         }
         return found.get(api_key)
 
@@ -96,8 +95,7 @@ class Bench:
         self.dispatcher = Dispatcher(self.engine, self.handlers)
 
     def ask(self, handle: int, api_key: int, *, on_controller: bool = False, body: bytes = b"body") -> None:
-        context = RequestContext(1, api_key, 0, "client", "PLAINTEXT", "127.0.0.1", on_controller, 0)
-        self.dispatcher.dispatch(handle, context, body)
+        self.dispatcher.dispatch(handle, request_context(api_key, on_controller=on_controller), body)
 
 
 async def test_the_answers_of_one_turn_go_together() -> None:
@@ -125,17 +123,17 @@ async def test_what_cannot_be_answered_closes_its_connection(caplog: pytest.LogC
     assert "closing" in caplog.text
 
 
-@pytest.mark.parametrize("api_key", [HEARTBEAT, LEAVE_GROUP, DELETE_GROUPS])
+@pytest.mark.parametrize("api_key", [ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.DELETE_GROUPS])
 async def test_a_handler_that_raises_is_answered_for(caplog: pytest.LogCaptureFixture, api_key: int) -> None:
     bench = Bench()
-    values: dict[int, dict[str, object]] = {DELETE_GROUPS: {"groups_names": ["g", "h"]}}
+    values: dict[int, dict[str, object]] = {ApiKey.DELETE_GROUPS: {"groups_names": ["g", "h"]}}
     request = build(request_class(api_key, 0), **values.get(api_key, {}))
     bench.ask(1, api_key, body=encode_request(request))
     await bench.dispatcher.drain(30)
     answer = bench.engine.answers[1]
     assert answer is not None, "the connection goes on"
     found = decode_response(api_key, 0, answer)
-    codes = [each.error_code for each in found.results] if api_key == DELETE_GROUPS else [found.error_code]
+    codes = [each.error_code for each in found.results] if api_key == ApiKey.DELETE_GROUPS else [found.error_code]
     assert set(map(int, codes)) == {int(ErrorCode.UNKNOWN_SERVER_ERROR)}
     [record] = caplog.records
     assert record.exc_info
@@ -183,8 +181,8 @@ async def test_a_stop_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -
 
 async def test_a_stop_waits_for_no_replica_and_lets_them_go_at_the_end() -> None:
     bench = Bench()
-    bench.ask(1, FETCH, on_controller=True)
-    bench.ask(2, VOTE, on_controller=True)
+    bench.ask(1, ApiKey.FETCH, on_controller=True)
+    bench.ask(2, ApiKey.VOTE, on_controller=True)
     bench.handlers.waiting.pop()(b"my vote, ")
     await asyncio.wait_for(bench.dispatcher.drain(3600), 30)
     bench.dispatcher.refuse_replicas()
@@ -193,7 +191,7 @@ async def test_a_stop_waits_for_no_replica_and_lets_them_go_at_the_end() -> None
 
 async def test_a_clients_request_of_the_same_number_is_waited_for() -> None:
     bench = Bench()
-    bench.ask(1, FETCH)
+    bench.ask(1, ApiKey.FETCH)
     draining = asyncio.ensure_future(bench.dispatcher.drain(30))
     await asyncio.sleep(0)
     assert not draining.done()

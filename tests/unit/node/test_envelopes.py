@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.request_contexts import request_context
 
 from klamm.broker.request import Handler, RequestContext
 from klamm.controller.operations import MODULES
@@ -17,11 +18,15 @@ from klamm.protocol.apis import APIS
 from klamm.protocol.cluster import DescribeQuorumResponse, QuorumPartitionData, QuorumTopicData
 from klamm.protocol.codec import read_response, write, write_request
 from klamm.protocol.errors import ErrorCode, MalformedRequest
-from klamm.protocol.forwarding import Enveloped, EnvelopeResponse, Principal, answer_body, enclose
+from klamm.protocol.forwarding import Enveloped, EnvelopeResponse, answer_body, enclose
+from klamm.protocol.principal import Principal
 from klamm.protocol.topics import CreatableTopicResult, CreateTopicsResponse
 
-BROKER = RequestContext(1, 58, 0, "broker-1", "CONTROLLER", "10.0.0.1", True, 0)
-REQUEST = Enveloped(19, 7, "client", "10.9.9.9", b"body", Principal(), 3)
+BROKER = request_context(
+    ApiKey.ENVELOPE, client_id="broker-1", listener="CONTROLLER", address="10.0.0.1", on_controller=True
+)
+ALICE = Principal(name="alice")
+REQUEST = Enveloped(ApiKey.CREATE_TOPICS, 7, "client", "10.9.9.9", b"body", ALICE, 3)
 
 
 class Controller:
@@ -47,7 +52,7 @@ async def ask(
         return write(answer, version)
 
     def find(api_key: int) -> Handler | None:
-        return handle if api_key in (19, 55, 62) else None
+        return handle if api_key in (ApiKey.CREATE_TOPICS, ApiKey.DESCRIBE_QUORUM, ApiKey.BROKER_REGISTRATION) else None
 
     handlers = EnvelopeHandlers(controller, find)
     body = await handlers.envelope(BROKER, 0, write_request(enclose(request), 0))
@@ -62,7 +67,9 @@ async def test_the_client_is_whom_the_broker_names() -> None:
     sealed, [context] = await ask(REQUEST, created(ErrorCode.NONE))
     assert sealed.error_code is ErrorCode.NONE
     assert answer_body(REQUEST, sealed.response_data or b"") == write(created(ErrorCode.NONE), 7)
-    assert (context.api_key, context.api_version, context.client_id, context.peer) == (19, 7, "client", "10.9.9.9")
+    assert context == BROKER._replace(
+        api_key=ApiKey.CREATE_TOPICS, api_version=7, client_id="client", principal=ALICE, address="10.9.9.9"
+    )
 
 
 async def test_who_is_not_active_does_not_begin() -> None:
@@ -76,7 +83,7 @@ async def test_who_is_not_active_does_not_begin() -> None:
     [
         (REQUEST, created(ErrorCode.NOT_CONTROLLER)),
         (
-            Enveloped(55, 2, None, "10.9.9.9", b"", Principal(), 3),
+            Enveloped(ApiKey.DESCRIBE_QUORUM, 2, None, "10.9.9.9", b"", ALICE, 3),
             DescribeQuorumResponse(
                 topics=(QuorumTopicData("t", (QuorumPartitionData(0, ErrorCode.NOT_LEADER_OR_FOLLOWER),)),)
             ),
@@ -96,8 +103,16 @@ async def test_what_was_committed_before_is_told_though_another_leads_by_now() -
 @pytest.mark.parametrize(
     ("request_", "answer", "code"),
     [
-        (REQUEST._replace(api_key=62, api_version=4), created(ErrorCode.NONE), ErrorCode.INVALID_REQUEST),
-        (REQUEST._replace(api_key=37, api_version=3), created(ErrorCode.NONE), ErrorCode.INVALID_REQUEST),
+        (
+            REQUEST._replace(api_key=ApiKey.BROKER_REGISTRATION, api_version=4),
+            created(ErrorCode.NONE),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (
+            REQUEST._replace(api_key=ApiKey.CREATE_PARTITIONS, api_version=3),
+            created(ErrorCode.NONE),
+            ErrorCode.INVALID_REQUEST,
+        ),
         (REQUEST, MalformedRequest("not a body"), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )

@@ -8,19 +8,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.request_contexts import request_context
 
-from klamm.broker.request import Direct, RequestContext
-from klamm.node.active_controller import FORWARD_TIMEOUT_MS
+from klamm.broker.request import REQUEST_TIMEOUT_MS, Direct
 from klamm.node.dispatch import Dispatcher
 from klamm.node.forwarding import Forwarder
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.client import Answer, PeerError, PeerRefusedError
 from klamm.protocol.codec import read, read_response, write, write_request
 from klamm.protocol.connection import OnDone, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.forwarding import EnvelopeRequest, EnvelopeResponse, open_envelope, seal
+from klamm.protocol.principal import Principal
 from klamm.protocol.topics import CreateTopicsRequest, CreateTopicsResponse
 
-CREATE_TOPICS, VERSION = 19, 7
+VERSION = 7
+ALICE = Principal(name="alice")
 REQUEST = write_request(CreateTopicsRequest(()), VERSION)
 BODY = write(CreateTopicsResponse(()), VERSION)
 ADDRESS = ("host", 9003)
@@ -73,7 +76,7 @@ class Bench:
         engine: Any = SimpleNamespace(answer=self._answer)
         handlers: Any = SimpleNamespace(find=lambda api_key, on_controller: handler)
         self.dispatcher = Dispatcher(engine, handlers)
-        context = RequestContext(1, CREATE_TOPICS, VERSION, "client", "PLAINTEXT", "10.0.0.7", False, 0)
+        context = request_context(ApiKey.CREATE_TOPICS, VERSION, principal=ALICE, address="10.0.0.7")
         self.dispatcher.dispatch(1, context, REQUEST)
 
     def _answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
@@ -96,7 +99,8 @@ async def test_an_answer_of_the_active_one_is_the_clients() -> None:
     bench = Bench()
     [(data, _)] = bench.active.peer.sent
     request = open_envelope(read(EnvelopeRequest, 0, data))
-    assert (request.api_key, request.client_id, request.peer) == (CREATE_TOPICS, "client", "10.0.0.7")
+    assert (request.api_key, request.client_id, request.address) == (ApiKey.CREATE_TOPICS, "client", "10.0.0.7")
+    assert request.principal == ALICE
     assert request.body == REQUEST
     assert await bench.told(Answer(0, write(seal(request, BODY), 0))) == BODY
     assert bench.active.asked_again_within == []
@@ -110,7 +114,7 @@ async def test_who_is_not_the_active_one_or_cannot_say_is_not_the_last_to_be_ask
     bench = Bench()
     assert await bench.told(outcome) == b"asked again"
     [within_ms] = bench.active.asked_again_within
-    assert 0 < within_ms <= FORWARD_TIMEOUT_MS
+    assert 0 < within_ms <= REQUEST_TIMEOUT_MS
 
 
 async def test_when_another_leads_it_is_asked_and_a_late_answer_does_not_count() -> None:
@@ -134,7 +138,8 @@ async def test_a_refused_envelope_is_an_error_of_the_server() -> None:
 async def test_where_none_is_known_it_is_asked_for_in_a_task() -> None:
     bench = Bench(elsewhere=None)
     assert await bench.answer() == b"asked again"
-    assert bench.active.asked_again_within == [FORWARD_TIMEOUT_MS]
+    [within_ms] = bench.active.asked_again_within
+    assert 0 < within_ms <= REQUEST_TIMEOUT_MS
     assert bench.active.peer.sent == []
 
 

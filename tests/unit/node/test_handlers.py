@@ -58,9 +58,9 @@ def test_the_table_and_the_handlers_agree(handlers: Handlers) -> None:
 
 
 def test_a_broker_looks_at_config_changes_before_the_controller_does(handlers: Handlers) -> None:
-    for api_key in (33, 44):
+    for api_key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
         on_broker, on_controller = (handlers.find(api_key, on_controller=each) for each in (False, True))
         assert getattr(on_broker, "__qualname__", "").startswith("ConfigChangeHandlers.")
         name = getattr(on_controller, "__qualname__", "")
         # The levels of loggers are each node's own, a controller's too.
-        assert "operation_handler" in name if api_key == 33 else name.endswith("_at_controller")
+        assert "operation_handler" in name if api_key == ApiKey.ALTER_CONFIGS else name.endswith("_at_controller")

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.request_contexts import request_context
 
-from klamm.broker.request import RequestContext, monotonic_ms
+from klamm.broker.request import REQUEST_TIMEOUT_MS, monotonic_ms
 from klamm.controller.operations import Operation
 from klamm.controller.operations.topics import CREATE_TOPICS as OPERATION
 from klamm.node.operation_handlers import operation_handler
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.codec import build, encode, write
 from klamm.protocol.kio_classes import request_class
 from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
-CREATE_TOPICS, VERSION = 19, 7
+VERSION = 7
 HOUR_MS = 3_600_000
 
 
@@ -38,9 +40,11 @@ async def test_a_time_that_is_over_is_none(timeout_ms: int, waited_ms: int, left
         return CreateTopicsResponse(())
 
     arrived_ms = monotonic_ms() - waited_ms
-    context = RequestContext(1, CREATE_TOPICS, VERSION, "me", "PLAINTEXT", "127.0.0.1", False, arrived_ms)
+    context = request_context(
+        ApiKey.CREATE_TOPICS, VERSION, arrived_ms=arrived_ms, deadline_ms=arrived_ms + REQUEST_TIMEOUT_MS
+    )
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
-    body = encode(build(request_class(CREATE_TOPICS, VERSION), topics=[topic], timeout_ms=timeout_ms))
+    body = encode(build(request_class(ApiKey.CREATE_TOPICS, VERSION), topics=[topic], timeout_ms=timeout_ms))
     answer = await operation_handler(OPERATION, run)(context, VERSION, body)
     assert answer == write(CreateTopicsResponse(()), VERSION)
     assert asked == [CreateTopicsRequest((CreatableTopic("t", 1, 1),), left_ms)]

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.codec import read, write_request
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.forwarding import (
     Enveloped,
     EnvelopeError,
     EnvelopeRequest,
-    Principal,
     answer_body,
     enclose,
     open_envelope,
     principal_bytes,
     seal,
 )
+from klamm.protocol.principal import Principal
 
-FLEXIBLE = Enveloped(19, 7, "a client", "10.1.2.3", b"body", Principal("User", "alice"), 7)
-OLD = Enveloped(37, 0, "", "::1", b"", Principal(), 8)
+FLEXIBLE = Enveloped(ApiKey.CREATE_TOPICS, 7, "a client", "10.1.2.3", b"body", Principal("User", "alice"), 7)
+OLD = Enveloped(ApiKey.CREATE_PARTITIONS, 0, "", "::1", b"", Principal(), 8)
 
 
 @pytest.mark.parametrize("request_", [FLEXIBLE, OLD])
@@ -47,7 +48,7 @@ def test_the_bytes_of_kafkas_default_principal() -> None:
 def test_a_client_without_an_id_and_with_tagged_fields() -> None:
     header = b"\x00\x13\x00\x07\x00\x00\x00\x05\xff\xff" + b"\x01\x09\x02zz"
     envelope = EnvelopeRequest(header + b"rest", principal_bytes(Principal()), b"\x7f\0\0\x01")
-    assert open_envelope(envelope) == Enveloped(19, 7, None, "127.0.0.1", b"rest", Principal(), 5)
+    assert open_envelope(envelope) == Enveloped(ApiKey.CREATE_TOPICS, 7, None, "127.0.0.1", b"rest", Principal(), 5)
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ class GroupHandlers:
     def _find(self, context: RequestContext, key_type: int, key: str) -> FoundCoordinator:
         if key_type != GROUP_KEY:
             kind = "transactions" if key_type == TRANSACTION_KEY else f"coordinators of type {key_type}"
-            log.info("no coordinator for %r of %s: %s are not there yet", key, context.peer, kind)
+            log.info("no coordinator for %r of %s: %s are not there yet", key, context.address, kind)
             return FoundCoordinator(key, ErrorCode.INVALID_REQUEST, f"{kind} are not there yet")
         unavailable = FoundCoordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not self._topics.exists(GROUPS_TOPIC):
@@ -143,7 +143,7 @@ class GroupHandlers:
     async def join_group(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """Answered when the group has gathered."""
         # Kafka stores addresses as Java prints them, with a slash where the host name would be.
-        caller = Caller(version, context.client_id or "", f"/{context.peer}")
+        caller = Caller(version, context.client_id or "", f"/{context.address}")
         response = await self._groups.join_group(caller, read_join_group(version, body))
         return write_join_group(version, response)
 

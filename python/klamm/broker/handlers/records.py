@@ -73,7 +73,9 @@ class RecordHandlers:
         request = decode_request(INIT_PRODUCER_ID, version, body)
         answer = response_class(INIT_PRODUCER_ID, version)
         if request.transactional_id is not None:
-            log.info("refused transactional id %r of %s: no transactions yet", request.transactional_id, context.peer)
+            log.info(
+                "refused transactional id %r of %s: no transactions yet", request.transactional_id, context.address
+            )
             refused = build(answer, error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
             return encode_response(refused)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm.controller.operations import Operation
+from klamm.controller.operations.operation import Operation
 
 
 class ChannelByName:

@@ -17,7 +17,7 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
 
 if TYPE_CHECKING:
-    from klamm.controller.operations import Operation
+    from klamm.controller.operations.operation import Operation
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class ControllerDriver:
 
     async def run(self, operation: Operation[Q, T], request: Q, api_version: int | None = None) -> T:
         """Decide a request when its turn comes, and answer when that is committed. No version: the newest."""
-        from klamm.controller.operations import Asked
+        from klamm.controller.operations.operation import Asked
 
         newest = APIS[operation.api_key].versions[1]
         asked = Asked(request, newest if api_version is None else api_version, self._now_ms, self._dice)

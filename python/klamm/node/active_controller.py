@@ -20,7 +20,7 @@ from klamm.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from klamm.config.node_config import NodeConfig
     from klamm.controller.driver import ControllerDriver
-    from klamm.controller.operations import Operation
+    from klamm.controller.operations.operation import Operation
     from klamm.protocol.client import Address, Client, Versions
     from klamm.protocol.deadlines import Deadlines
     from klamm.raft.voters import Endpoint

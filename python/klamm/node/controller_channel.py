@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from klamm.controller.operations import Operation
+    from klamm.controller.operations.operation import Operation
 
 Q = TypeVar("Q")
 A = TypeVar("A")

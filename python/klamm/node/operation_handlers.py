@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from klamm.broker.request import Handler, RequestContext
-from klamm.controller.operations import Operation
+from klamm.controller.operations.operation import Operation
 from klamm.protocol.codec import read, write
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from klamm.config import sources
-from klamm.controller.operations import Operation
+from klamm.controller.operations.operation import Operation
 from klamm.controller.operations.nodes import BROKER_HEARTBEAT
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.node.active_controller import ActiveController

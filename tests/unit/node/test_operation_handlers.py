@@ -8,7 +8,7 @@ import pytest
 from tests.support.request_contexts import request_context
 
 from klamm.broker.request import REQUEST_TIMEOUT_MS, monotonic_ms
-from klamm.controller.operations import Operation
+from klamm.controller.operations.operation import Operation
 from klamm.controller.operations.topics import CREATE_TOPICS as OPERATION
 from klamm.node.operation_handlers import operation_handler
 from klamm.protocol.api_key import ApiKey

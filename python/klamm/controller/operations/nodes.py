@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.controller.operations import Operation, Wire
+from klamm.controller.operations.operation import Operation, Wire
 from klamm.protocol import directory_assignments as directories
 from klamm.protocol import registration as messages
 from klamm.protocol.api_key import ApiKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.controller.operations import Operation
+from klamm.controller.operations.operation import Operation
 from klamm.controller.topics import DICE_SIZE
 from klamm.protocol import topics
 from klamm.protocol.api_key import ApiKey

@@ -20,8 +20,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from klamm.pipelines.bench.spark_program import KEY_BYTES
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
@@ -122,9 +120,10 @@ class _Writer(DataSourceArrowWriter):
 
 def _batch(record_bytes: int, schema: pa.Schema) -> pa.RecordBatch:
     numbers = range(BATCH_ROWS)
+    keys = [b"%010d" % number for number in numbers]
     columns = {
-        "key": [b"%010d" % number for number in numbers],
-        "value": [b"v" * (record_bytes - KEY_BYTES)] * BATCH_ROWS,
+        "key": keys,
+        "value": [b"v" * (record_bytes - len(keys[0]))] * BATCH_ROWS,
         "topic": ["engine"] * BATCH_ROWS,
         "partition": [0] * BATCH_ROWS,
         "offset": list(numbers),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from klamm import __version__
+from klamm._engine import __version__
 from klamm.protocol import codec
 from klamm.protocol import voter_messages as wire
 from klamm.protocol.errors import ErrorCode

@@ -19,7 +19,7 @@ from klamm.config.sources import embedded_default
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.formats.storage import format_blank
 from klamm.node.node import Node
-from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
+from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
 TICK_S: Final = 0.001
 PARTITIONS: Final = 4

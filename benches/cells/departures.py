@@ -23,10 +23,10 @@ from benches.servers import KAFKA_CLUSTER_ID, Bench, Server
 from klamm import _engine
 from klamm.admin.connection import Connection
 from klamm.formats.directories import METADATA_FOLDER
-from klamm.protocol import registration as messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.generated import metadata_records as records
+from klamm.protocol.messages import registration as messages
 
 CONTROLLER: Final = 1
 BROKERS: Final = range(100, 110)

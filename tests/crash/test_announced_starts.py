@@ -15,8 +15,8 @@ from confluent_kafka import TopicPartition
 import klamm
 from klamm._engine import StorageError
 from klamm.admin.client import Client
-from klamm.cli.produce import Producer
-from klamm.cli.storage_examination import Finding, examine, findings_of
+from klamm.cli.node.storage_examination import Finding, examine, findings_of
+from klamm.cli.records.produce import Producer
 from klamm.protocol.errors import ErrorCode
 
 RECORDS = 60

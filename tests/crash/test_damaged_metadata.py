@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 import klamm
 from klamm._engine import StorageError
 from klamm.cli.main import run
-from klamm.cli.storage_examination import examine, findings_of
+from klamm.cli.node.storage_examination import examine, findings_of
 from klamm.formats.directories import METADATA_FOLDER
 
 CONFIG = {

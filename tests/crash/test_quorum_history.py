@@ -20,9 +20,9 @@ from typing import NamedTuple
 import pytest
 
 from klamm.admin.connection import ClientError, Connection
-from klamm.protocol import registration as messages
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.messages import registration as messages
 from tests.support import controller_processes
 from tests.support.controller_processes import BOUND_S, Quorum
 

@@ -17,9 +17,9 @@ from klamm._engine import StorageError
 from klamm.cli.main import run
 from klamm.formats.directories import METADATA_FOLDER, is_in_recovery
 from klamm.metadata import History
-from klamm.raft.control_records import KRAFT_VOTERS, encode_voters
-from klamm.raft.election_state import decode
-from klamm.raft.voters import ReplicaKey, Voter, VoterSet
+from klamm.raft.election.election_state import decode
+from klamm.raft.log.control_records import KRAFT_VOTERS, encode_voters
+from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet
 from tests.support import dying
 from tests.support.lost_majority import TOPICS, contents, make_three, open_log
 
@@ -99,7 +99,7 @@ def files_of(lost: Lost) -> dict[str, dict[Path, bytes]]:
 def test_the_next_call_ends_what_was_begun_or_begins_anew(
     tmp_path: Path, kraft_version: int, changes: Collection[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dying.preload(["klamm.cli.main", "klamm.cli.quorum_recover", "tests.crash.test_quorum_recover"])
+    dying.preload(["klamm.cli.main", "klamm.cli.quorum.quorum_recover", "tests.crash.test_quorum_recover"])
     source = lose(tmp_path / "source", kraft_version)
     longest, files = History(source.longest), files_of(source)
     ways: Counter[str] = Counter()
@@ -127,7 +127,7 @@ def test_the_next_call_ends_what_was_begun_or_begins_anew(
 
 def test_no_node_starts_between_the_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lost = lose(tmp_path, 0)
-    dying.preload(["klamm.cli.main", "klamm.cli.quorum_recover", "tests.crash.test_quorum_recover"])
+    dying.preload(["klamm.cli.main", "klamm.cli.quorum.quorum_recover", "tests.crash.test_quorum_recover"])
     assert dying.dies_at(3, {"os.rename"}, recover, lost.left, "--apply")
     [directory] = lost.left
     assert not (directory / METADATA_FOLDER).exists()

@@ -15,7 +15,7 @@ from klamm.raft import effects as fx
 from klamm.raft.description import QuorumDescription
 from klamm.raft.driver.serving import RaftRequests
 from klamm.raft.node import RaftNode
-from klamm.raft.requests import AnsweredFetch
+from klamm.raft.replication.requests import AnsweredFetch
 from tests.support.waiting import wait_until
 
 FETCH = 1

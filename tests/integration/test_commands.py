@@ -15,7 +15,7 @@ import pytest
 from klamm.admin.client import Client
 from klamm.admin.groups import LATEST, committed_offsets, list_offsets
 from klamm.admin.topics import create
-from klamm.cli.produce import Producer
+from klamm.cli.records.produce import Producer
 from tests.support.node_process import NodeProcess
 
 Name = Callable[[str], str]
@@ -75,11 +75,27 @@ EVERYDAY = {
         "klamm.admin.connection",
         "klamm.admin.topics",
     ),
-    *("klamm.cli.command_config", "klamm.cli.command_group", "klamm.cli.command_line", "klamm.cli.commands"),
-    *("klamm.cli.exits", "klamm.cli.main", "klamm.cli.options", "klamm.cli.output", "klamm.cli.plain_table"),
-    *("klamm.cli.run", "klamm.cli.topic_commands"),
-    *("klamm.protocol.api_key", "klamm.protocol.arguments", "klamm.protocol.codec", "klamm.protocol.errors"),
-    *("klamm.protocol.kio_classes", "klamm.protocol.named_tuple", "klamm.protocol.schemas", "klamm.protocol.value"),
+    *(
+        "klamm.cli.framework.command_config",
+        "klamm.cli.framework.command_group",
+        "klamm.cli.framework.command_line",
+        "klamm.cli.commands",
+    ),
+    *(
+        "klamm.cli.terminal.exits",
+        "klamm.cli.main",
+        "klamm.cli.framework.options",
+        "klamm.cli.terminal.output",
+        "klamm.cli.terminal.plain_table",
+    ),
+    *("klamm.cli.framework.run", "klamm.cli.admin.topic_commands"),
+    *("klamm.protocol.api_key", "klamm.protocol.arguments", "klamm.protocol.wire.codec", "klamm.protocol.errors"),
+    *(
+        "klamm.protocol.wire.kio_classes",
+        "klamm.protocol.named_tuple",
+        "klamm.protocol.wire.schemas",
+        "klamm.protocol.value",
+    ),
 }
 """The modules of klamm's own that `klamm topics list` needs. What is added here is paid for by every command."""
 

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer
 from klamm.admin import groups as group_admin
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
-from klamm.cli.produce import Producer
+from klamm.cli.records.produce import Producer
 
 Name = Callable[[str], str]
 PARTITIONS = 4

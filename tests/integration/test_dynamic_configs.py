@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 import klamm
-from klamm.protocol.configs import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     ConfigOperation,
@@ -25,9 +26,8 @@ from klamm.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from klamm.protocol.resource_types import ResourceType
-from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.interop.group_peers import Peer
 from tests.support.ports import free_port
 

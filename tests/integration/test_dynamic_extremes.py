@@ -11,14 +11,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from klamm import _engine
 from klamm._engine import ConfigKey
-from klamm.protocol.configs import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     ConfigOperation,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.resource_types import ResourceType
 from tests.integration.test_config_extremes import ENDS, NO_SERVICE, numbers
 from tests.interop.group_peers import Peer

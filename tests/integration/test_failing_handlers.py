@@ -13,11 +13,11 @@ import pytest
 
 import klamm
 from klamm.broker.request import Direct, Handler
-from klamm.node.handlers import BROKER_FAMILIES, Handlers
+from klamm.node.requests.handlers import BROKER_FAMILIES, Handlers
 from klamm.protocol.apis import APIS
-from klamm.protocol.codec import build, decode_response, encode_request
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.kio_classes import request_class
+from klamm.protocol.wire.codec import build, decode_response, encode_request
+from klamm.protocol.wire.kio_classes import request_class
 from tests.support.frames import read_frame, send_frame
 from tests.support.messages import codes, request_with_items
 

@@ -25,10 +25,10 @@ from klamm.embedded.cluster import Cluster
 from klamm.node import node as node_module
 from klamm.node import publishing
 from klamm.node.broker_part import BrokerPart
-from klamm.node.dispatch import Dispatcher
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
 from klamm.node.metadata import Metadata
 from klamm.node.node import Node
+from klamm.node.requests.dispatch import Dispatcher
 from klamm.raft.driver.peers import PeerTransport
 from klamm.raft.driver.serving import RaftRequests
 from klamm.raft.ports import Listener

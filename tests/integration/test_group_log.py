@@ -13,12 +13,12 @@ from klamm.coordinator.driver import into
 from klamm.formats.storage import format_blank
 from klamm.node.node import Node
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     ZERO_ID,
     FetchedGroup,
     FetchGroup,
 )
-from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
+from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
 GROUPS = [f"g{at}" for at in range(10)]
 

@@ -12,9 +12,9 @@ import pytest
 
 import klamm
 from klamm.cli.main import run
-from klamm.protocol.codec import build, decode_response, encode, request_class
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from klamm.protocol.messages.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from klamm.protocol.wire.codec import build, decode_response, encode, request_class
 from tests.interop.group_peers import Peer
 from tests.support import controller_processes
 from tests.support.controller_processes import Controller

@@ -14,12 +14,12 @@ from klamm.admin import metadata_mirror
 from klamm.admin.channel import UnreachableError
 from klamm.admin.connection import Connection
 from klamm.admin.metadata_mirror import Mirror
-from klamm.cli import metadata_commands
 from klamm.cli.main import run
+from klamm.cli.metadata import metadata_commands
 from klamm.metadata import History
 from klamm.metadata.errors import HistoryError
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.quorum_messages import EpochEndOffset, FetchPartitionData, FetchSnapshotRequest
+from klamm.protocol.messages.quorum_messages import EpochEndOffset, FetchPartitionData, FetchSnapshotRequest
 from tests.support.waiting import wait_until
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "500"}

@@ -16,9 +16,9 @@ from klamm.cli.main import run
 from klamm.cli.recovery import carry_out
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.metadata import Entry, History
-from klamm.raft.control_records import KRAFT_VOTERS, decode_voters, encode_voters
-from klamm.raft.election_state import decode
-from klamm.raft.voters import ReplicaKey, Voter, VoterSet
+from klamm.raft.election.election_state import decode
+from klamm.raft.log.control_records import KRAFT_VOTERS, decode_voters, encode_voters
+from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet
 from tests.support.lost_majority import TOPICS, contents, make_three, open_log
 from tests.support.node_process import NodeProcess
 

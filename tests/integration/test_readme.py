@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from klamm.cli.app import parse
-from klamm.cli.command_line import Call
+from klamm.cli.framework.app import parse
+from klamm.cli.framework.command_line import Call
 from klamm.cli.main import run
 from tests.support.node_process import NodeProcess
 

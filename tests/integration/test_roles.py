@@ -15,9 +15,9 @@ from klamm.config.rules import checked
 from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.node.node import Node, NodeFailedError
 from klamm.protocol.client import Client, ClientConfig
-from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from klamm.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from klamm.protocol.messages.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.support.node_process import VERSIONS
 from tests.support.ports import free_port
 from tests.support.quorum_processes import HOST, FileNode

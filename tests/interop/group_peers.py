@@ -7,13 +7,13 @@ import socket
 import struct
 from typing import Any
 
-from klamm.protocol.codec import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.wire.codec import (
     decode_response,
     from_entity,
     write_request,
 )
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.kio_classes import request_class
+from klamm.protocol.wire.kio_classes import request_class
 from tests.support.frames import read_frame, send_frame
 
 IGNORED = {"throttle_time_ms", "error_message"}

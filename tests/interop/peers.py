@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from klamm.protocol.apis import APIS
-from klamm.protocol.codec import build, decode_response, encode
-from klamm.protocol.kio_classes import request_class, response_class
+from klamm.protocol.wire.codec import build, decode_response, encode
+from klamm.protocol.wire.kio_classes import request_class, response_class
 from tests.support.frames import read_frame, send_frame
 
 VERSIONS = {key: api.versions for key, api in APIS.items() if {api.on_broker, api.on_controller} & {"engine", "python"}}

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from klamm.protocol import config_entries as entries
-from klamm.protocol.broker_config_checks import preprocess
-from klamm.protocol.codec import decode_response, from_entity, write_request
-from klamm.protocol.config_sources import NodeLayers
-from klamm.protocol.configs import (
+from klamm.config import entries
+from klamm.config.broker_checks import preprocess
+from klamm.config.values import NodeLayers
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
@@ -29,14 +29,12 @@ from klamm.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.feature_updates import (
+from klamm.protocol.messages.feature_updates import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from klamm.protocol.resource_types import ResourceType
-from klamm.protocol.topics import (
+from klamm.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatePartitionsAssignment,
@@ -52,6 +50,8 @@ from klamm.protocol.topics import (
     ElectLeadersResponse,
     TopicPartitions,
 )
+from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.wire.codec import decode_response, from_entity, write_request
 from tests.interop.apache_kafka import running
 from tests.support.foreign import require
 from tests.support.frames import read_frame, send_frame

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     CommitPartition,
     CommitTopic,
     DeleteGroupsRequest,
@@ -42,7 +42,7 @@ from klamm.protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.interop.apache_kafka import running
 from tests.interop.group_peers import Pair, Peer
 from tests.support.foreign import require

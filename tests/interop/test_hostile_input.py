@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from kafka.record.util import calc_crc32c
 
-from klamm.protocol.codec import decode_response
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.wire.codec import decode_response
 from tests.interop.apache_kafka import running
 from tests.support.foreign import require
 from tests.support.node_process import NodeProcess

@@ -9,7 +9,7 @@ import pytest
 
 from klamm.cli.main import run
 from klamm.formats.storage import random_cluster_id
-from klamm.protocol.cluster import QuorumPartitionData
+from klamm.protocol.messages.cluster import QuorumPartitionData
 from tests.interop.apache_kafka import Tools
 from tests.support.mixed_quorum import EAGER, PATIENT, MixedQuorum
 from tests.support.waiting import wait_until

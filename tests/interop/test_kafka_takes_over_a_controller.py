@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm.protocol.cluster import QuorumPartitionData
+from klamm.protocol.messages.cluster import QuorumPartitionData
 from tests.support.foreign import require
 from tests.support.mixed_quorum import EARLY_SNAPSHOTS, MixedQuorum
 from tests.support.waiting import wait_until

@@ -17,7 +17,7 @@ import pytest
 
 from klamm.raft.config import RaftConfig
 from klamm.raft.events import ResignRequested
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -28,15 +28,15 @@ from klamm.raft.messages import (
     Response,
     VoteRequest,
 )
-from klamm.raft.replica import EPOCH_MAX
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.replica_state import EPOCH_MAX
+from klamm.raft.voters.voter_set import ReplicaKey
 from klamm.raft.wire.requests import api_key_of, decode_request, encode_request, versions_of
 from klamm.raft.wire.responses import decode_response, encode_response
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.operator import CLIENT
-from klamm.testing.simulator.replica import SimulatedReplica
 from klamm.testing.simulator.run import _is_alive
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 from klamm.testing.simulator.world import World
 
 STRANGER = b"\xee" * 16

@@ -2,14 +2,15 @@
 
 import pytest
 
-from klamm.raft import leading, replica
-from klamm.raft.driver import replica as driver
-from klamm.raft.quorum import replicated_offset
+from klamm.raft import replica_state as replica
+from klamm.raft.driver import raft_driver as driver
+from klamm.raft.replication import leading
+from klamm.raft.voters.quorum import replicated_offset
 from klamm.testing.simulator.faults import Faults
 from klamm.testing.simulator.in_full import OverlookedError
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
 from klamm.testing.simulator.run import SimulationFailedError, play, play_dynamic
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 BUSY = Faults(
     drop_chance=0.1,

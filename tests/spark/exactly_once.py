@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from klamm.client import KafkaClient
 
 if TYPE_CHECKING:
-    from klamm.spark.sink_exactly_once import Delivered
-    from klamm.spark.sink_options import SinkOptions
-    from klamm.spark.sink_tokens import TaskIdentity
+    from klamm.spark.options.sink_options import SinkOptions
+    from klamm.spark.sink.sink_exactly_once import Delivered
+    from klamm.spark.sink.sink_tokens import TaskIdentity
 
 CLUSTER_ID = "FmLEJzC1oDM5WR89ieSnJg"
 BOUND_S = 800
@@ -59,8 +59,8 @@ class Query:
 
     def __init__(self, kafka: str, topic: str, name: str) -> None:
         # All of it here: whoever runs tasks in forks would have each of them import pyspark, most of what a task takes.
-        from klamm.spark import sink, sink_exactly_once
-        from klamm.spark.sink_options import parse_sink
+        from klamm.spark.options.sink_options import parse_sink
+        from klamm.spark.sink import sink, sink_exactly_once
 
         self._sink, self._once = sink, sink_exactly_once
         given = {"kafka.bootstrap.servers": kafka, "topic": topic, "deliveryGuarantee": "exactly-once"}
@@ -69,7 +69,7 @@ class Query:
         self.name = name
 
     def task(self, partition: int, batch: int = 0, run: str = "run1") -> TaskIdentity:
-        from klamm.spark.sink_tokens import TaskIdentity
+        from klamm.spark.sink.sink_tokens import TaskIdentity
 
         return TaskIdentity(self.name, run, batch, partition)
 
@@ -90,7 +90,7 @@ class Query:
     def dies_before_commit(self, task: TaskIdentity, *values: bytes) -> KafkaClient:
         """A task that is gone for everybody else, and has everything of its transaction but the end."""
         from klamm.spark.cluster_view import connect
-        from klamm.spark.sink_tokens import Rows, Token, name_of_query
+        from klamm.spark.sink.sink_tokens import Rows, Token, name_of_query
 
         prefix = self.options.transactional_id_prefix
         client = connect({**self.options.client, "transactional.id": task.name(prefix)})

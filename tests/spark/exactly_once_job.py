@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
     from pyspark.sql.types import StructType
 
-    from klamm.spark.sink import KlammStreamWriter
+    from klamm.spark.sink.sink import KlammStreamWriter
 
 
 def stream_to(

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from klamm.pipelines.bench.process_tree import forget_peak, peak_rss
-from klamm.spark.columns import _TYPES
-from klamm.spark.offsets import OffsetRange, TopicPartition
-from klamm.spark.options import parse_batch
-from klamm.spark.reader import read_range
+from klamm.spark.options.options import parse_batch
+from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
+from klamm.spark.reading.columns import _TYPES
+from klamm.spark.reading.reader import read_range
 
 
 def main() -> None:

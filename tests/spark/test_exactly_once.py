@@ -41,7 +41,7 @@ def query(java: None, kafka: str, target: str) -> Query:
 
 
 def test_a_task_that_is_tried_again_writes_nothing(kafka: str, query: Query) -> None:
-    from klamm.spark.sink_tokens import Course
+    from klamm.spark.sink.sink_tokens import Course
 
     for batch in range(3):
         task = query.task(0, batch)
@@ -68,7 +68,7 @@ def test_an_attempt_that_lives_on_is_fenced(kafka: str, query: Query) -> None:
 
 
 def test_a_batch_that_an_earlier_run_began_is_read_when_all_of_it_is_there(kafka: str, query: Query) -> None:
-    from klamm.spark.sink_tokens import Course
+    from klamm.spark.sink.sink_tokens import Course
 
     query.write(query.task(1), b"b")
     again = [query.write(query.task(at, run="run2"), value) for at, value in enumerate([b"a", b"b", b"c"])]
@@ -102,7 +102,7 @@ def test_a_driver_that_dies_while_it_ends_transactions_is_followed_by_another(ka
     ],
 )
 def test_a_plan_that_gives_tasks_other_rows_is_refused(kafka: str, query: Query, plan: list[bytes], told: str) -> None:
-    from klamm.spark.sink_tokens import DeliveryError
+    from klamm.spark.sink.sink_tokens import DeliveryError
 
     query.write(query.task(1), b"b")
     again = [query.write(query.task(at, run="run2"), value) for at, value in enumerate(plan)]
@@ -114,7 +114,7 @@ def test_a_plan_that_gives_tasks_other_rows_is_refused(kafka: str, query: Query,
 
 def test_a_transaction_that_nobody_ends_is_not_taken_for_none(kafka: str, query: Query) -> None:
     """Task 1 of the earlier run may or may not have committed: whoever comes first leaves the end to the driver."""
-    from klamm.spark.sink_tokens import Course, DeliveryError
+    from klamm.spark.sink.sink_tokens import Course, DeliveryError
 
     with query.dies_before_commit(query.task(1), b"b"):
         first = query.write(query.task(0, run="run2"), b"a")
@@ -127,7 +127,7 @@ def test_a_transaction_that_nobody_ends_is_not_taken_for_none(kafka: str, query:
 
 
 def test_an_old_checkpoint_is_refused(query: Query) -> None:
-    from klamm.spark.sink_tokens import DeliveryError
+    from klamm.spark.sink.sink_tokens import DeliveryError
 
     query.write(query.task(0, 5), b"x")
     with pytest.raises(DeliveryError, match=r"batch 4 of query .* is to be written, and batch 5 has been"):

@@ -21,7 +21,7 @@ import pytest
 from tests.spark.exactly_once import Query, committed, make
 
 if TYPE_CHECKING:
-    from klamm.spark.sink_exactly_once import Delivered
+    from klamm.spark.sink.sink_exactly_once import Delivered
 
 pytestmark = pytest.mark.timeout(3600)
 TASKS = 3

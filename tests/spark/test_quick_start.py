@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from klamm.spark.options import parse_common
+from klamm.spark.options.options import parse_common
 from tests.integration.test_readme import snippet
 from tests.spark.patience import patiently
 from tests.spark.producing import Sent, numbered, send

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from klamm.spark.offsets import TopicPartition
 from klamm.spark.progress import offsets_behind_latest
+from klamm.spark.ranges.offsets import TopicPartition
 from tests.spark.patience import patiently
 from tests.spark.producing import numbered, send
 from tests.support.waiting import wait_until

@@ -8,7 +8,7 @@ from klamm.controller.operations.operation import Operation
 
 
 class ChannelByName:
-    """`klamm.node.controller_channel.ControllerChannel`: BrokerHeartbeat calls `broker_heartbeat(request)`."""
+    """A `ControllerChannel`: BrokerHeartbeat calls `broker_heartbeat(request)`."""
 
     async def ask(self, operation: Operation[Any, Any], request: Any, timeout_ms: int = 0) -> Any:
         """Its answer."""

@@ -12,14 +12,15 @@ from pathlib import Path
 from klamm.admin.connection import ClientError, Connection
 from klamm.config import sources
 from klamm.formats import storage
-from klamm.protocol.cluster import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.cluster import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumPartition,
     QuorumPartitionData,
     QuorumTopic,
 )
-from klamm.protocol.configs import (
+from klamm.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     DescribeConfigsRequest,
@@ -28,7 +29,6 @@ from klamm.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from klamm.protocol.errors import ErrorCode
 from tests.support.node_process import VERSIONS, NodeProcess
 from tests.support.ports import free_port
 

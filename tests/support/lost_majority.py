@@ -13,10 +13,10 @@ from klamm.formats import meta_properties
 from klamm.formats.directories import METADATA_FOLDER, new_directory_id
 from klamm.formats.meta_properties import MetaProperties
 from klamm.protocol.generated.metadata_records import ConfigRecord, encode
-from klamm.raft import control_records as control
-from klamm.raft.election_state import ElectionState
-from klamm.raft.election_state import encode as encode_election
-from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.election.election_state import encode as encode_election
+from klamm.raft.log import control_records as control
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 
 IDS = (1, 2, 3)
 TOPICS = ("before", "orders")

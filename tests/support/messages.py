@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any, get_origin
 
-from klamm.protocol.codec import build
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.schemas import item_of, without_null
+from klamm.protocol.wire.codec import build
+from klamm.protocol.wire.schemas import item_of, without_null
 
 
 def request_with_items(cls: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from klamm import _engine
 from klamm.protocol.generated import metadata_records as mr
 from klamm.protocol.generated.metadata_records import MetadataRecord, encode_at
-from klamm.raft.control_records import LEADER_CHANGE, encode_leader_change
+from klamm.raft.log.control_records import LEADER_CHANGE, encode_leader_change
 
 FOLDER = "__cluster_metadata-0"
 LEVEL = 30

@@ -13,7 +13,7 @@ from klamm.config.rules import checked
 from klamm.config.sources import read_file
 from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.protocol.client import Client, ClientConfig, PeerError
-from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse, QuorumPartition, QuorumTopic
+from klamm.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse, QuorumPartition, QuorumTopic
 from tests.support.node_process import VERSIONS, NodeProcess
 from tests.support.ports import free_port
 

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from klamm.admin.channel import Channel, ClientError, UnreachableError, open_channel
-from klamm.protocol import codec, kio_classes
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import MalformedRequest
+from klamm.protocol.wire import codec, kio_classes
 
 __all__ = ["ClientError", "Connection", "Entity", "UnreachableError", "parse_bootstrap"]
 

@@ -8,9 +8,14 @@ from typing import Final, NamedTuple
 from klamm.admin.client import check
 from klamm.admin.connection import Connection
 from klamm.admin.quorum import QuorumClient
-from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse, UpgradeType
 from klamm.protocol.features import VersionRange
-from klamm.protocol.voter_messages import ApiVersionsRequest, ApiVersionsResponse
+from klamm.protocol.messages.feature_updates import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+    UpgradeType,
+)
+from klamm.protocol.messages.voter_messages import ApiVersionsRequest, ApiVersionsResponse
 
 # Up to 3 a node leaves out features whose lowest level is 0.
 API_VERSIONS_VERSION: Final = 4

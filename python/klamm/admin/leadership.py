@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.admin.connection import ClientError, Connection
-from klamm.protocol.quorum_messages import (
+from klamm.protocol.messages.quorum_messages import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     FetchPartition,

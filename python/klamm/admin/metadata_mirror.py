@@ -21,9 +21,9 @@ from klamm.admin.quorum import CONTROLLERS
 from klamm.config.node_config import Address
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.metadata.errors import HistoryError
-from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.quorum_messages import (
+from klamm.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+from klamm.protocol.messages.quorum_messages import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     FetchPartition,

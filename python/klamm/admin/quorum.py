@@ -9,7 +9,8 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from klamm.admin.client import RefusedError, check
 from klamm.admin.connection import ClientError, Connection, parse_bootstrap
-from klamm.protocol.cluster import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeQuorumRequest,
@@ -20,9 +21,8 @@ from klamm.protocol.cluster import (
     QuorumTopic,
     ReplicaState,
 )
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.quorum_messages import METADATA_TOPIC, NO_DIRECTORY
-from klamm.protocol.voter_messages import (
+from klamm.protocol.messages.quorum_messages import METADATA_TOPIC, NO_DIRECTORY
+from klamm.protocol.messages.voter_messages import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
     RemoveRaftVoterRequest,

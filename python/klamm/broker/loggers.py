@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from klamm.protocol.broker_config_checks import check_is_this_node
-from klamm.protocol.configs import AlterableConfig, AlterConfigsResource, ConfigOperation
+from klamm.config.broker_checks import check_is_this_node
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.configs import AlterableConfig, AlterConfigsResource, ConfigOperation
 
 log = logging.getLogger("klamm.broker.loggers")
 

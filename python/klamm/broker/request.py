@@ -53,7 +53,7 @@ def monotonic_ms() -> int:
 Handler = Callable[[RequestContext, int, bytes], Awaitable[bytes]]
 """Takes the context, the API version and the body without header; gives the response's body without header.
 
-Raises `klamm.protocol.codec.MalformedRequest` for a body that does not follow its schema: the connection is closed.
+Raises MalformedRequest for a body that does not follow its schema: the connection is closed.
 """
 
 

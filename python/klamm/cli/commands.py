@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-from klamm.cli.command_group import Group
-from klamm.cli.options import Argument, Option
+from klamm.cli.framework.command_group import Group
+from klamm.cli.framework.options import Argument, Option
 
 HELP: Final = """A Kafka-compatible log in a Python package: run a node, and work with any Kafka cluster.
 
@@ -23,20 +23,20 @@ commands: Final = Group(
     HELP,
     {
         "start": "klamm.cli.commands:start",
-        "topics": "klamm.cli.topic_commands:group",
-        "produce": "klamm.cli.produce:produce",
-        "consume": "klamm.cli.consume:consume",
-        "audit": "klamm.cli.audit:audit",
-        "mirror": "klamm.cli.mirror:mirror",
-        "groups": "klamm.cli.group_commands:group",
-        "configs": "klamm.cli.config_commands:group",
-        "features": "klamm.cli.feature_commands:group",
-        "metadata": "klamm.cli.metadata_commands:group",
-        "quorum": "klamm.cli.quorum_commands:group",
-        "storage": "klamm.cli.storage_commands:group",
-        "bench": "klamm.cli.bench_commands:group",
-        "archive": "klamm.cli.archive:archive",
-        "restore": "klamm.cli.restore:restore",
+        "topics": "klamm.cli.admin.topic_commands:group",
+        "produce": "klamm.cli.records.produce:produce",
+        "consume": "klamm.cli.records.consume:consume",
+        "audit": "klamm.cli.pipelines.audit:audit",
+        "mirror": "klamm.cli.pipelines.mirror:mirror",
+        "groups": "klamm.cli.admin.group_commands:group",
+        "configs": "klamm.cli.admin.config_commands:group",
+        "features": "klamm.cli.admin.feature_commands:group",
+        "metadata": "klamm.cli.metadata.metadata_commands:group",
+        "quorum": "klamm.cli.quorum.quorum_commands:group",
+        "storage": "klamm.cli.node.storage_commands:group",
+        "bench": "klamm.cli.pipelines.bench_commands:group",
+        "archive": "klamm.cli.pipelines.archive:archive",
+        "restore": "klamm.cli.pipelines.restore:restore",
     },
 )
 
@@ -63,6 +63,6 @@ def start(
       klamm start --port 19092 --data /tmp/klamm
       klamm start server.properties --override log.retention.hours=24
     """
-    from klamm.cli.start import StartOptions, start_with
+    from klamm.cli.node.start import StartOptions, start_with
 
     sys.exit(start_with(StartOptions(file, override or [], data, port)))

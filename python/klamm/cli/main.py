@@ -17,17 +17,17 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run a command line without the program's name. The exit code."""
     if arguments[:1] == ["start"] and not {"-h", "--help"} & set(arguments):
-        from klamm.cli import process
+        from klamm.cli.node import process
 
         process.begin()
         try:
-            from klamm.cli.start import start
+            from klamm.cli.node.start import start
 
             return start(arguments[1:])
         finally:
             process.settle()
     try:
-        from klamm.cli.run import run_command
+        from klamm.cli.framework.run import run_command
 
         return run_command(arguments)
     except KeyboardInterrupt:

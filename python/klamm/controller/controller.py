@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klamm._engine import Image
 from klamm.controller.activation import activation_records
-from klamm.controller.brokers import BrokerManager
-from klamm.controller.elections import BrokerEvent, ElectionManager
-from klamm.controller.moves import Moves, in_parts
+from klamm.controller.leadership.elections import BrokerEvent, ElectionManager
+from klamm.controller.leadership.moves import Moves, in_parts
+from klamm.controller.nodes.brokers import BrokerManager
+from klamm.controller.nodes.running_time import RunningTime
 from klamm.controller.periodic import PeriodicSchedule, PeriodicTask, stale_look_ms
 from klamm.controller.result import Result
-from klamm.controller.running_time import RunningTime
 from klamm.controller.settings import ControllerSettings
 from klamm.controller.speculation import Speculation
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -31,17 +31,17 @@ from klamm.protocol.features import (
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, NoOpRecord
 
 if TYPE_CHECKING:
-    from klamm.controller.configs import ConfigManager
+    from klamm.controller.configs.configs import ConfigManager
     from klamm.controller.features import Supporters
-    from klamm.controller.topics import TopicManager
-    from klamm.protocol.configs import (
+    from klamm.controller.topics.topics import TopicManager
+    from klamm.protocol.messages.configs import (
         AlterConfigsRequest,
         AlterConfigsResponse,
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
-    from klamm.protocol.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
-    from klamm.protocol.registration import (
+    from klamm.protocol.messages.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
+    from klamm.protocol.messages.registration import (
         AllocateProducerIdsRequest,
         AllocateProducerIdsResponse,
         AssignReplicasToDirsRequest,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         UnregisterBrokerRequest,
         UnregisterBrokerResponse,
     )
-    from klamm.protocol.topics import (
+    from klamm.protocol.messages.topics import (
         CreatePartitionsRequest,
         CreatePartitionsResponse,
         CreateTopicsRequest,
@@ -95,13 +95,13 @@ class Controller:
 
     @cached_property
     def _configs(self) -> ConfigManager:
-        from klamm.controller.configs import ConfigManager
+        from klamm.controller.configs.configs import ConfigManager
 
         return ConfigManager(self._settings.configs(), lambda: self._voters)
 
     @cached_property
     def _topics(self) -> TopicManager:
-        from klamm.controller.topics import TopicManager
+        from klamm.controller.topics.topics import TopicManager
 
         return TopicManager(self._settings.topics(), self._configs)
 
@@ -172,7 +172,7 @@ class Controller:
 
     def on_delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> Result[DeleteTopicsResponse]:
         """DeleteTopics."""
-        from klamm.controller.deletions import check_deletion_enabled, delete_topics
+        from klamm.controller.topics.deletions import check_deletion_enabled, delete_topics
 
         state = self._active()
         check_deletion_enabled(self._settings.delete_topic_enable, api_version)
@@ -180,13 +180,13 @@ class Controller:
 
     def on_create_partitions(self, request: CreatePartitionsRequest, seed: int) -> Result[CreatePartitionsResponse]:
         """CreatePartitions; `seed` is a random 64-bit number."""
-        from klamm.controller.partitions import create_partitions
+        from klamm.controller.topics.partitions import create_partitions
 
         return create_partitions(self._active(), request, seed)
 
     def on_elect_leaders(self, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
         """ElectLeaders."""
-        from klamm.controller.election_requests import elect_leaders
+        from klamm.controller.leadership.election_requests import elect_leaders
 
         return elect_leaders(self._elections, self._active(), request)
 
@@ -196,14 +196,14 @@ class Controller:
         self, request: IncrementalAlterConfigsRequest
     ) -> Result[IncrementalAlterConfigsResponse]:
         """IncrementalAlterConfigs."""
-        from klamm.protocol.configs import IncrementalAlterConfigsResponse
+        from klamm.protocol.messages.configs import IncrementalAlterConfigsResponse
 
         result = self._configs.alter_incrementally(self._active(), request)
         return Result(IncrementalAlterConfigsResponse(result.answer), result.records)
 
     def on_alter_configs(self, request: AlterConfigsRequest) -> Result[AlterConfigsResponse]:
         """AlterConfigs."""
-        from klamm.protocol.configs import AlterConfigsResponse
+        from klamm.protocol.messages.configs import AlterConfigsResponse
 
         result = self._configs.alter_legacy(self._active(), request)
         return Result(AlterConfigsResponse(result.answer), result.records)
@@ -214,7 +214,7 @@ class Controller:
 
     def _update_features(self, state: Speculation, request: UpdateFeaturesRequest) -> Result[UpdateFeaturesResponse]:
         from klamm.controller.features import changed_levels
-        from klamm.protocol.feature_updates import UpdatableFeatureResult, UpdateFeaturesResponse
+        from klamm.protocol.messages.feature_updates import UpdatableFeatureResult, UpdateFeaturesResponse
 
         finalized = {**state.image.features(), KRAFT_VERSION: self._kraft_version}
         try:
@@ -280,13 +280,13 @@ class Controller:
         self, request: ControllerRegistrationRequest
     ) -> Result[ControllerRegistrationResponse]:
         """ControllerRegistration."""
-        from klamm.controller.controllers import register_controller
+        from klamm.controller.nodes.controllers import register_controller
 
         return register_controller(self._active(), request)
 
     def on_allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> Result[AllocateProducerIdsResponse]:
         """AllocateProducerIds."""
-        from klamm.controller.producer_ids import allocate
+        from klamm.controller.nodes.producer_ids import allocate
 
         return allocate(self._active(), request)
 

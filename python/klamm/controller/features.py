@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.feature_updates import FeatureUpdateKey, UpgradeType
 from klamm.protocol.features import (
     CONTROLLER_REGISTRATION_LEVEL,
     FEATURE_DEPENDENCIES,
@@ -17,6 +16,7 @@ from klamm.protocol.features import (
     SUPPORTED_FEATURES,
     VersionRange,
 )
+from klamm.protocol.messages.feature_updates import FeatureUpdateKey, UpgradeType
 from klamm.protocol.value import Value, field
 
 Ranges = Mapping[str, VersionRange]

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from klamm._engine import parse_config
-from klamm.controller.elections import ElectionSettings
+from klamm.config.keys import keys, number
+from klamm.controller.leadership.elections import ElectionSettings
+from klamm.controller.nodes.registration import BrokerSettings
 from klamm.controller.periodic import PeriodicSettings
-from klamm.controller.registration import BrokerSettings
-from klamm.protocol.config_keys import keys, number
 from klamm.protocol.features import SUPPORTED_FEATURES, VersionRange
 from klamm.protocol.value import Value, field
 
 if TYPE_CHECKING:
-    from klamm.controller.configs import AlterConfigPolicy, ConfigSettings
-    from klamm.controller.topics import CreateTopicPolicy, TopicSettings
+    from klamm.controller.configs.configs import AlterConfigPolicy, ConfigSettings
+    from klamm.controller.topics.topics import CreateTopicPolicy, TopicSettings
 
 
 class ControllerSettings(Value):
@@ -51,7 +51,7 @@ class ControllerSettings(Value):
 
     def topics(self) -> TopicSettings:
         """For creation."""
-        from klamm.controller.topics import TopicSettings
+        from klamm.controller.topics.topics import TopicSettings
 
         return TopicSettings(
             num_partitions=self._number("num.partitions"),
@@ -61,7 +61,7 @@ class ControllerSettings(Value):
 
     def configs(self) -> ConfigSettings:
         """For changes of configs."""
-        from klamm.controller.configs import ConfigSettings
+        from klamm.controller.configs.configs import ConfigSettings
 
         return ConfigSettings(self.node_id, self.static, self.alter_config_policy)
 

@@ -11,7 +11,7 @@ from klamm.coordinator.records import GroupMetadata, MemberMetadata
 from klamm.coordinator.states import NEXT_STATES, GroupState
 from klamm.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, SubscriptionError, subscribed_topics
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.group_messages import JoinGroupMember, JoinProtocol
+from klamm.protocol.messages.group_messages import JoinGroupMember, JoinProtocol
 
 NO_TIMESTAMP: Final = -1
 

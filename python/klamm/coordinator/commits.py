@@ -21,7 +21,7 @@ from klamm.coordinator.records import (
 )
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     NO_RETENTION_MS,
     UNKNOWN_MEMBER_ID,
     ZERO_ID,

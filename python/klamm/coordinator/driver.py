@@ -19,7 +19,7 @@ from klamm.coordinator.loading import replay
 from klamm.coordinator.records import RecordError
 from klamm.coordinator.service import GroupRegistry, LoadState, Refuse, Residence
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     Caller,
     DeletedGroup,
     DescribedGroup,

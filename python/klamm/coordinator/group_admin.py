@@ -14,7 +14,7 @@ from klamm.coordinator.pipeline import OffsetPlace, coordinator_error
 from klamm.coordinator.records import NO_TIMESTAMP, LogRecord, OffsetAndMetadata, group_key
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     ZERO_ID,
     DeletedGroup,
     DescribedGroup,

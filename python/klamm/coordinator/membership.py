@@ -9,7 +9,7 @@ from klamm.coordinator.pipeline import coordinator_error
 from klamm.coordinator.rebalance import IN_GENERATION, Rebalances, sync_answer
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     UNKNOWN_MEMBER_ID,
     HeartbeatRequest,
     LeaveGroupRequest,

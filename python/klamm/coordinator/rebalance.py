@@ -9,7 +9,7 @@ from klamm.coordinator.context import ShardContext, join_timer, log, session_tim
 from klamm.coordinator.pipeline import coordinator_error
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import UNKNOWN_MEMBER_ID, JoinGroupResponse, SyncGroupResponse
+from klamm.protocol.messages.group_messages import UNKNOWN_MEMBER_ID, JoinGroupResponse, SyncGroupResponse
 
 IN_GENERATION = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 

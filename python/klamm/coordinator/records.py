@@ -13,7 +13,7 @@ import struct
 from typing import Final, NamedTuple
 
 from klamm._engine import offset_record_key, offset_record_value
-from klamm.protocol.group_messages import NO_LEADER_EPOCH, ZERO_ID
+from klamm.protocol.messages.group_messages import NO_LEADER_EPOCH, ZERO_ID
 from klamm.protocol.value import Value
 
 NO_TIMESTAMP: Final = -1

@@ -33,7 +33,7 @@ from klamm.coordinator.records import (
     UnknownRecord,
 )
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     Caller,
     DescribedGroup,
     FetchGroup,

@@ -24,8 +24,8 @@ from klamm.node.node import Node, NodeFailedError
 from klamm.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from klamm.protocol.group_messages import FetchedGroup
-    from klamm.protocol.topics import CreateTopicsRequest
+    from klamm.protocol.messages.group_messages import FetchedGroup
+    from klamm.protocol.messages.topics import CreateTopicsRequest
 
 T = TypeVar("T")
 
@@ -182,7 +182,7 @@ class Cluster:
         assignments: Sequence[Sequence[int]] = (),
     ) -> None:
         """Create a topic; it is there when this returns. Raises KafkaError."""
-        from klamm.protocol.topics import (
+        from klamm.protocol.messages.topics import (
             CreatableReplicaAssignment,
             CreatableTopic,
             CreatableTopicConfig,
@@ -277,7 +277,7 @@ class Cluster:
 
     async def _offsets_of(self, group: str) -> FetchedGroup:
         from klamm.coordinator.driver import into
-        from klamm.protocol.group_messages import FetchGroup
+        from klamm.protocol.messages.group_messages import FetchGroup
 
         fetched: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()
         self._node.groups.offset_fetch(FetchGroup(group, None), into(fetched), require_stable=False)

@@ -15,7 +15,7 @@ from klamm.formats.directories import is_blank
 from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.node.boot import Booted, Booting
 from klamm.node.node import Node
-from klamm.raft.quorum import majority_size
+from klamm.raft.voters.quorum import majority_size
 
 HOST: Final = "127.0.0.1"
 CONTROLLER_LISTENER: Final = "CONTROLLER"

@@ -17,15 +17,15 @@ failure is a HistoryError that names the file and the way out.
 from __future__ import annotations
 
 from klamm.metadata.diff import Change, changes_between
-from klamm.metadata.entries import Entry
 from klamm.metadata.errors import HistoryError
-from klamm.metadata.history import History, State
-from klamm.metadata.moments import Moment, parse_moment
-from klamm.metadata.quorum import Quorum
+from klamm.metadata.log.entries import Entry
+from klamm.metadata.log.history import History, State
+from klamm.metadata.log.moments import Moment, parse_moment
+from klamm.metadata.log.quorum import Quorum
+from klamm.metadata.rendering.tables import partitions_table, records_table
+from klamm.metadata.rendering.words import Narrator
 from klamm.metadata.state import state_fields
-from klamm.metadata.story import Chapter, Story, tell_story
-from klamm.metadata.tables import partitions_table, records_table
-from klamm.metadata.words import Narrator
+from klamm.metadata.stories.story import Chapter, Story, tell_story
 
 __all__ = [
     "Change",

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from klamm._engine import BrokerInfo, ControllerInfo, Image, PartitionInfo
 from klamm.formats.meta_properties import uuid_text
-from klamm.metadata.fields import config_value, voter_fields
-from klamm.metadata.history import State
-from klamm.metadata.moments import iso_text
+from klamm.metadata.log.history import State
+from klamm.metadata.log.moments import iso_text
+from klamm.metadata.rendering.fields import config_value, voter_fields
 from klamm.protocol.resource_types import ResourceType
 
 CONFIG_TYPES: Final = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.CLIENT_METRICS, ResourceType.GROUP)

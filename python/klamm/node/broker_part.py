@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 from klamm.broker.producer_ids import Block, ProducerIds
 from klamm.config.node_config import NodeConfig
 from klamm.controller.operations.nodes import ALLOCATE_PRODUCER_IDS
-from klamm.node.assignments import Assignments
 from klamm.node.boot import Booted
+from klamm.node.controller.assignments import Assignments
+from klamm.node.controller.registration import Registration, lifecycle
 from klamm.node.groups import GROUPS_TOPIC, NodeGroups
 from klamm.node.publishing import Take
-from klamm.node.registration import Registration, lifecycle
-from klamm.protocol import registration as messages
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.messages import registration as messages
 
 if TYPE_CHECKING:
     from klamm._engine import Image
     from klamm.node.dynamic_listeners import DynamicListeners
     from klamm.node.metadata import Metadata
     from klamm.protocol.client import Versions
-    from klamm.protocol.topics import CreatableTopic
+    from klamm.protocol.messages.topics import CreatableTopic
 
 log = logging.getLogger("klamm.node")
 
@@ -162,7 +162,7 @@ class BrokerPart:
 
     def auto_create(self, names: Iterable[str]) -> None:
         """Clients asked for topics that are not there."""
-        from klamm.protocol.topics import CreatableTopic
+        from klamm.protocol.messages.topics import CreatableTopic
 
         for name in names:
             if name == GROUPS_TOPIC:
@@ -172,7 +172,7 @@ class BrokerPart:
 
     def create_internal_topic(self, name: str) -> None:
         """Ask for the topic of the committed offsets."""
-        from klamm.protocol.topics import CreatableTopic, CreatableTopicConfig
+        from klamm.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
         config = self.groups.config
         settings = tuple(CreatableTopicConfig(*pair) for pair in config.offsets_topic_configs().items())
@@ -192,7 +192,7 @@ class BrokerPart:
 
     async def _create_now(self, topic: CreatableTopic) -> None:
         from klamm.controller.operations.topics import CREATE_TOPICS
-        from klamm.protocol.topics import CreateTopicsRequest
+        from klamm.protocol.messages.topics import CreateTopicsRequest
 
         try:
             request = CreateTopicsRequest((topic,), self._config.integer("request.timeout.ms"))

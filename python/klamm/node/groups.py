@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from klamm.coordinator.config import GroupConfig
     from klamm.coordinator.counts import Counts
     from klamm.coordinator.driver import GroupCoordinator
-    from klamm.node.group_log import EngineGroupLog
+    from klamm.node.views.group_log import EngineGroupLog
 
 GROUPS_TOPIC: Final = "__consumer_offsets"
 
@@ -37,7 +37,7 @@ class NodeGroups:
 
     @cached_property
     def _log(self) -> EngineGroupLog:
-        from klamm.node.group_log import EngineGroupLog
+        from klamm.node.views.group_log import EngineGroupLog
 
         return EngineGroupLog(
             self._engine,

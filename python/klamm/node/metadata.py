@@ -17,19 +17,19 @@ from klamm.controller.controller import Controller
 from klamm.controller.driver import ControllerDriver
 from klamm.controller.settings import ControllerSettings
 from klamm.formats.directories import BOOTSTRAP_FILE, METADATA_FOLDER, metadata_directory_failed
-from klamm.node.active_controller import ActiveController
 from klamm.node.boot import Booted
+from klamm.node.controller.active_controller import ActiveController
 from klamm.protocol.features import METADATA_VERSION, SUPPORTED_FEATURES
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.control_records import snapshot_head
 from klamm.raft.driver import QuorumStateFile, RaftDriver
-from klamm.raft.election_state import QuorumStateError
-from klamm.raft.log import MetadataLogError, OffsetAndEpoch
-from klamm.raft.native_log import NativeMetadataLog
+from klamm.raft.election.election_state import QuorumStateError
+from klamm.raft.log.control_records import snapshot_head
+from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
+from klamm.raft.log.native_log import NativeMetadataLog
+from klamm.raft.log.snapshots import SnapshotConfig
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import StateFailedError
-from klamm.raft.snapshots import SnapshotConfig
-from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
 if TYPE_CHECKING:
     from klamm.raft.driver.peers import PeerTransport

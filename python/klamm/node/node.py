@@ -19,19 +19,19 @@ from klamm.config.node_config import NodeConfig
 from klamm.formats.directories import metadata_directory_failed
 from klamm.node.boot import Booted, Booting, known, supported_features
 from klamm.node.broker_part import BrokerPart
-from klamm.node.dispatch import Dispatcher
-from klamm.node.handlers import Handlers
 from klamm.node.metadata import Metadata
 from klamm.node.publishing import Publisher
+from klamm.node.requests.dispatch import Dispatcher
+from klamm.node.requests.handlers import Handlers
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.principal import ANONYMOUS
-from klamm.raft.log import MetadataLogError
+from klamm.raft.log.metadata_log import MetadataLogError
 from klamm.raft.ports import RaftStoppedError, StateFailedError
 
 if TYPE_CHECKING:
     from klamm.coordinator.driver import GroupCoordinator
-    from klamm.node.controller_registration import ControllerRegistration
-    from klamm.node.quorum_view import QuorumView
+    from klamm.node.controller.controller_registration import ControllerRegistration
+    from klamm.node.views.quorum_view import QuorumView
 
 log = logging.getLogger("klamm.node")
 
@@ -155,8 +155,8 @@ class Node:
 
     def _register_controller(self) -> None:
         """After the start, in the background."""
-        from klamm.node.controller_registration import ControllerRegistration
-        from klamm.protocol.registration import ControllerRegistrationRequest, Listener, supported
+        from klamm.node.controller.controller_registration import ControllerRegistration
+        from klamm.protocol.messages.registration import ControllerRegistrationRequest, Listener, supported
 
         request = ControllerRegistrationRequest(
             self.config.node_id,
@@ -328,7 +328,7 @@ class Node:
             self.failed.set_exception(NodeFailedError(_reason(error)))
 
     def _quorum_view(self) -> QuorumView:
-        from klamm.node.quorum_view import QuorumView
+        from klamm.node.views.quorum_view import QuorumView
 
         return QuorumView(self.metadata.raft, self.config.node_id, self.metadata.endpoints)
 

@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from klamm.protocol import codec, kio_classes
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.backoff import ExponentialBackoff
 from klamm.protocol.connection import (
@@ -28,6 +27,7 @@ from klamm.protocol.connection import (
 )
 from klamm.protocol.deadlines import Deadlines
 from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.wire import codec, kio_classes
 
 __all__ = [
     "Address",

@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
-from klamm.protocol import kio_classes
 from klamm.protocol.errors import MalformedRequest
+from klamm.protocol.wire import kio_classes
 
 ANSWER_BYTES_MAX: Final = 128 << 20
 """A longer answer is none of Kafka's; memory is taken as bytes arrive, never as a length claims."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         ReplicaDirectoryError,
     )
     from klamm.raft.library.state_machine import StateMachine
+    from klamm.raft.log.snapshots import SnapshotConfig
     from klamm.raft.ports import RaftStoppedError
-    from klamm.raft.snapshots import SnapshotConfig
 
 __all__ = [
     "CommandRefusedError",
@@ -61,7 +61,7 @@ _HOMES = {
     "Replica": "library.driver.replica",
     "ReplicaConfig": "library.driver.config",
     "ReplicaDirectoryError": "library.errors",
-    "SnapshotConfig": "snapshots",
+    "SnapshotConfig": "log.snapshots",
     "StateMachine": "library.state_machine",
     "SyncReplica": "library.driver.threads",
 }

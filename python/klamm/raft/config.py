@@ -1,7 +1,7 @@
 """What a replica is told at its start: who it is and Kafka's quorum time-outs (facts 2.8)."""
 
 from klamm.protocol.named_tuple import NamedTuple
-from klamm.raft.voters import Endpoint, ReplicaKey
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey
 
 
 class RaftConfig(NamedTuple):

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from klamm.raft.leading import OBSERVER_SESSION_TIMEOUT_MS
-from klamm.raft.replica import Replica
-from klamm.raft.role_states import Leader, ReplicaProgress
-from klamm.raft.voters import ReplicaKey, Voter
+from klamm.raft.election.role_states import Leader, ReplicaProgress
+from klamm.raft.replica_state import Replica
+from klamm.raft.replication.leading import OBSERVER_SESSION_TIMEOUT_MS
+from klamm.raft.voters.voter_set import ReplicaKey, Voter
 
 
 class ReplicaDescription(NamedTuple):

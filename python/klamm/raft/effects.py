@@ -11,10 +11,10 @@ Effects and messages are `Value`s, which cost a start nothing before their first
 from __future__ import annotations
 
 from klamm.protocol.value import Value
-from klamm.raft.election_state import ElectionState
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import Request, Response
-from klamm.raft.voters import Endpoint, VotersInLog
+from klamm.raft.voters.voter_set import Endpoint, VotersInLog
 
 
 class PersistElection(Value):

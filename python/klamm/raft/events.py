@@ -3,7 +3,7 @@
 from typing import NamedTuple, assert_never
 
 from klamm.raft.effects import Effect
-from klamm.raft.election_state import ElectionState
+from klamm.raft.election.election_state import ElectionState
 from klamm.raft.messages import Request, Response
 from klamm.raft.node import RaftNode
 

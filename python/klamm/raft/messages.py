@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import Final
 
 from klamm.protocol.value import Value
-from klamm.raft.log import NOTHING, OffsetAndEpoch
-from klamm.raft.quorum import UNKNOWN_OFFSET
-from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, Endpoint, ReplicaKey
+from klamm.raft.log.metadata_log import NOTHING, OffsetAndEpoch
+from klamm.raft.voters.quorum import UNKNOWN_OFFSET
+from klamm.raft.voters.voter_set import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, Endpoint, ReplicaKey
 
 
 class Error(IntEnum):

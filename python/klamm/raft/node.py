@@ -9,13 +9,21 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.crash_detection import CrashDetection
 from klamm.raft.effects import Effect, ReadSlice, Reply, SendRequest, ShutdownCompleted, VotersChanged
-from klamm.raft.election_state import ElectionState
-from klamm.raft.elections import Elections
-from klamm.raft.following import Following
-from klamm.raft.leading import Leading
-from klamm.raft.log import LogView
+from klamm.raft.election.crash_detection import CrashDetection
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.election.elections import Elections
+from klamm.raft.election.role_states import (
+    NEVER_MS,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    RoleState,
+    Unattached,
+)
+from klamm.raft.log.metadata_log import LogView
 from klamm.raft.messages import (
     RESPONSE_OF,
     SNAPSHOT_ERRORS,
@@ -43,22 +51,14 @@ from klamm.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from klamm.raft.reconfiguration import Reconfiguration
-from klamm.raft.replica import Replica
-from klamm.raft.requests import Answerable, AnsweredFetch, FetchedOn, InFlight
-from klamm.raft.role_states import (
-    NEVER_MS,
-    Candidate,
-    Follower,
-    Leader,
-    Prospective,
-    Resigned,
-    RoleState,
-    Unattached,
-)
-from klamm.raft.snapshot_fetching import SnapshotFetching
-from klamm.raft.snapshot_serving import SnapshotServing
-from klamm.raft.voters import ReplicaKey, VotersInLog
+from klamm.raft.replica_state import Replica
+from klamm.raft.replication.following import Following
+from klamm.raft.replication.leading import Leading
+from klamm.raft.replication.requests import Answerable, AnsweredFetch, FetchedOn, InFlight
+from klamm.raft.replication.snapshot_fetching import SnapshotFetching
+from klamm.raft.replication.snapshot_serving import SnapshotServing
+from klamm.raft.voters.reconfiguration import Reconfiguration
+from klamm.raft.voters.voter_set import ReplicaKey, VotersInLog
 
 
 class RaftNode:

@@ -5,10 +5,10 @@ from typing import Protocol
 
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import Read, SendRequest
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import Response
-from klamm.raft.requests import Answerable, AnsweredFetch, FetchedOn
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.replication.requests import Answerable, AnsweredFetch, FetchedOn
+from klamm.raft.voters.voter_set import ReplicaKey
 
 
 class NotLeaderError(Exception):

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from klamm._engine import ConfigError, KafkaClient
-from klamm.spark.limits import At, AtOffsets, AtTimestamp, AtTimestamps, Limit
-from klamm.spark.offsets import EARLIEST, LATEST, Offsets, TopicPartition, describe
-from klamm.spark.option_map import OptionError
-from klamm.spark.options import Assign, SourceOptions, Subscribe, SubscribePattern
+from klamm.spark.options.limits import At, AtOffsets, AtTimestamp, AtTimestamps, Limit
+from klamm.spark.options.option_map import OptionError
+from klamm.spark.options.options import Assign, SourceOptions, Subscribe, SubscribePattern
+from klamm.spark.ranges.offsets import EARLIEST, LATEST, Offsets, TopicPartition, describe
 
 DRIVER_REFUSED_MS: Final = 5000
 """How long the driver tries bootstrap servers that refuse connections when a query begins."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from klamm.spark.offsets import Offsets, TopicPartition, flat
+from klamm.spark.ranges.offsets import Offsets, TopicPartition, flat
 
 
 @dataclass(frozen=True, slots=True)

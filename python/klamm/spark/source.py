@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from klamm.spark.client_options import without_effect
 from klamm.spark.cluster_view import DRIVER_REFUSED_MS, check_reachable, connect
-from klamm.spark.columns import check_schema, full_schema
-from klamm.spark.format_options import HAVE_SCHEMAS, FormatOptions
-from klamm.spark.options import SourceOptions, client_keys, parse_batch, parse_common, parse_stream
+from klamm.spark.options.client_options import without_effect
+from klamm.spark.options.format_options import HAVE_SCHEMAS, FormatOptions
+from klamm.spark.options.options import SourceOptions, client_keys, parse_batch, parse_common, parse_stream
+from klamm.spark.reading.columns import check_schema, full_schema
 from klamm.spark.workers import use_this_python
 
 if TYPE_CHECKING:
-    from klamm.spark.batch import KlammBatchReader
-    from klamm.spark.sink import KlammBatchWriter, KlammStreamWriter
-    from klamm.spark.sink_options import SinkOptions
-    from klamm.spark.stream import KlammStreamReader
+    from klamm.spark.options.sink_options import SinkOptions
+    from klamm.spark.reading.batch import KlammBatchReader
+    from klamm.spark.reading.stream import KlammStreamReader
+    from klamm.spark.sink.sink import KlammBatchWriter, KlammStreamWriter
 
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class KlammDataSource(DataSource):
 
     def reader(self, schema: StructType) -> KlammBatchReader:
         """Reads a range of offsets that is fixed when the query is planned."""
-        from klamm.spark.batch import KlammBatchReader, KlammFilteringReader
+        from klamm.spark.reading.batch import KlammBatchReader, KlammFilteringReader
 
         options = self._pinned(parse_batch(self.options))
         check_schema(schema, options)
@@ -62,7 +62,7 @@ class KlammDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> KlammStreamReader:  # noqa: N802
         """Reads on from where the checkpoint says."""
-        from klamm.spark.stream import KlammStreamReader
+        from klamm.spark.reading.stream import KlammStreamReader
 
         options = self._pinned(parse_stream(self.options))
         check_schema(schema, options)
@@ -98,7 +98,7 @@ class KlammDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> KlammBatchWriter:
         """Writes rows, at least once."""
-        from klamm.spark.sink import KlammBatchWriter
+        from klamm.spark.sink.sink import KlammBatchWriter
 
         writer = KlammBatchWriter(self._sink_options(overwrite, is_stream=False), schema)
         check_reachable(writer.options.client, DRIVER_REFUSED_MS)
@@ -106,12 +106,12 @@ class KlammDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KlammStreamWriter:  # noqa: N802
         """Writes the rows of micro-batches, at least or exactly once."""
-        from klamm.spark.sink import KlammStreamWriter
+        from klamm.spark.sink.sink import KlammStreamWriter
 
         return KlammStreamWriter(self._sink_options(overwrite, is_stream=True), schema)
 
     def _sink_options(self, overwrite: bool, *, is_stream: bool) -> SinkOptions:
-        from klamm.spark.sink_options import parse_sink
+        from klamm.spark.options.sink_options import parse_sink
 
         options = parse_sink(self.options, overwrite, is_stream=is_stream)
         connect(options.client).close()

@@ -1,9 +1,10 @@
 """What the driver owes to the core: the order of disk, network and listeners. Played by dice, with the whole driver."""
 
-from klamm.raft import leading
-from klamm.raft.driver import answers, delivery, quorum_state, replica
-from klamm.raft.role_states import Leader
-from klamm.raft.waiters import CommitWaiters
+from klamm.raft.driver import answers, delivery, quorum_state
+from klamm.raft.driver import raft_driver as replica
+from klamm.raft.election.role_states import Leader
+from klamm.raft.replication import leading
+from klamm.raft.replication.waiters import CommitWaiters
 from klamm.testing.simulator.fetch_answers import SimulatedAnswers
 from klamm.testing.simulator.fetch_stream import SimulatedStream
 

@@ -1,8 +1,11 @@
 """What must be on disk before anything is said of it."""
 
-from klamm.raft import elections, following, leading, node, replica, role_states
+from klamm.raft import node
+from klamm.raft import replica_state as replica
 from klamm.raft.effects import PersistElection, Reply, SendRequest
-from klamm.raft.quorum import UNKNOWN_OFFSET, replicated_offset
+from klamm.raft.election import elections, role_states
+from klamm.raft.replication import following, leading
+from klamm.raft.voters.quorum import UNKNOWN_OFFSET, replicated_offset
 
 
 def answer_before_the_election_is_durable(patch):

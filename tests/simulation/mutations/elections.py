@@ -2,10 +2,15 @@
 
 import pytest
 
-from klamm.raft import elections, following, log, node, reconfiguration, replica, role_states, voting
+from klamm.raft import node
+from klamm.raft import replica_state as replica
+from klamm.raft.election import elections, role_states, voting
+from klamm.raft.election.role_states import Follower
+from klamm.raft.log import metadata_log as log
 from klamm.raft.messages import VoteResponse
-from klamm.raft.role_states import Follower
-from klamm.testing.simulator import replica as simulated
+from klamm.raft.replication import following
+from klamm.raft.voters import reconfiguration
+from klamm.testing.simulator import simulated_replica as simulated
 
 
 def vote_without_log_check(patch):
@@ -47,7 +52,7 @@ def an_observer_believes_a_silent_leader(patch):
 
 def half_is_a_majority(patch):
     """More than half of the voters decide (Raft 5.2)."""
-    patch.setattr("klamm.raft.quorum.majority_size", lambda voter_count: max(voter_count // 2, 1))
+    patch.setattr("klamm.raft.voters.quorum.majority_size", lambda voter_count: max(voter_count // 2, 1))
 
 
 def late_votes_count(patch):
@@ -66,7 +71,7 @@ def a_new_disk_is_as_good_as_the_old_one(patch):
     """A voter is a node id with the directory that remembers its votes (KIP-853)."""
     patch.setattr(reconfiguration.VoterSet, "is_voter", lambda self, key: key.id in self.ids)
     patch.setattr(elections, "is_meant_for", lambda replica, voter: voter is None or voter.id == replica.id)
-    patch.setattr("klamm.raft.voters.ReplicaKey.matches", lambda self, other: self.id == other.id)
+    patch.setattr("klamm.raft.voters.voter_set.ReplicaKey.matches", lambda self, other: self.id == other.id)
 
 
 def campaign_without_a_pre_vote(patch):

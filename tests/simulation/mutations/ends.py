@@ -1,7 +1,10 @@
 """How a process ends, and who acts on it: hand-over, refused connections, crash detection."""
 
-from klamm.raft import crash_detection, following, node, replica
-from klamm.raft.role_states import Resigned
+from klamm.raft import node
+from klamm.raft import replica_state as replica
+from klamm.raft.election import crash_detection
+from klamm.raft.election.role_states import Resigned
+from klamm.raft.replication import following
 
 
 def a_leader_that_stops_does_not_wait_for_its_successor(patch):

@@ -12,7 +12,15 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
-ROOMS = ("elections", "following", "leading", "node", "reconfiguration", "snapshot_fetching", "snapshot_serving")
+MODULES = (
+    "election.elections",
+    "node",
+    "replication.following",
+    "replication.leading",
+    "replication.snapshot_fetching",
+    "replication.snapshot_serving",
+    "voters.reconfiguration",
+)
 
 
 class Place(NamedTuple):
@@ -28,7 +36,7 @@ class Place(NamedTuple):
 
 def refusals() -> list[Place]:
     """All of them, in the order of the source."""
-    return [place for module in ROOMS for place, _ in _refusals_of(module, _parse(module))]
+    return [place for module in MODULES for place, _ in _refusals_of(module, _parse(module))]
 
 
 @contextmanager

@@ -1,9 +1,13 @@
 """The leader's log, the others' fetches, the high watermark."""
 
-from klamm.raft import following, leading, log, membership, node, role_states
+from klamm.raft import node
+from klamm.raft.election import role_states
+from klamm.raft.log import metadata_log as log
 from klamm.raft.messages import Error
-from klamm.raft.quorum import replicated_offset
-from klamm.raft.requests import AnsweredFetch
+from klamm.raft.replication import following, leading
+from klamm.raft.replication.requests import AnsweredFetch
+from klamm.raft.voters import membership
+from klamm.raft.voters.quorum import replicated_offset
 
 log_valid = log.Valid()
 

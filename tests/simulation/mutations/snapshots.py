@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from klamm.raft import following, snapshot_fetching, snapshot_serving
 from klamm.raft.driver import delivery, serving
 from klamm.raft.driver import snapshots as driver_snapshots
 from klamm.raft.messages import FetchSnapshotResponse
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.replication import following, snapshot_fetching, snapshot_serving
+from klamm.raft.voters.voter_set import ReplicaKey
 from klamm.testing.simulator import memory_log, wiping, world
 
 

@@ -1,8 +1,11 @@
 """Changes of the voter set (KIP-853)."""
 
-from klamm.raft import leading, node, reconfiguration, replica, voter_history
-from klamm.raft.quorum import replicated_offset
-from klamm.raft.role_states import Leader
+from klamm.raft import node
+from klamm.raft import replica_state as replica
+from klamm.raft.election.role_states import Leader
+from klamm.raft.replication import leading
+from klamm.raft.voters import reconfiguration, voter_history
+from klamm.raft.voters.quorum import replicated_offset
 
 
 def two_changes_at_once(patch):

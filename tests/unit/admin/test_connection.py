@@ -8,7 +8,7 @@ from tests.unit.cli.fake_broker import FakeBroker
 
 from klamm.admin.client import Client, RefusedError, retried
 from klamm.admin.connection import ClientError, Connection, parse_bootstrap
-from klamm.cli.produce import Producer
+from klamm.cli.records.produce import Producer
 from klamm.protocol.errors import ErrorCode
 
 

@@ -7,8 +7,8 @@ from typing import Any, TypeVar, cast
 from klamm._engine import Image
 from klamm.broker.handlers.config_changes import ConfigChangeHandlers
 from klamm.broker.request import RequestContext
-from klamm.protocol.codec import decode_response, from_entity, write_request
-from klamm.protocol.configs import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -17,8 +17,8 @@ from klamm.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.wire.codec import decode_response, from_entity, write_request
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from klamm.broker import loggers
-from klamm.protocol.configs import AlterableConfig, AlterConfigsResource, ConfigOperation
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.configs import AlterableConfig, AlterConfigsResource, ConfigOperation
 from klamm.protocol.resource_types import ResourceType
 
 SET, DELETE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND

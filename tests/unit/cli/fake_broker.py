@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from klamm.protocol import codec, kio_classes
+from klamm.protocol.wire import codec, kio_classes
 
 Handler = Callable[[Any, int], Mapping[str, object]]
 """From the request and its version to the fields of the answer."""

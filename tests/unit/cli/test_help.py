@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm.cli.command_group import Command, Group
-from klamm.cli.command_line import parameters_of
 from klamm.cli.commands import commands
+from klamm.cli.framework.command_group import Command, Group
+from klamm.cli.framework.command_line import parameters_of
 from klamm.cli.main import run
 
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)]")

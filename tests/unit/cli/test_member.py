@@ -23,9 +23,9 @@ from klamm.cli.membership.effects import (
 )
 from klamm.cli.membership.member import NEXT_PHASES, Member, Phase, Timeouts
 from klamm.coordinator.subscription import subscribed_topics
-from klamm.protocol import consumer_protocol as protocol
 from klamm.protocol.errors import ErrorCode, MalformedRequest
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages import consumer_protocol as protocol
+from klamm.protocol.messages.group_messages import (
     Caller,
     HeartbeatResponse,
     JoinGroupMember,

@@ -23,9 +23,9 @@ READERS: Final = ("rust/engine/src", "python/klamm")
 NO_READERS: Final = (
     "rust/engine/src/config/",
     "python/klamm/config/rules.py",
-    "python/klamm/protocol/broker_config_checks.py",
-    "python/klamm/protocol/config_keys.py",
-    "python/klamm/controller/config_checks.py",
+    "python/klamm/config/broker_checks.py",
+    "python/klamm/config/keys.py",
+    "python/klamm/controller/configs/config_checks.py",
     "python/klamm/testing/",
 )
 """What only describes or checks values."""

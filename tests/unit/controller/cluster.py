@@ -14,7 +14,7 @@ from klamm.controller.settings import ControllerSettings
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, MetadataRecord, decode, encode
-from klamm.protocol.registration import (
+from klamm.protocol.messages.registration import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -22,7 +22,7 @@ from klamm.protocol.registration import (
     Listener,
     SupportedFeature,
 )
-from klamm.protocol.topics import (
+from klamm.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

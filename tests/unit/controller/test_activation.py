@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.controller.cluster import Cluster, bootstrap, uuid
 
 from klamm._engine import Image
 from klamm.controller.activation import UnfinishedTransactionError, activation_records
@@ -20,9 +21,7 @@ from klamm.protocol.generated.metadata_records import (
     decode,
     encode,
 )
-from klamm.protocol.registration import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-
-from .cluster import Cluster, bootstrap, uuid
+from klamm.protocol.messages.registration import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 ABORT = AbortTransactionRecord(reason="Controller failover")
 BEGIN = BeginTransactionRecord(name="Bootstrap records")

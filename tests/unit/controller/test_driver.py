@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.controller.cluster import CLUSTER_ID, LATEST, bootstrap, registration
 
 from klamm._engine import Image
 from klamm.controller.controller import Controller
@@ -18,22 +19,20 @@ from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRAT
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
 from klamm.controller.settings import ControllerSettings
-from klamm.protocol.configs import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.generated.metadata_records import MetadataRecord, NoOpRecord, TopicRecord, decode, encode
+from klamm.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
     ConfigOperation,
     IncrementalAlterConfigsRequest,
 )
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpgradeType
-from klamm.protocol.generated.metadata_records import MetadataRecord, NoOpRecord, TopicRecord, decode, encode
-from klamm.protocol.registration import BrokerHeartbeatRequest
+from klamm.protocol.messages.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpgradeType
+from klamm.protocol.messages.registration import BrokerHeartbeatRequest
+from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from klamm.protocol.resource_types import ResourceType
-from klamm.protocol.topics import CreatableTopic, CreateTopicsRequest
 from klamm.raft.ports import NotLeaderError
-
-from .cluster import CLUSTER_ID, LATEST, bootstrap, registration
 
 
 class Log:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.controller.cluster import Cluster
 
 from klamm.controller.features import Supporters, changed_levels
-from klamm.protocol.configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.feature_updates import (
+from klamm.protocol.features import SUPPORTED_FEATURES
+from klamm.protocol.generated.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
+from klamm.protocol.messages.configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from klamm.protocol.messages.feature_updates import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
     UpgradeType,
 )
-from klamm.protocol.features import SUPPORTED_FEATURES
-from klamm.protocol.generated.metadata_records import ConfigRecord, FeatureLevelRecord, NoOpRecord
-from klamm.protocol.registration import SupportedFeature
-
-from .cluster import Cluster
+from klamm.protocol.messages.registration import SupportedFeature
 
 UP, SAFE, UNSAFE = UpgradeType
 

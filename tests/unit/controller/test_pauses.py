@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.controller.cluster import Cluster
 
-from klamm.controller.running_time import RunningTime
-
-from .cluster import Cluster
+from klamm.controller.nodes.running_time import RunningTime
 
 SESSION_MS = 9_000
 LOOK_MS = SESSION_MS // 8

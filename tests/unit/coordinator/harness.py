@@ -12,7 +12,7 @@ from klamm.coordinator.effects import Reply
 from klamm.coordinator.records import LogRecord, decode
 from klamm.coordinator.shard import Shard
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     ZERO_ID,
     Caller,
     FetchGroup,

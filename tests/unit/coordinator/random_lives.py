@@ -17,7 +17,7 @@ from klamm.coordinator.classic_group import ClassicGroup
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     Caller,
     DeletePartition,
     DeleteTopic,

@@ -9,7 +9,7 @@ from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.records import OffsetCommit, decode
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     ZERO_ID,
     DeletePartition,
     DeleteTopic,

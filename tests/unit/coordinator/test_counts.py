@@ -4,7 +4,7 @@ from tests.unit.coordinator.harness import CONFIG, GROUP, Room
 
 from klamm.coordinator.counts import Counts
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import DeletePartition, DeleteTopic, OffsetDeleteRequest
+from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic, OffsetDeleteRequest
 
 
 def test_each_moves_when_the_thing_happens() -> None:

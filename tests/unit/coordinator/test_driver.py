@@ -21,7 +21,7 @@ from klamm.coordinator.group_log import Batch, LoadedRecord
 from klamm.coordinator.records import LogRecord, group_key, offset_key
 from klamm.coordinator.service import LoadState, java_hash, partition_of
 from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     ZERO_ID,
     Caller,
     FetchedGroup,

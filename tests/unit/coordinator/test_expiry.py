@@ -7,7 +7,7 @@ import pytest
 from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.records import GroupRecord, OffsetCommit, decode
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import ListedGroup, ListGroupsRequest
+from klamm.protocol.messages.group_messages import ListedGroup, ListGroupsRequest
 
 from .harness import GROUP, Room
 

@@ -16,7 +16,7 @@ from klamm.coordinator.group_log import LoadedRecord
 from klamm.coordinator.service import LoadState
 from klamm.coordinator.shard import Shard
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     Caller,
     DeletePartition,
     DeleteTopic,

@@ -13,22 +13,22 @@ from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHa
 from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
 from klamm.broker.request import Direct, Handler
 from klamm.coordinator.driver import GroupCoordinator
-from klamm.node.dispatch import Dispatcher
+from klamm.node.requests.dispatch import Dispatcher
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.codec import (
-    build,
-    decode_response,
-    encode,
-    write,
-)
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     AUTHORIZED_OPERATIONS_OMITTED,
     CommittedPartition,
     CommittedTopic,
     OffsetCommitResponse,
 )
-from klamm.protocol.kio_classes import request_class
+from klamm.protocol.wire.codec import (
+    build,
+    decode_response,
+    encode,
+    write,
+)
+from klamm.protocol.wire.kio_classes import request_class
 
 from .harness import subscription
 from .images import image_of

@@ -8,7 +8,7 @@ from klamm.coordinator.config import GroupConfig
 from klamm.coordinator.records import GroupRecord, decode
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import JoinGroupResponse, JoinProtocol
+from klamm.protocol.messages.group_messages import JoinGroupResponse, JoinProtocol
 
 from .harness import GROUP, RANGE, REBALANCE_MS, SESSION_MS, STICKY, Room
 

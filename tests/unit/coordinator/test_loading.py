@@ -27,7 +27,7 @@ from klamm.coordinator.records import (
 from klamm.coordinator.shard import Shard
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import FetchGroup, FetchTopic, ListGroupsRequest
+from klamm.protocol.messages.group_messages import FetchGroup, FetchTopic, ListGroupsRequest
 
 from .fold import assert_same, snapshot
 from .harness import GROUP, SESSION_MS, Room

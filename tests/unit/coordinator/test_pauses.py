@@ -9,7 +9,7 @@ from klamm.coordinator.driver import GroupCoordinator
 from klamm.coordinator.states import GroupState
 from klamm.coordinator.timers import Timers
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import SyncGroupRequest
+from klamm.protocol.messages.group_messages import SyncGroupRequest
 
 PAUSE_MS = 60_000
 MEMBER_SESSION_MS = 6_000

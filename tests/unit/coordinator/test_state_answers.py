@@ -10,7 +10,7 @@ import pytest
 
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     DeletePartition,
     DeleteTopic,
     OffsetDeleteRequest,

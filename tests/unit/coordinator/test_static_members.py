@@ -9,7 +9,7 @@ import pytest
 from klamm.coordinator.records import GroupRecord, decode
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import JoinGroupResponse, LeavingMember, SyncGroupResponse
+from klamm.protocol.messages.group_messages import JoinGroupResponse, LeavingMember, SyncGroupResponse
 
 from .harness import RANGE, SESSION_MS, STICKY, Room
 

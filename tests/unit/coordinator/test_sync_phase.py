@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm.coordinator.records import GroupRecord, decode
 from klamm.coordinator.states import GroupState
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import LeaveGroupRequest, LeavingMember, SyncGroupResponse
+from klamm.protocol.messages.group_messages import LeaveGroupRequest, LeavingMember, SyncGroupResponse
 
 from .harness import REBALANCE_MS, SESSION_MS, Room
 

@@ -8,14 +8,8 @@ import pytest
 
 from klamm._engine import CommitRequest
 from klamm.broker.handlers.offsets import TopicInfo
-from klamm.protocol.codec import (
-    build,
-    decode_response,
-    encode,
-    read,
-)
 from klamm.protocol.errors import ErrorCode, MalformedRequest
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     FetchedGroup,
     FetchedPartition,
     FetchedTopic,
@@ -28,14 +22,20 @@ from klamm.protocol.group_messages import (
     LeavingMember,
     OffsetFetchRequest,
 )
-from klamm.protocol.groups import (
+from klamm.protocol.messages.groups import (
     read_join_group,
     read_leave_group,
     write_join_group,
     write_leave_group,
     write_offset_fetch,
 )
-from klamm.protocol.kio_classes import request_class
+from klamm.protocol.wire.codec import (
+    build,
+    decode_response,
+    encode,
+    read,
+)
+from klamm.protocol.wire.kio_classes import request_class
 
 from .images import image_of
 

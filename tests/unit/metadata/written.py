@@ -10,7 +10,7 @@ from tests.unit.controller.cluster import LATEST, Cluster, bootstrap
 from klamm import _engine
 from klamm.controller.result import Result
 from klamm.protocol.generated.metadata_records import MetadataRecord, encode_at
-from klamm.raft.control_records import LEADER_CHANGE, encode_leader_change
+from klamm.raft.log.control_records import LEADER_CHANGE, encode_leader_change
 
 T = TypeVar("T")
 EPOCH = 1

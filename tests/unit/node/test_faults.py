@@ -10,12 +10,12 @@ from tests.support.controller_channel import ChannelByName
 
 from klamm._engine import Image
 from klamm.broker.lifecycle import BrokerState
-from klamm.node import assignments, controller_registration, registration
-from klamm.node.assignments import Assignments
-from klamm.node.controller_registration import ControllerRegistration
-from klamm.node.registration import Registration, lifecycle
+from klamm.node.controller import assignments, controller_registration, registration
+from klamm.node.controller.assignments import Assignments
+from klamm.node.controller.controller_registration import ControllerRegistration
+from klamm.node.controller.registration import Registration, lifecycle
 from klamm.protocol.generated.metadata_records import FeatureLevelRecord, encode
-from klamm.protocol.registration import (
+from klamm.protocol.messages.registration import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,

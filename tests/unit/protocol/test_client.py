@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from klamm.protocol.client import Client, ClientConfig, PeerError, PeerRefusedError, PeerTimeoutError
-from klamm.protocol.cluster import DescribeQuorumRequest, DescribeQuorumResponse
-from klamm.protocol.codec import build, encode, read, write
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.kio_classes import response_class
+from klamm.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse
+from klamm.protocol.wire.codec import build, encode, read, write
+from klamm.protocol.wire.kio_classes import response_class
 
 CONFIG = ClientConfig("tests", request_timeout_ms=20_000, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1)
 NO_TOPICS = DescribeQuorumRequest(())

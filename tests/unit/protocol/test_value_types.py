@@ -10,8 +10,17 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from kio.index import KioIndexError
 
-from klamm.protocol import cluster, configs, feature_updates, group_messages, quorum_messages, registration, topics
-from klamm.protocol.codec import (
+from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
+from klamm.protocol.messages import (
+    cluster,
+    configs,
+    feature_updates,
+    group_messages,
+    quorum_messages,
+    registration,
+    topics,
+)
+from klamm.protocol.wire.codec import (
     build,
     encode,
     from_entity,
@@ -19,8 +28,7 @@ from klamm.protocol.codec import (
     to_entity,
     write,
 )
-from klamm.protocol.features import METADATA_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
-from klamm.protocol.kio_classes import request_class, response_class
+from klamm.protocol.wire.kio_classes import request_class, response_class
 
 MODULES = (topics, configs, cluster, registration, feature_updates, group_messages, quorum_messages)
 EXTRA_FIELDS = {

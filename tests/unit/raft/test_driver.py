@@ -15,12 +15,12 @@ from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.driver.snapshots import SnapshotDriver
 from klamm.raft.effects import HighWatermarkAdvanced
-from klamm.raft.election_state import QuorumStateError
-from klamm.raft.log import MetadataLogError, OffsetAndEpoch, SnapshotInfo
+from klamm.raft.election.election_state import QuorumStateError
+from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch, SnapshotInfo
+from klamm.raft.log.snapshots import SnapshotConfig
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
-from klamm.raft.snapshots import SnapshotConfig
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 DIRECTORY_ID = bytes(range(16))

@@ -14,7 +14,8 @@ from tests.unit.raft.test_driver_streams import Said, Store, kinds
 from klamm.raft import effects as fx
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import RaftDriver
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.election.role_states import Leader, Unattached
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     ApiVersionsRequest,
     BeginQuorumEpochRequest,
@@ -27,9 +28,8 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.ports import FetchAnswers
-from klamm.raft.requests import Answerable, AnsweredFetch
-from klamm.raft.role_states import Leader, Unattached
-from klamm.raft.voters import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
 EPOCH = 1
 OWN, SECOND, THIRD, OBSERVER = (ReplicaKey(node_id, bytes([node_id]) * 16) for node_id in (1, 2, 3, 9))

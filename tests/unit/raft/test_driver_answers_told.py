@@ -12,8 +12,9 @@ from tests.unit.raft.test_driver_streams import kinds
 
 from klamm.raft import effects as fx
 from klamm.raft.driver.answers import Answered
-from klamm.raft.election_state import ElectionState
-from klamm.raft.log import MetadataLogError, OffsetAndEpoch
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.election.roles import Role
+from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.messages import (
     AddVoterRequest,
     ApiVersionsResponse,
@@ -24,9 +25,8 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
-from klamm.raft.requests import Answerable, AnsweredFetch
-from klamm.raft.roles import Role
-from klamm.raft.voters import VoterSet, VotersInLog
+from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.voters.voter_set import VoterSet, VotersInLog
 
 __all__ = ["rig"]  # the fixture
 

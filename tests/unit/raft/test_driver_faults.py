@@ -15,9 +15,9 @@ from tests.unit.raft.test_three_drivers import Member, Switch, leader_of
 
 from klamm.raft.driver import RaftDriver, delivery
 from klamm.raft.driver.delivery import Delivery
-from klamm.raft.log import MetadataLogError, OffsetAndEpoch
+from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
+from klamm.raft.log.snapshots import SnapshotConfig
 from klamm.raft.ports import Listener, RaftStoppedError, StateFailedError
-from klamm.raft.snapshots import SnapshotConfig
 
 INJECTED = "injected for the test"
 SNAPSHOT = OffsetAndEpoch(7, 2)

@@ -10,9 +10,9 @@ from tests.unit.raft.test_three_drivers import Member, MemoryStore, QuickLog, Sw
 
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import RaftDriver
+from klamm.raft.election.roles import Role
 from klamm.raft.node import RaftNode
-from klamm.raft.roles import Role
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 
 LATENCY_S = 0.01
 TIMEOUT_MS = 5000

@@ -14,8 +14,10 @@ from tests.support.waiting import until
 from klamm import _engine
 from klamm.raft import effects as fx
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.driver import RaftDriver, replica, streams
-from klamm.raft.log import MetadataLogError, OffsetAndEpoch
+from klamm.raft.driver import RaftDriver, streams
+from klamm.raft.driver import raft_driver as replica
+from klamm.raft.election.roles import Role
+from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -29,9 +31,8 @@ from klamm.raft.messages import (
 )
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import FetchFailedError, FetchStreams, WentOn
-from klamm.raft.requests import FetchedOn
-from klamm.raft.roles import Role
-from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.replication.requests import FetchedOn
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 EPOCH, LEADER, OTHER, OBSERVER = 5, 2, 3, 9

@@ -3,10 +3,10 @@
 import pytest
 
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.election_state import ElectionState
-from klamm.raft.replica import Replica
-from klamm.raft.role_states import Unattached
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.election.role_states import Unattached
+from klamm.raft.replica_state import Replica
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 NOW_MS = 1000

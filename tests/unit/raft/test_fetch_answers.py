@@ -18,11 +18,11 @@ from klamm import _engine
 from klamm.protocol.connection import request_header
 from klamm.raft.driver.answers import NativeFetchAnswers
 from klamm.raft.effects import ReadRange
+from klamm.raft.log.native_log import NativeMetadataLog
 from klamm.raft.messages import Error, FetchRequest, FetchResponse
-from klamm.raft.native_log import NativeMetadataLog
-from klamm.raft.reading import with_bytes
-from klamm.raft.requests import Answerable, AnsweredFetch
-from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.replication.reading import with_bytes
+from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersInLog
 from klamm.raft.wire.requests import encode_request
 from klamm.raft.wire.responses import encode_response
 

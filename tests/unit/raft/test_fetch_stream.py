@@ -15,9 +15,9 @@ from tests.support.frames import read_frame, send_frame
 
 from klamm import _engine
 from klamm.protocol.connection import request_header
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import Error, FetchRequest, FetchResponse
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.voters.voter_set import ReplicaKey
 from klamm.raft.wire.requests import decode_request, encode_request
 from klamm.raft.wire.responses import encode_response
 

@@ -11,7 +11,9 @@ from tests.unit.raft.test_node import ELSEWHERE, HERE
 from klamm.raft import effects as fx
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.description import describe
-from klamm.raft.log import OffsetAndEpoch, SnapshotInfo
+from klamm.raft.election.role_states import Leader
+from klamm.raft.election.roles import Role
+from klamm.raft.log.metadata_log import OffsetAndEpoch, SnapshotInfo
 from klamm.raft.messages import (
     AddVoterRequest,
     ApiVersionsRequest,
@@ -26,10 +28,8 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.requests import Answerable, AnsweredFetch
-from klamm.raft.role_states import Leader
-from klamm.raft.roles import Role
-from klamm.raft.voters import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 ANSWERED = RaftConfig(fetches_answered=True)

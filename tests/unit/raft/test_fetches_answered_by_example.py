@@ -12,21 +12,22 @@ from tests.unit.raft.test_fetches_answered import (
 )
 from tests.unit.raft.test_guards import SECOND, THIRD, SlowDisk, add, caught_up
 from tests.unit.raft.test_node import HERE, Bench, fetch, started, vote
-from tests.unit.raft.test_reconfiguration import update
+from tests.unit.raft.voters.test_reconfiguration import update
 
 from klamm.raft import effects as fx
-from klamm.raft import events, leading
+from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.election.roles import Role
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     ApiVersionsResponse,
     Error,
     RemoveVoterRequest,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.requests import Answerable, AnsweredFetch
-from klamm.raft.roles import Role
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.replication import leading
+from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 
 
 def leader(voters: VotersInLog | None = None, config: RaftConfig = ANSWERED, *, commits: bool = True) -> Bench:

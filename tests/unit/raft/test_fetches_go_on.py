@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from klamm.raft import effects as fx
 from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.election.role_states import Follower
+from klamm.raft.election.roles import Role
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -22,10 +24,8 @@ from klamm.raft.messages import (
     VoteRequest,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.requests import FetchedOn
-from klamm.raft.role_states import Follower
-from klamm.raft.roles import Role
-from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.replication.requests import FetchedOn
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 EPOCH, LEADER, HERE = 5, 2, b"h" * 16

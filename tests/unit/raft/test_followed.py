@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.unit.raft.test_node import Bench, fetch, started
 
 from klamm.raft import events
-from klamm.raft.leading import OBSERVER_SESSION_TIMEOUT_MS
+from klamm.raft.election.roles import Role
 from klamm.raft.messages import Error
-from klamm.raft.roles import Role
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.replication.leading import OBSERVER_SESSION_TIMEOUT_MS
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 
 
 def is_followed(bench: Bench) -> bool:

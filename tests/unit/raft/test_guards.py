@@ -2,11 +2,12 @@
 
 import pytest
 from tests.unit.raft.test_node import ELSEWHERE, HERE, Bench, fetch, vote
-from tests.unit.raft.test_reconfiguration import endpoint, update
+from tests.unit.raft.voters.test_reconfiguration import endpoint, update
 
 from klamm.raft import effects as fx
-from klamm.raft import events, leading
-from klamm.raft.control_records import (
+from klamm.raft import events
+from klamm.raft.election.roles import Role
+from klamm.raft.log.control_records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     LEADER_CHANGE,
@@ -14,7 +15,7 @@ from klamm.raft.control_records import (
     encode_kraft_version,
     encode_voters,
 )
-from klamm.raft.log import ControlRecord
+from klamm.raft.log.metadata_log import ControlRecord
 from klamm.raft.messages import (
     AddVoterRequest,
     ApiVersionsResponse,
@@ -23,10 +24,10 @@ from klamm.raft.messages import (
     RemoveVoterRequest,
     VoteResponse,
 )
-from klamm.raft.reconfiguration import CAUGHT_UP_MS_MAX
-from klamm.raft.roles import Role
-from klamm.raft.voter_history import VoterHistory
-from klamm.raft.voters import ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.raft.replication import leading
+from klamm.raft.voters.reconfiguration import CAUGHT_UP_MS_MAX
+from klamm.raft.voters.voter_history import VoterHistory
+from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet, VotersInLog
 
 SECOND, THIRD, FOURTH, FIFTH = (ReplicaKey(node_id, ELSEWHERE) for node_id in (2, 3, 4, 5))
 ABLE = ApiVersionsResponse(Error.NONE, (0, 1))

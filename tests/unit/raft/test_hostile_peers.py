@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from klamm.raft import effects as fx
 from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -21,8 +21,8 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.replica import InvariantError
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.replica_state import InvariantError
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog, damage_of
 
 IDS = st.integers(-1, 4)

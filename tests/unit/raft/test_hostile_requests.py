@@ -14,7 +14,7 @@ from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.driver.serving import RaftRequests
 from klamm.raft.effects import SendRequest
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -27,7 +27,7 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersInLog
 from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
 from klamm.testing.simulator.memory_log import MemoryLog
 

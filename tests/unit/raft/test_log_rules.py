@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klamm.raft.log import (
+from klamm.raft.log.metadata_log import (
     NOTHING,
     Diverging,
     FetchPosition,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from klamm.raft.driver import QuorumStateFile, read_election
-from klamm.raft.election_state import ElectionState, QuorumStateError, encode
+from klamm.raft.election.election_state import ElectionState, QuorumStateError, encode
 
 
 @pytest.mark.parametrize("has_peers", [True, False])

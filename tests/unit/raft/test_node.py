@@ -7,10 +7,11 @@ import pytest
 from klamm.raft import effects as fx
 from klamm.raft import events
 from klamm.raft.config import Identity, RaftConfig
-from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE, decode_voters
 from klamm.raft.effects import Effect
-from klamm.raft.election_state import ElectionState
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.election.roles import Role
+from klamm.raft.log.control_records import KRAFT_VERSION, KRAFT_VOTERS, LEADER_CHANGE, decode_voters
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -23,9 +24,8 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.replica import InvariantError
-from klamm.raft.roles import Role
-from klamm.raft.voters import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.raft.replica_state import InvariantError
+from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 HERE, ELSEWHERE = b"h" * 16, b"e" * 16

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from klamm.protocol.client import ClientConfig
-from klamm.protocol.codec import build, encode
-from klamm.protocol.kio_classes import request_class, response_class
+from klamm.protocol.wire.codec import build, encode
+from klamm.protocol.wire.kio_classes import request_class, response_class
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.driver.peers import PeerTransport
 from klamm.raft.driver.serving import RaftRequests
 from klamm.raft.driver.streams import Route
 from klamm.raft.effects import SendRequest
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import Error, FetchRequest, Response, VoteRequest, VoteResponse
 from klamm.raft.node import RaftNode
-from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 # No follower gives its leader up by itself.

@@ -10,7 +10,7 @@ from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import RaftDriver
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import NotLeaderError
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
 CONFIG = RaftConfig(election_timeout_ms=50, fetch_timeout_ms=100, request_timeout_ms=100, fetch_max_wait_ms=20)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klamm.protocol import codec
-from klamm.protocol import quorum_messages as wire
 from klamm.protocol.errors import ErrorCode, MalformedRequest
-from klamm.raft.log import OffsetAndEpoch
+from klamm.protocol.messages import quorum_messages as wire
+from klamm.protocol.wire import codec
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -28,7 +28,7 @@ from klamm.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from klamm.raft.voters import Endpoint, ReplicaKey
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey
 from klamm.raft.wire.requests import READ_BYTES_MAX, api_key_of, decode_request, encode_request, versions_of
 from klamm.raft.wire.responses import (
     RefusedError,

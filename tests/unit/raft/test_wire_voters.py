@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from klamm.protocol import codec
-from klamm.protocol import voter_messages as wire
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages import voter_messages as wire
+from klamm.protocol.wire import codec
 from klamm.raft.messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -18,7 +18,7 @@ from klamm.raft.messages import (
     UpdateVoterRequest,
     UpdateVoterResponse,
 )
-from klamm.raft.voters import Endpoint, ReplicaKey
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey
 from klamm.raft.wire.requests import api_key_of, decode_request, encode_request, versions_of
 from klamm.raft.wire.responses import decode_response, encode_response
 

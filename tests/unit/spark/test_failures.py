@@ -6,7 +6,7 @@ FROM_A_TASK = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "worker.py", line 1, in main
     process()
-klamm.spark.data_loss.DataLossError: some data is lost: [0, 5) of orders-0
+klamm.spark.reading.data_loss.DataLossError: some data is lost: [0, 5) of orders-0
 to go on with what there is, set the option failOnDataLoss to false
 
 \tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:572)
@@ -63,7 +63,7 @@ one of the following? [`key`, `value`]. SQLSTATE: 42703; line 1 pos 7;
 OF_CONNECT = """(org.apache.spark.SparkException) [PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source \
 klamm: Traceback (most recent call last):
   File "source.py", line 1, in schema
-klamm.spark.option_map.OptionError: option 'subscribe' is missing
+klamm.spark.options.option_map.OptionError: option 'subscribe' is missing
  SQLSTATE: 38000"""
 
 

@@ -14,7 +14,8 @@ import klamm.spark
 
 
 def test_options_and_offsets_need_no_pyspark() -> None:
-    code = "import sys, klamm.spark, klamm.spark.options, klamm.spark.offsets; print('pyspark' in sys.modules)"
+    modules = "klamm.spark, klamm.spark.options.options, klamm.spark.ranges.offsets"
+    code = f"import sys, {modules}; print('pyspark' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said == "False\n"
 
@@ -41,8 +42,8 @@ def test_who_plans_a_stream_of_bytes_imports_neither_decoders_nor_what_tasks_nee
     require_package("pyspark")
     said = subprocess.run([sys.executable, "-c", PLANNED], capture_output=True, text=True, check=True).stdout
     imported = {name.removeprefix("klamm.spark.") for name in said.split()}
-    assert {"stream", "range_partition"} <= imported
-    assert not imported & {"reader", "decoding", "sink", "formats.planning", "formats.registry"}
+    assert {"reading.stream", "ranges.range_partition"} <= imported
+    assert not imported & {"reading.reader", "reading.decoding", "sink.sink", "formats.planning", "formats.registry"}
 
 
 def test_what_is_not_there_is_no_attribute() -> None:

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from klamm.raft.config import Identity, RaftConfig
+from klamm.raft.election.roles import Role
 from klamm.raft.node import RaftNode
-from klamm.raft.roles import Role
-from klamm.raft.voters import ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.election_safety import ElectionSafety
 from klamm.testing.simulator.memory_log import MemoryLog

@@ -4,7 +4,7 @@ import random
 from types import SimpleNamespace
 from typing import Any
 
-from klamm.raft.voters import ReplicaKey, Voter, VoterSet, VotersInLog
+from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet, VotersInLog
 from klamm.testing.simulator.operator import Operator
 
 

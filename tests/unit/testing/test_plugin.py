@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.admin.client import Client
-from klamm.cli.produce import Producer
+from klamm.cli.records.produce import Producer
 
 if TYPE_CHECKING:
     from klamm import Cluster

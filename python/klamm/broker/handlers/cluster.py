@@ -8,14 +8,14 @@ from typing import Final
 from klamm._engine import BrokerInfo, Image
 from klamm.broker.handlers.quorum import QuorumState
 from klamm.broker.request import RequestContext
-from klamm.protocol.cluster import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.cluster import (
     NO_OPERATIONS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from klamm.protocol.codec import read, write
-from klamm.protocol.errors import ErrorCode
+from klamm.protocol.wire.codec import read, write
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 from klamm._engine import Image
 from klamm.broker import loggers
 from klamm.broker.request import RequestContext
-from klamm.protocol.broker_config_checks import AlterLoggers, CheckListeners, Preprocessed, preprocess
-from klamm.protocol.codec import read, write
-from klamm.protocol.config_sources import NodeLayers
-from klamm.protocol.configs import (
+from klamm.config.broker_checks import AlterLoggers, CheckListeners, Preprocessed, preprocess
+from klamm.config.values import NodeLayers
+from klamm.protocol.errors import KafkaError
+from klamm.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -24,8 +24,8 @@ from klamm.protocol.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from klamm.protocol.errors import KafkaError
 from klamm.protocol.resource_types import ResourceType
+from klamm.protocol.wire.codec import read, write
 
 T = TypeVar("T")
 Responses = tuple[AlterConfigsResourceResponse, ...]

@@ -8,14 +8,7 @@ from typing import Final
 from klamm._engine import Image
 from klamm.broker import loggers
 from klamm.broker.request import RequestContext
-from klamm.protocol.codec import (
-    build,
-    decode_request,
-    encode_response,
-    read,
-    write,
-)
-from klamm.protocol.config_entries import (
+from klamm.config.entries import (
     Entries,
     Wanted,
     describe_client_metrics,
@@ -25,17 +18,24 @@ from klamm.protocol.config_entries import (
     describe_node,
     describe_topic,
 )
-from klamm.protocol.config_sources import NodeLayers
-from klamm.protocol.configs import (
+from klamm.config.values import NodeLayers
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.kio_classes import response_class
 from klamm.protocol.resource_types import ResourceType
 from klamm.protocol.topic_names import check_topic_name
+from klamm.protocol.wire.codec import (
+    build,
+    decode_request,
+    encode_response,
+    read,
+    write,
+)
+from klamm.protocol.wire.kio_classes import response_class
 
 LIST_CONFIG_RESOURCES: Final = 74
 METRICS_ONLY_VERSION: Final = 0

@@ -11,9 +11,8 @@ from functools import cache, partial
 from typing import Final, Protocol
 
 from klamm.broker.request import Answer, RequestContext
-from klamm.protocol.codec import read, write
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     Caller,
     DeletedGroup,
     DeleteGroupsRequest,
@@ -34,7 +33,7 @@ from klamm.protocol.group_messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from klamm.protocol.groups import (
+from klamm.protocol.messages.groups import (
     FIND_MANY_VERSION,
     read_join_group,
     read_leave_group,
@@ -43,6 +42,7 @@ from klamm.protocol.groups import (
     write_leave_group,
 )
 from klamm.protocol.value import Value
+from klamm.protocol.wire.codec import read, write
 
 log = logging.getLogger("klamm.broker.groups")
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from klamm.broker.request import RequestContext
-from klamm.protocol.codec import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.value import Value
+from klamm.protocol.wire.codec import (
     build,
     decode_request,
     encode_response,
 )
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.kio_classes import response_class
-from klamm.protocol.value import Value
+from klamm.protocol.wire.kio_classes import response_class
 
 DESCRIBE_LOG_DIRS: Final = 35
 UNKNOWN_SIZE: Final = -1

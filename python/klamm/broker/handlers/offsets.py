@@ -9,9 +9,8 @@ from typing import Final, NamedTuple, Protocol
 
 from klamm._engine import CommitRequest, Image
 from klamm.broker.request import Answer, RequestContext
-from klamm.protocol.codec import read, write
 from klamm.protocol.errors import ErrorCode, MalformedRequest
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     DeletedPartition,
     DeletedTopic,
     DeletePartition,
@@ -25,7 +24,8 @@ from klamm.protocol.group_messages import (
     OffsetDeleteResponse,
     OffsetFetchRequest,
 )
-from klamm.protocol.groups import write_offset_fetch
+from klamm.protocol.messages.groups import write_offset_fetch
+from klamm.protocol.wire.codec import read, write
 
 TOPIC_ID_VERSION: Final = 10
 

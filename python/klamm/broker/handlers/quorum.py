@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from klamm.broker.request import RequestContext
-from klamm.protocol.cluster import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.cluster import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumListener,
@@ -16,10 +17,9 @@ from klamm.protocol.cluster import (
     QuorumTopicData,
     ReplicaState,
 )
-from klamm.protocol.codec import read, write
-from klamm.protocol.errors import ErrorCode
 from klamm.protocol.topic_names import CLUSTER_METADATA_TOPIC
 from klamm.protocol.value import Value
+from klamm.protocol.wire.codec import read, write
 
 NODES_VERSION: Final = 2
 

@@ -9,14 +9,14 @@ from typing import Any, Final, Protocol
 
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.request import RequestContext
-from klamm.protocol.codec import (
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.topic_names import check_topic_name
+from klamm.protocol.wire.codec import (
     build,
     decode_request,
     encode_response,
 )
-from klamm.protocol.errors import ErrorCode, KafkaError
-from klamm.protocol.kio_classes import response_class
-from klamm.protocol.topic_names import check_topic_name
+from klamm.protocol.wire.kio_classes import response_class
 
 log = logging.getLogger("klamm.broker.records")
 

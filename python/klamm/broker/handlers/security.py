@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 
 from klamm._engine import Image
 from klamm.broker.request import RequestContext
-from klamm.protocol.codec import read, write
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.security import (
+from klamm.protocol.messages.security import (
     DescribeAclsRequest,
     DescribeAclsResponse,
     DescribeUserScramCredentialsRequest,
@@ -17,6 +16,7 @@ from klamm.protocol.security import (
     DescribeUserScramCredentialsResult,
     ScramCredentialInfo,
 )
+from klamm.protocol.wire.codec import read, write
 
 
 class AclHandlers:

@@ -14,8 +14,8 @@ from klamm.admin.leadership import leader_and_epoch
 from klamm.admin.quorum import CONTROLLERS, Quorum, ask_quorum, quorum_of
 from klamm.cli.doctor.facts import Contact, Refusal
 from klamm.config.node_config import Address
-from klamm.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 
 TIMEOUT_S: Final = 3
 

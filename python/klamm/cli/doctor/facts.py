@@ -10,9 +10,9 @@ from typing import NamedTuple
 from klamm.admin.quorum import Member, Quorum
 from klamm.config.node_config import Address
 from klamm.formats.meta_properties import MetaProperties
-from klamm.raft.election_state import ElectionState
-from klamm.raft.log import OffsetAndEpoch
-from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.log.metadata_log import OffsetAndEpoch
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 
 
 class Refusal(enum.Enum):

@@ -17,11 +17,11 @@ from klamm.formats import meta_properties
 from klamm.formats.directories import LOCK_FILE, METADATA_FOLDER, DirectoryLocks
 from klamm.formats.meta_properties import message_of
 from klamm.metadata.errors import HistoryError
-from klamm.metadata.history import History
-from klamm.metadata.places import metadata_directory
+from klamm.metadata.log.history import History
+from klamm.metadata.log.places import metadata_directory
 from klamm.metadata.state import controllers_of
-from klamm.raft.log import OffsetAndEpoch
-from klamm.raft.voters import VoterSet
+from klamm.raft.log.metadata_log import OffsetAndEpoch
+from klamm.raft.voters.voter_set import VoterSet
 
 _PROBE = ".klamm-doctor"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from klamm.cli.membership.assignors import TopicPartition
 from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from klamm.protocol.messages.group_messages import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from klamm.protocol.value import Value
 
 

@@ -23,7 +23,8 @@ from klamm.cli.membership.effects import (
     Revoke,
     Sync,
 )
-from klamm.protocol.consumer_protocol import (
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartitions,
@@ -32,8 +33,7 @@ from klamm.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from klamm.protocol.errors import ErrorCode
-from klamm.protocol.group_messages import (
+from klamm.protocol.messages.group_messages import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
     HeartbeatRequest,

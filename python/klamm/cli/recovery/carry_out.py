@@ -29,8 +29,8 @@ from klamm.formats.directories import (
     write_atomically,
 )
 from klamm.formats.meta_properties import message_of
-from klamm.raft.control_records import KRAFT_VOTERS, LEADER_CHANGE, encode_leader_change, encode_voters
-from klamm.raft.election_state import ElectionState, encode
+from klamm.raft.election.election_state import ElectionState, encode
+from klamm.raft.log.control_records import KRAFT_VOTERS, LEADER_CHANGE, encode_leader_change, encode_voters
 
 _SEGMENT_BYTES: Final = 1 << 30
 _SEGMENT_MS: Final = 7 * 24 * 3_600_000

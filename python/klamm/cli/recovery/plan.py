@@ -9,7 +9,7 @@ from klamm.admin.connection import ClientError
 from klamm.cli.recovery.survivors import Survivor
 from klamm.config.node_config import Address
 from klamm.formats.meta_properties import uuid_text
-from klamm.raft.voters import ReplicaKey, Voter, VoterSet
+from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet
 
 
 class Plan(NamedTuple):

@@ -14,12 +14,12 @@ from klamm.formats import meta_properties
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.formats.meta_properties import MetaProperties, message_of
 from klamm.metadata.errors import HistoryError
-from klamm.metadata.history import History
-from klamm.metadata.places import metadata_directory
-from klamm.metadata.quorum import Quorum
-from klamm.raft.election_state import ElectionState, QuorumStateError, decode
-from klamm.raft.log import OffsetAndEpoch
-from klamm.raft.voters import ReplicaKey
+from klamm.metadata.log.history import History
+from klamm.metadata.log.places import metadata_directory
+from klamm.metadata.log.quorum import Quorum
+from klamm.raft.election.election_state import ElectionState, QuorumStateError, decode
+from klamm.raft.log.metadata_log import OffsetAndEpoch
+from klamm.raft.voters.voter_set import ReplicaKey
 
 QUORUM_STATE: Final = "quorum-state"
 

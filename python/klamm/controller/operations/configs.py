@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.controller.operations.operation import Operation
-from klamm.protocol import configs
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages import configs
 
 
 def _refused(

@@ -6,7 +6,7 @@ from typing import Final
 
 from klamm.controller.operations.operation import Operation
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
+from klamm.protocol.messages.feature_updates import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 UPDATE_FEATURES: Final = Operation(
     ApiKey.UPDATE_FEATURES,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.controller.operations.operation import Operation, Wire
-from klamm.protocol import directory_assignments as directories
-from klamm.protocol import registration as messages
 from klamm.protocol.api_key import ApiKey
+from klamm.protocol.messages import directory_assignments as directories
+from klamm.protocol.messages import registration as messages
 
 BROKER_REGISTRATION: Final = Operation(
     ApiKey.BROKER_REGISTRATION,

@@ -1,4 +1,4 @@
-"""What an operation of the active controller is: its API, its types, its messages, what decides it and what refuses it."""
+"""An operation of the active controller: its API, its types and messages, what decides it and what refuses it."""
 
 from __future__ import annotations
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.controller.operations.operation import Operation
-from klamm.controller.topics import DICE_SIZE
-from klamm.protocol import topics
+from klamm.controller.topics.topics import DICE_SIZE
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages import topics
 
 
 def _refuse_create_topics(

@@ -21,10 +21,10 @@ from klamm.pipelines.archive.writing import WriteTask
 from klamm.pipelines.errors import PipelineError
 from klamm.pipelines.session import session
 from klamm.spark.cluster_view import connect
-from klamm.spark.offsets import EARLIEST, LATEST, OffsetRange, nested, split
-from klamm.spark.option_map import OptionError
-from klamm.spark.options import SourceOptions, parse_batch
-from klamm.spark.sampling import cut_large
+from klamm.spark.options.option_map import OptionError
+from klamm.spark.options.options import SourceOptions, parse_batch
+from klamm.spark.ranges.offsets import EARLIEST, LATEST, OffsetRange, nested, split
+from klamm.spark.ranges.sampling import cut_large
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from klamm.pipelines.archive.manifest import Manifest, Range, Topic
 from klamm.pipelines.errors import PipelineError
-from klamm.spark.offsets import OffsetRange, TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(slots=True)

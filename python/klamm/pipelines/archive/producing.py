@@ -25,8 +25,8 @@ from klamm.pipelines.archive.schema import read
 from klamm.pipelines.archive.store import locked
 from klamm.pipelines.errors import PipelineError
 from klamm.spark.cluster_view import connect
-from klamm.spark.offsets import OffsetRange, TopicPartition
-from klamm.spark.options import SourceOptions
+from klamm.spark.options.options import SourceOptions
+from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
 
 SETTLED_S: Final = 0.5
 """What a killed task had sent may still arrive: the end must be the same for this long."""

@@ -25,8 +25,8 @@ from klamm.pipelines.archive.verifying import check_files, names_in
 from klamm.pipelines.errors import PipelineError
 from klamm.pipelines.session import session
 from klamm.spark.cluster_view import connect
-from klamm.spark.option_map import OptionError
-from klamm.spark.options import SourceOptions, parse_batch
+from klamm.spark.options.option_map import OptionError
+from klamm.spark.options.options import SourceOptions, parse_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from klamm.spark.offsets import OffsetRange
-    from klamm.spark.options import SourceOptions
+    from klamm.spark.options.options import SourceOptions
+    from klamm.spark.ranges.offsets import OffsetRange
 
 SCHEMA: Final = pa.schema(
     [
@@ -47,7 +47,7 @@ def spark_schema() -> StructType:
 
 def read(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range in a cluster, in these columns, by the source's reader. For tasks: it needs pyspark."""
-    from klamm.spark.reader import read_range
+    from klamm.spark.reading.reader import read_range
 
     for batch in read_range(options, spark_schema(), wanted):
         yield conform(batch)

@@ -28,8 +28,8 @@ from klamm.pipelines.archive.manifest import DataFile, Range
 from klamm.pipelines.archive.schema import SCHEMA, read
 from klamm.pipelines.archive.store import hidden, sync_file, sync_folder
 from klamm.pipelines.errors import PipelineError
-from klamm.spark.offsets import OffsetRange
-from klamm.spark.options import SourceOptions
+from klamm.spark.options.options import SourceOptions
+from klamm.spark.ranges.offsets import OffsetRange
 
 OPEN_FILES_MAX: Final = 16
 """Days that are written at once, where timestamps are in no order."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from klamm.pipelines.audit.parts import Part
 from klamm.pipelines.audit.reading import Wanted, rows_of
 from klamm.pipelines.audit.tables import RECORD_TYPES
-from klamm.raft import control_records
+from klamm.raft.log import control_records
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from klamm.metadata.moments import iso_text
+from klamm.metadata.log.moments import iso_text
 from klamm.pipelines.audit.rows import in_ms
 
 if TYPE_CHECKING:

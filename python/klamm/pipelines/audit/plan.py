@@ -18,10 +18,10 @@ import pyarrow as pa
 from klamm import _engine
 from klamm._engine import RecordBatch
 from klamm.metadata.errors import HistoryError
-from klamm.metadata.places import LogFolder, SnapshotFile, locate, parse_snapshot_name
+from klamm.metadata.log.places import LogFolder, SnapshotFile, locate, parse_snapshot_name
 from klamm.pipelines.audit.parts import Part, Piece, SnapshotHead
 from klamm.protocol.generated import metadata_records as mr
-from klamm.raft import control_records
+from klamm.raft.log import control_records
 
 PIECE_BYTES: Final = 4 << 20
 PART_PIECES: Final = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.metadata.moments import iso_text
+from klamm.metadata.log.moments import iso_text
 from klamm.pipelines.audit.durations import duration
 from klamm.pipelines.audit.findings import sort_keys
 from klamm.pipelines.audit.rows import columns_of_answer, in_ms

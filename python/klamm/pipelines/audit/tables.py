@@ -6,7 +6,7 @@ from typing import Final
 
 from klamm.pipelines.errors import PipelineError
 from klamm.protocol.generated import metadata_records
-from klamm.raft import control_records
+from klamm.raft.log import control_records
 
 RECORD_TYPES: Final = {
     name: found.TYPE

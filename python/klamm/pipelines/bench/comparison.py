@@ -21,7 +21,7 @@ from klamm.pipelines.bench import side
 from klamm.pipelines.bench.connector import ConnectorEnvironment, EnvironmentMissingError, default_folder
 from klamm.pipelines.bench.side import Side
 from klamm.pipelines.bench.workload import FULL, QUICK, Kind, Result, Run, Size, Workload, summarise, workloads
-from klamm.spark.client_options import producer_options
+from klamm.spark.options.client_options import producer_options
 
 if TYPE_CHECKING:
     from pyarrow import Array

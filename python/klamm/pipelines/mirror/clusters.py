@@ -16,7 +16,7 @@ from klamm.pipelines.mirror import sync_topic
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions
 from klamm.pipelines.mirror.sync_topic import Known, Place
 from klamm.pipelines.mirror.topics import align_configs, make, plan
-from klamm.spark.client_options import client_options, producer_options
+from klamm.spark.options.client_options import client_options, producer_options
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from klamm.pipelines.mirror.syncs import Run, Written, joined
 from klamm.spark.cluster_view import connect
-from klamm.spark.sink import produce
+from klamm.spark.sink.sink import produce
 
 if TYPE_CHECKING:
     from klamm._engine import KafkaClient

@@ -1,6 +1,6 @@
 """Runs the quorum's core: clock, disk and network. All of `raft` that is not pure is in here."""
 
 from klamm.raft.driver.quorum_state import QuorumStateFile, read_election
-from klamm.raft.driver.replica import RaftDriver
+from klamm.raft.driver.raft_driver import RaftDriver
 
 __all__ = ["QuorumStateFile", "RaftDriver", "read_election"]

@@ -17,8 +17,8 @@ from klamm.raft.effects import (
     TruncateLog,
 )
 from klamm.raft.ports import FetchAnswers
-from klamm.raft.requests import Answerable, AnsweredFetch
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.voters.voter_set import ReplicaKey
 
 logger = logging.getLogger("klamm.raft")
 

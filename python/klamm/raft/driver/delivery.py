@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from klamm.raft.log import MetadataLogError, OffsetAndEpoch
+from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.ports import Listener, RaftStoppedError, StateFailedError
 
 logger = logging.getLogger("klamm.raft")

@@ -23,7 +23,7 @@ from klamm.protocol.errors import MalformedRequest
 from klamm.raft.driver.streams import Route
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import ApiVersionsRequest, Error, Response, VoteRequest, VoteResponse
-from klamm.raft.voters import Endpoint
+from klamm.raft.voters.voter_set import Endpoint
 from klamm.raft.wire.requests import api_key_of, encode_request, versions_of
 from klamm.raft.wire.responses import RefusedError, decode_response
 

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from klamm.raft.driver.files import Files, OsFiles
-from klamm.raft.election_state import ElectionState, QuorumStateError, decode
+from klamm.raft.election.election_state import ElectionState, QuorumStateError, decode
 from klamm.raft.ports import ElectionStore
 
 logger = logging.getLogger("klamm.raft")

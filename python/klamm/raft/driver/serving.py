@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from klamm.protocol.errors import ErrorCode
-from klamm.raft.driver.replica import RaftDriver
+from klamm.raft.driver.raft_driver import RaftDriver
 from klamm.raft.effects import Read
-from klamm.raft.log import MetadataLog
+from klamm.raft.log.metadata_log import MetadataLog
 from klamm.raft.messages import Response
-from klamm.raft.reading import with_bytes
+from klamm.raft.replication.reading import with_bytes
 from klamm.raft.wire.requests import decode_request
 from klamm.raft.wire.responses import encode_refusal, encode_response, encode_shape_refusal
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from klamm.raft import effects as fx
-from klamm.raft.log import MetadataLog, OffsetAndEpoch
+from klamm.raft.log.metadata_log import MetadataLog, OffsetAndEpoch
+from klamm.raft.log.snapshots import SnapshotConfig, is_snapshot_due, next_log_start
 from klamm.raft.ports import Listener
-from klamm.raft.snapshots import SnapshotConfig, is_snapshot_due, next_log_start
 
 logger = logging.getLogger("klamm.raft")
 

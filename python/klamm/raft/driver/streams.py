@@ -12,7 +12,7 @@ from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import FetchRequest
 from klamm.raft.ports import FetchEnd, FetchFailedError, WentOn
-from klamm.raft.requests import FetchedOn
+from klamm.raft.replication.requests import FetchedOn
 
 # A fetch by name of the topic, or one that tells no directory, is for who never heard of KIP-853.
 VERSIONS: Final = (17, 18)

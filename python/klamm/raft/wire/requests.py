@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, assert_never
 
-from klamm.protocol import codec, voter_messages
-from klamm.protocol import quorum_messages as wire
 from klamm.protocol.api_key import ApiKey
-from klamm.raft.log import OffsetAndEpoch
+from klamm.protocol.messages import quorum_messages as wire
+from klamm.protocol.messages import voter_messages
+from klamm.protocol.wire import codec
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     AddVoterRequest,
     ApiVersionsRequest,
@@ -21,7 +22,7 @@ from klamm.raft.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from klamm.raft.voters import Endpoint, ReplicaKey
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey
 from klamm.raft.wire import voters
 
 _VOTERS: Final[Mapping[int, tuple[int, int]]] = {

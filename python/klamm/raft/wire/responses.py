@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeVar, assert_never
 
-from klamm.protocol import codec, voter_messages
-from klamm.protocol import quorum_messages as wire
 from klamm.protocol.errors import ErrorCode
-from klamm.raft.log import OffsetAndEpoch
+from klamm.protocol.messages import quorum_messages as wire
+from klamm.protocol.messages import voter_messages
+from klamm.protocol.wire import codec
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     TOP_LEVEL_ERRORS,
     AddVoterRequest,
@@ -35,7 +36,7 @@ from klamm.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from klamm.raft.voters import Endpoint
+from klamm.raft.voters.voter_set import Endpoint
 from klamm.raft.wire import voters
 from klamm.raft.wire.requests import PARTITION, Received, only_partition
 

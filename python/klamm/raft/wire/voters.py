@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from klamm._engine import __version__
-from klamm.protocol import codec
-from klamm.protocol import voter_messages as wire
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import KRAFT_VERSION
-from klamm.protocol.quorum_messages import NO_DIRECTORY
+from klamm.protocol.messages import voter_messages as wire
+from klamm.protocol.messages.quorum_messages import NO_DIRECTORY
+from klamm.protocol.wire import codec
 from klamm.raft.messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -21,7 +21,7 @@ from klamm.raft.messages import (
     UpdateVoterRequest,
     UpdateVoterResponse,
 )
-from klamm.raft.voters import Endpoint, ReplicaKey
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey
 
 VoterRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | ApiVersionsRequest
 VoterResponse = AddVoterResponse | RemoveVoterResponse | UpdateVoterResponse | ApiVersionsResponse

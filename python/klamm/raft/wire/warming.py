@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from klamm.protocol.kio_classes import request_class, response_class
-from klamm.protocol.schemas import schema_of
+from klamm.protocol.wire.kio_classes import request_class, response_class
+from klamm.protocol.wire.schemas import schema_of
 from klamm.raft.wire.requests import DECODERS, VERSIONS
 from klamm.raft.wire.responses import RESPONSE_CARRIERS
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from klamm._engine import ValueDecoder
-from klamm.spark.decoding import Decoded
 from klamm.spark.formats.planning import is_own, read_as
 from klamm.spark.formats.reading import refusal
 from klamm.spark.formats.registry import Registry, UnknownSchemaError
 from klamm.spark.formats.shapes import SchemaError
+from klamm.spark.reading.decoding import Decoded
 
 if TYPE_CHECKING:
-    from klamm.spark.format_options import FormatOptions
     from klamm.spark.formats.reading import Reading
+    from klamm.spark.options.format_options import FormatOptions
 
 
 class SchemaDecoder:

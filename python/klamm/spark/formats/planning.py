@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from klamm.spark.format_options import HAVE_SCHEMAS, Format, FormatOptions, Framing
 from klamm.spark.formats.protobuf.files import parse
 from klamm.spark.formats.protobuf.well_known import WELL_KNOWN
 from klamm.spark.formats.reading import Reading, reading_of
 from klamm.spark.formats.registry import Registry, UnknownSubjectError
 from klamm.spark.formats.schema_text import SchemaText
 from klamm.spark.formats.shapes import SchemaError, Shape
+from klamm.spark.options.format_options import HAVE_SCHEMAS, Format, FormatOptions, Framing
 
 _KINDS = {Format.AVRO: "AVRO", Format.PROTOBUF: "PROTOBUF"}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
@@ -13,7 +13,7 @@ from klamm.raft.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, Endpoint, ReplicaKey
+from klamm.raft.voters.voter_set import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, Endpoint, ReplicaKey
 
 
 def request_of(name: str, options: Mapping[str, str]) -> Request:

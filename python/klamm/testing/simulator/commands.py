@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from klamm.raft.config import RaftConfig
-from klamm.raft.election_state import ElectionState
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.election.role_states import Leader
 from klamm.raft.events import KraftUpgradeRequested, PeerGone, PeerRefused, ResignRequested, ShutdownRequested
 from klamm.raft.messages import (
     AddVoterRequest,
@@ -14,15 +15,14 @@ from klamm.raft.messages import (
     RemoveVoterRequest,
     Request,
 )
-from klamm.raft.role_states import Leader
-from klamm.raft.voters import Endpoint, ReplicaKey, VoterSet
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet
 from klamm.testing.simulator import by_hand, memory_snapshot, wiping, words
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.lost_records import damage_log
 from klamm.testing.simulator.operator import CLIENT
-from klamm.testing.simulator.replica import SimulatedReplica
 from klamm.testing.simulator.replica_data import format_first_voters
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 from klamm.testing.simulator.stage import Stage
 
 AGREE_MS_MAX = 30_000

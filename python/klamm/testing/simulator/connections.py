@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, Protocol
 
-from klamm.protocol.codec import build, encode
-from klamm.protocol.kio_classes import request_class, response_class
+from klamm.protocol.wire.codec import build, encode
+from klamm.protocol.wire.kio_classes import request_class, response_class
 from klamm.raft.messages import ApiVersionsRequest, Request, Response
 from klamm.raft.wire.requests import VERSIONS, decode_request
 from klamm.raft.wire.responses import encode_response

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from klamm.raft.effects import ReadRange
 from klamm.raft.messages import Error, FetchRequest, FetchResponse
-from klamm.raft.quorum import replicated_offset
-from klamm.raft.requests import Answerable, AnsweredFetch
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.voters.quorum import replicated_offset
+from klamm.raft.voters.voter_set import ReplicaKey
 from klamm.raft.wire.requests import VERSIONS, decode_request, encode_request
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.memory_log import MemoryLog

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import Error, FetchRequest, FetchResponse, Response
 from klamm.raft.ports import FetchEnd, FetchFailedError, WentOn
-from klamm.raft.requests import FetchedOn
+from klamm.raft.replication.requests import FetchedOn
 from klamm.testing.simulator.memory_log import DATA, MemoryLog, decode
 from klamm.testing.simulator.replica_loop import Call
 

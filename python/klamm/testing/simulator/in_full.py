@@ -6,13 +6,13 @@ sees that nothing is overlooked.
 
 from itertools import combinations
 
-from klamm.raft.voter_history import VoterHistory
-from klamm.raft.voters import VotersInLog
+from klamm.raft.voters.voter_history import VoterHistory
+from klamm.raft.voters.voter_set import VotersInLog
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.every import state_invariants
 from klamm.testing.simulator.memory_log import DATA
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class OverlookedError(AssertionError):

@@ -1,9 +1,9 @@
 """Replicas whose logs were damaged while they were down, and which know what they held (goals R5)."""
 
-from klamm.raft.log import durable_end
+from klamm.raft.log.metadata_log import durable_end
 from klamm.testing.simulator.memory_log import MemoryLog
-from klamm.testing.simulator.replica import SimulatedReplica
 from klamm.testing.simulator.replica_data import LostDisk
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 def damage_log(replica: SimulatedReplica, keep: int) -> None:

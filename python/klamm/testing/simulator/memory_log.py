@@ -1,4 +1,4 @@
-"""A metadata log in memory, with a page cache that can be lost: `klamm.raft.log.MetadataLog` for tests."""
+"""A metadata log in memory, with a page cache that can be lost: `klamm.raft.log.metadata_log.MetadataLog` for tests."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
-from klamm.raft.log import NOTHING, ControlRecord, OffsetAndEpoch, SnapshotInfo
+from klamm.raft.log.metadata_log import NOTHING, ControlRecord, OffsetAndEpoch, SnapshotInfo
 from klamm.testing.simulator import memory_snapshot
 
 _BATCH: Final = Struct(">qii")  # base offset, epoch, record count

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 
 _HEAD: Final = struct.Struct(">4sqiqi")  # magic, end offset, epoch, state, count of control records
 STATE_AT: Final = struct.calcsize(">4sqi")  # the first byte of the state

@@ -12,7 +12,7 @@ from klamm.testing.simulator.connections import ANY_PORT
 if TYPE_CHECKING:
     from klamm.testing.simulator.connections import Dialed
     from klamm.testing.simulator.envelope import Envelope
-    from klamm.testing.simulator.replica import SimulatedReplica
+    from klamm.testing.simulator.simulated_replica import SimulatedReplica
     from klamm.testing.simulator.world import World
 
 RESEND_US = 1_000_000  # of what nothing came back for

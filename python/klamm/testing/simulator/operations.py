@@ -10,7 +10,7 @@ from klamm.testing.simulator import words
 
 if TYPE_CHECKING:
     from klamm.testing.simulator.envelope import Envelope
-    from klamm.testing.simulator.replica import SimulatedReplica
+    from klamm.testing.simulator.simulated_replica import SimulatedReplica
     from klamm.testing.simulator.world import World
 
 RETRY_US_MAX = 20_000

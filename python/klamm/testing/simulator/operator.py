@@ -9,13 +9,13 @@ that one holds the leader's last records as an observer, so it votes for nobody 
 import random
 from collections.abc import Callable, Sequence
 
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.election.role_states import Leader
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import AddVoterRequest, RemoveVoterRequest
-from klamm.raft.quorum import majority_size
-from klamm.raft.role_states import Leader
-from klamm.raft.voters import ReplicaKey, VoterSet
+from klamm.raft.voters.quorum import majority_size
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet
 from klamm.testing.simulator.envelope import Envelope
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 CLIENT = 0
 

@@ -10,7 +10,7 @@ from klamm.protocol.client import ClientConfig
 from klamm.raft.driver.peers import PeerTransport
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import Response
-from klamm.raft.voters import Endpoint
+from klamm.raft.voters.voter_set import Endpoint
 from klamm.testing.simulator.connections import ANY_PORT, LISTENER, Connections, Owner
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.replica_loop import ReplicaLoop

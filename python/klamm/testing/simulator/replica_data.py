@@ -8,12 +8,18 @@ from typing import Final
 
 from klamm.raft import effects as fx
 from klamm.raft.config import RaftConfig
-from klamm.raft.control_records import KRAFT_VERSION, KRAFT_VOTERS, decode_kraft_version, decode_voters, snapshot_head
-from klamm.raft.election_state import ElectionState, decode, encode
-from klamm.raft.log import ControlRecord, OffsetAndEpoch, SnapshotInfo
+from klamm.raft.election.election_state import ElectionState, decode, encode
+from klamm.raft.election.roles import Role
+from klamm.raft.log.control_records import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    decode_kraft_version,
+    decode_voters,
+    snapshot_head,
+)
+from klamm.raft.log.metadata_log import ControlRecord, OffsetAndEpoch, SnapshotInfo
 from klamm.raft.node import RaftNode
-from klamm.raft.roles import Role
-from klamm.raft.voters import (
+from klamm.raft.voters.voter_set import (
     BOOTSTRAP_OFFSET,
     Endpoint,
     ReplicaKey,

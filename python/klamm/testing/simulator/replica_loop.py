@@ -16,7 +16,7 @@ from inspect import CORO_CREATED, getcoroutinestate
 from types import CoroutineType
 from typing import Any
 
-from klamm.raft.role_states import NEVER_MS
+from klamm.raft.election.role_states import NEVER_MS
 from klamm.testing.simulator.connections import Connections
 
 CALLS_AT_ONCE_MAX = 10_000

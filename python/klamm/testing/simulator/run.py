@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from klamm.raft.config import RaftConfig
-from klamm.raft.control_records import KRAFT_VOTERS
-from klamm.raft.voters import Endpoint
+from klamm.raft.log.control_records import KRAFT_VOTERS
+from klamm.raft.voters.voter_set import Endpoint
 from klamm.testing.simulator import faults, words
 from klamm.testing.simulator.in_full import InFull
 from klamm.testing.simulator.invariants import InvariantViolatedError

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from klamm.raft.effects import Reply, SendRequest
 from klamm.raft.messages import Request
-from klamm.raft.replica import InvariantError
+from klamm.raft.replica_state import InvariantError
 from klamm.testing.simulator import words
 from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.every import EveryInvariant
 from klamm.testing.simulator.operator import CLIENT
-from klamm.testing.simulator.replica import DiskWork, SimulatedReplica
+from klamm.testing.simulator.simulated_replica import DiskWork, SimulatedReplica
 
 SETTLE_STEPS_MAX = 2_000
 _ENDS = {

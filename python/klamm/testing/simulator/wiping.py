@@ -4,9 +4,9 @@ A voter that comes back under its old id with an empty disk has forgotten its vo
 cannot tell (kraft.version 0), so it is safe only while nothing rests on either.
 """
 
-from klamm.raft.quorum import majority_size
+from klamm.raft.voters.quorum import majority_size
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 # How long it stays away at least: no message to it is that old, and nobody waits for it as a candidate.
 WIPED_FOR_US = 5_000_000

@@ -3,15 +3,15 @@
 from typing import assert_never
 
 from klamm.raft import effects as fx
-from klamm.raft.control_records import (
+from klamm.raft.election.election_state import ElectionState
+from klamm.raft.log.control_records import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     LEADER_CHANGE,
     decode_kraft_version,
     decode_voters,
 )
-from klamm.raft.election_state import ElectionState
-from klamm.raft.log import OffsetAndEpoch
+from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -36,11 +36,11 @@ from klamm.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VotersInLog
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VotersInLog
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.memory_log import DATA, Record, decode
-from klamm.testing.simulator.replica import SimulatedReplica
 from klamm.testing.simulator.replica_data import PORT
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 def of_envelope(envelope: Envelope) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from klamm.raft.config import RaftConfig
-from klamm.raft.control_records import KRAFT_VERSION
 from klamm.raft.effects import PersistElection
+from klamm.raft.election.role_states import NEVER_MS
+from klamm.raft.election.roles import Role
 from klamm.raft.events import PeerGone, ResignRequested
-from klamm.raft.role_states import NEVER_MS
-from klamm.raft.roles import Role
-from klamm.raft.voters import VoterSet
+from klamm.raft.log.control_records import KRAFT_VERSION
+from klamm.raft.voters.voter_set import VoterSet
 from klamm.testing.simulator import words
 from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.envelope import Envelope
@@ -26,8 +26,8 @@ from klamm.testing.simulator.lost_records import damage_log, has_lost_records
 from klamm.testing.simulator.network import Network
 from klamm.testing.simulator.operations import Operations
 from klamm.testing.simulator.operator import CLIENT, Operator
-from klamm.testing.simulator.replica import SimulatedReplica
 from klamm.testing.simulator.replica_data import format_first_voters
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 from klamm.testing.simulator.wiping import WIPED_FOR_US, may_be_wiped
 
 PROPOSE_EVERY_US = 20_000

@@ -1,4 +1,4 @@
-//! The fields of records as JSON, by the names and in the forms that `klamm.metadata.fields` has.
+//! The fields of records as JSON, by the names and in the forms that `klamm.metadata.rendering.fields` has.
 
 use klamm_engine::Uuid;
 use klamm_engine::metadata::frame::{self, RecordError};

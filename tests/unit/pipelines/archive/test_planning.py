@@ -5,7 +5,7 @@ import pytest
 from klamm.pipelines.archive.manifest import Commit, Manifest, Range, Topic
 from klamm.pipelines.archive.planning import check_same, plan
 from klamm.pipelines.errors import PipelineError
-from klamm.spark.offsets import OffsetRange, TopicPartition
+from klamm.spark.ranges.offsets import OffsetRange, TopicPartition
 
 
 def archived_up_to(end: int) -> Manifest:

@@ -13,7 +13,7 @@ from tests.support.metadata_stories import BROKER, FOLDER, ORDERS, WrittenLog, c
 from klamm import _engine
 from klamm.metadata import History
 from klamm.metadata.errors import HistoryError
-from klamm.metadata.fields import fields_of
+from klamm.metadata.rendering.fields import fields_of
 from klamm.pipelines.audit import plan as planning
 from klamm.pipelines.audit import reading
 from klamm.pipelines.audit.parts import Part, UnreadableError, from_text, to_text

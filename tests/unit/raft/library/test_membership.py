@@ -10,9 +10,9 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 from klamm.raft import LocalHub, MembershipError, RaftConfig, Replica, ReplicaConfig, SnapshotConfig
-from klamm.raft.control_records import KRAFT_VOTERS, encode_voters
-from klamm.raft.log import OffsetAndEpoch
-from klamm.raft.voters import ReplicaKey, Voter
+from klamm.raft.log.control_records import KRAFT_VOTERS, encode_voters
+from klamm.raft.log.metadata_log import OffsetAndEpoch
+from klamm.raft.voters.voter_set import ReplicaKey, Voter
 from klamm.records import batches
 
 QUICK = RaftConfig(

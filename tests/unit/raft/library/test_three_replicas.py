@@ -11,16 +11,10 @@ import pytest
 from tests.support.quick_quorum import CONFIG
 from tests.support.waiting import until
 
-from klamm.raft import (
-    LocalHub,
-    NoLeaderError,
-    OutcomeUnknownError,
-    Replica,
-    SnapshotConfig,
-    leading,
-    replica,
-)
+from klamm.raft import LocalHub, NoLeaderError, OutcomeUnknownError, Replica, SnapshotConfig
+from klamm.raft import replica_state as replica
 from klamm.raft.library.driver.member import Member
+from klamm.raft.replication import leading
 from klamm.testing.linearizability import UNKNOWN, Call, counter, is_linearizable
 
 VOTERS = {1: "", 2: "", 3: ""}

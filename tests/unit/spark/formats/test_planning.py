@@ -17,10 +17,10 @@ from klamm.spark.formats.avro.binary import encode
 from klamm.spark.formats.avro.schema import parse
 from klamm.spark.formats.planning import PlanningError, pin, shape_of
 from klamm.spark.formats.registry import RegistryError
-from klamm.spark.offsets import TopicPartition
-from klamm.spark.option_map import OptionError
-from klamm.spark.options import SourceOptions, parse_batch
-from klamm.spark.rows import CorruptValueError, Rows
+from klamm.spark.options.option_map import OptionError
+from klamm.spark.options.options import SourceOptions, parse_batch
+from klamm.spark.ranges.offsets import TopicPartition
+from klamm.spark.reading.rows import CorruptValueError, Rows
 
 FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 SECOND = {

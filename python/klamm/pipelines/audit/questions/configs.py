@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from klamm.metadata.fields import HIDDEN
+from klamm.metadata.rendering.fields import HIDDEN
 from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, OfFacts, Rows
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
-from klamm.metadata.moments import iso_text
+from klamm.metadata.log.moments import iso_text
 from klamm.pipelines.audit.durations import duration
 from klamm.pipelines.audit.report import svg
 from klamm.pipelines.audit.report.figures import Figures

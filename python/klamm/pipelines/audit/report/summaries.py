@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from klamm.metadata.moments import iso_text
+from klamm.metadata.log.moments import iso_text
 from klamm.pipelines.audit.findings import Finding
 from klamm.pipelines.audit.rows import columns_of_answer
 

@@ -9,10 +9,10 @@ from typing import Final
 from klamm import _engine
 from klamm.raft.library.driver.home import wall_clock_ms
 from klamm.raft.library.sessions import Applied, ReplicatedState, StateDamagedError
-from klamm.raft.log import MetadataLogError, OffsetAndEpoch
-from klamm.raft.native_log import NativeMetadataLog
+from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
+from klamm.raft.log.native_log import NativeMetadataLog
 from klamm.raft.ports import StateFailedError
-from klamm.raft.waiters import CommitWaiters
+from klamm.raft.replication.waiters import CommitWaiters
 from klamm.records import RecordBatch, batches
 
 SLICE_BYTES: Final = 1 << 20

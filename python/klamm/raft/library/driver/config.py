@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from klamm.raft.config import RaftConfig
-from klamm.raft.snapshots import SnapshotConfig
+from klamm.raft.log.snapshots import SnapshotConfig
 
 # Half of Kafka's: who embeds a quorum in a program waits for its leader.
 QUORUM: Final = RaftConfig(

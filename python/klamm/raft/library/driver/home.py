@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from klamm import _engine
 from klamm.raft.library.errors import ReplicaDirectoryError
-from klamm.raft.native_log import NativeMetadataLog
+from klamm.raft.log.native_log import NativeMetadataLog
 
 IDENTITY_FILE: Final = "replica.json"
 LOG_FOLDER: Final = "log"

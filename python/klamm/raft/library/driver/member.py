@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from klamm.raft.config import Identity
-from klamm.raft.control_records import snapshot_head
 from klamm.raft.driver import QuorumStateFile, RaftDriver
 from klamm.raft.driver.serving import Give, RaftRequests
 from klamm.raft.effects import Read, SendRequest
@@ -33,13 +32,21 @@ from klamm.raft.library.driver.network import Network, UnreachableError
 from klamm.raft.library.driver.reads import ReadIndexes
 from klamm.raft.library.entries import EntryError, decode
 from klamm.raft.library.sessions import ReplicatedState
-from klamm.raft.log import NOTHING, OffsetAndEpoch
+from klamm.raft.log.control_records import snapshot_head
+from klamm.raft.log.metadata_log import NOTHING, OffsetAndEpoch
 from klamm.raft.messages import ApiVersionsRequest, ApiVersionsResponse, Error, Request, Response
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
-from klamm.raft.quorum import majority_size
-from klamm.raft.reading import with_bytes
-from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN, Endpoint, ReplicaKey, VoterSet, VotersInLog
+from klamm.raft.replication.reading import with_bytes
+from klamm.raft.voters.quorum import majority_size
+from klamm.raft.voters.voter_set import (
+    KRAFT_VERSION_MAX,
+    KRAFT_VERSION_MIN,
+    Endpoint,
+    ReplicaKey,
+    VoterSet,
+    VotersInLog,
+)
 
 logger = logging.getLogger("klamm.raft")
 

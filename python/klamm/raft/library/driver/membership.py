@@ -19,7 +19,7 @@ from klamm.raft.messages import (
 )
 from klamm.raft.node import RaftNode
 from klamm.raft.ports import NotLeaderError
-from klamm.raft.voters import VoterSet
+from klamm.raft.voters.voter_set import VoterSet
 
 RETRY_S: Final = 0.1
 # Refusals that time mends: another change is under way, the new voter has not caught up, the leader is another.

@@ -9,7 +9,7 @@ from typing import Protocol
 from klamm.raft.driver.serving import Give
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import Request, Response
-from klamm.raft.voters import Endpoint
+from klamm.raft.voters.voter_set import Endpoint
 
 
 class UnreachableError(Exception):

@@ -25,7 +25,7 @@ from klamm.raft.library.errors import NoLeaderError
 from klamm.raft.library.sessions import ReplicatedState
 from klamm.raft.library.state_machine import StateMachine
 from klamm.raft.ports import RaftStoppedError
-from klamm.raft.voters import Endpoint, ReplicaKey, Voter, VoterSet
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 
 logger = logging.getLogger("klamm.raft")
 

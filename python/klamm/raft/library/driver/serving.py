@@ -12,13 +12,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from klamm.protocol import codec, kio_classes
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.wire import codec, kio_classes
 from klamm.raft.library.calls import API_KEY, CallError
 from klamm.raft.library.driver.network import Service
 from klamm.raft.ports import RaftStoppedError
-from klamm.raft.voters import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN
+from klamm.raft.voters.voter_set import KRAFT_VERSION_MAX, KRAFT_VERSION_MIN
 from klamm.raft.wire.requests import VERSIONS
 
 logger = logging.getLogger("klamm.raft")

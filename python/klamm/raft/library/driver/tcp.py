@@ -13,7 +13,7 @@ from klamm.raft.library.calls import API_KEY
 from klamm.raft.library.driver.network import Service, UnreachableError
 from klamm.raft.library.driver.serving import ServerConnection
 from klamm.raft.messages import Response
-from klamm.raft.voters import Endpoint
+from klamm.raft.voters.voter_set import Endpoint
 
 CLIENT_ID = "klamm-raft"
 

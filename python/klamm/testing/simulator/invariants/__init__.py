@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class InvariantViolatedError(AssertionError):

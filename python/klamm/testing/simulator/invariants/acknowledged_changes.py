@@ -6,13 +6,13 @@ for no such acknowledgement (`ack_when_committed`) is answered once appended.
 
 from collections import Counter
 
-from klamm.raft.control_records import KRAFT_VOTERS, decode_voters
+from klamm.raft.log.control_records import KRAFT_VOTERS, decode_voters
 from klamm.raft.messages import AddVoterRequest, AddVoterResponse, Error, RemoveVoterRequest, RemoveVoterResponse
-from klamm.raft.voters import ReplicaKey, VoterSet
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class AcknowledgedChanges:

@@ -1,7 +1,7 @@
 """The one history of what was ever known to be committed. Two checks share it: they must see it grow alike."""
 
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class CommittedHistory:

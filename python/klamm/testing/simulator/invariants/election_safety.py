@@ -1,8 +1,8 @@
 """At most one leader is elected in an epoch. Source: Raft, figure 3, Election Safety; KIP-595."""
 
-from klamm.raft.role_states import Leader
+from klamm.raft.election.role_states import Leader
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class ElectionSafety:

@@ -1,9 +1,9 @@
 """A leader's epoch begins with its LeaderChange record: nothing of a client comes before. Source: KIP-595."""
 
-from klamm.raft.control_records import LEADER_CHANGE
-from klamm.raft.role_states import Leader
+from klamm.raft.election.role_states import Leader
+from klamm.raft.log.control_records import LEADER_CHANGE
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class EpochBegins:

@@ -16,7 +16,7 @@ from klamm.testing.simulator.invariants.one_vote import OneVote
 from klamm.testing.simulator.invariants.state_is_fold import StateIsFold
 from klamm.testing.simulator.invariants.told_is_durable import ToldIsDurable
 from klamm.testing.simulator.invariants.voters_of_log import VotersOfLog
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class EveryInvariant:

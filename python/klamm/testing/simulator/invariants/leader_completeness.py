@@ -1,9 +1,9 @@
 """Who leads an epoch holds all that was committed in earlier ones. Source: Raft, figure 3, Leader Completeness."""
 
-from klamm.raft.roles import Role
+from klamm.raft.election.roles import Role
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class LeaderCompleteness:

@@ -4,7 +4,7 @@ Source: Raft, figure 3, Log Matching; Kafka's own reason why a restarted leader 
 """
 
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class LogMatching:

@@ -3,12 +3,12 @@
 Stronger than what Apache Kafka promises, whose leader counts itself before its fsync (facts 10.1, 8).
 """
 
-from klamm.raft.quorum import majority_size
-from klamm.raft.voters import ReplicaKey, VoterSet
+from klamm.raft.voters.quorum import majority_size
+from klamm.raft.voters.voter_set import ReplicaKey, VoterSet
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.lost_records import has_lost_records
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class MajorityHolds:

@@ -4,7 +4,7 @@ The epoch never falls below what a replica told anyone, in all lives with one di
 """
 
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class Monotonic:

@@ -3,11 +3,11 @@
 A record that only tells where a voter listens, or which versions it supports, changes no majority and does not count.
 """
 
-from klamm.raft.control_records import KRAFT_VOTERS, decode_voters
-from klamm.raft.voters import VoterSet
+from klamm.raft.log.control_records import KRAFT_VOTERS, decode_voters
+from klamm.raft.voters.voter_set import VoterSet
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class OneChangeAtATime:

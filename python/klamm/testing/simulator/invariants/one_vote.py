@@ -1,9 +1,9 @@
 """A voter tells at most one candidate of an epoch that it has its vote. Source: Raft 5.2; KIP-595 (votedId)."""
 
 from klamm.raft.messages import VoteRequest, VoteResponse
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.voters.voter_set import ReplicaKey
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class OneVote:

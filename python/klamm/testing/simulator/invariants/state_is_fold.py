@@ -5,7 +5,7 @@ Source: Raft, section 7 and figure 3, State Machine Safety; KIP-630.
 
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class StateIsFold:

@@ -5,10 +5,10 @@ and a fetch acknowledges no record that is not flushed.
 """
 
 from klamm.raft.messages import FetchRequest, VoteRequest, VoteResponse
-from klamm.raft.voters import ReplicaKey
+from klamm.raft.voters.voter_set import ReplicaKey
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class ToldIsDurable:

@@ -3,10 +3,10 @@
 The fast way, which follows what is appended and cut, against the slow one, which reads the whole log again.
 """
 
-from klamm.raft.voters import VotersInLog
+from klamm.raft.voters.voter_set import VotersInLog
 from klamm.testing.simulator import words
 from klamm.testing.simulator.invariants import InvariantViolatedError
-from klamm.testing.simulator.replica import SimulatedReplica
+from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class VotersOfLog:

@@ -1,0 +1,1 @@
+"""`klamm topics`, `klamm configs`, `klamm features` and `klamm groups`."""

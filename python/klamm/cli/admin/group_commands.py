@@ -1,0 +1,183 @@
+"""`klamm groups`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from klamm.admin import groups as group_admin
+from klamm.admin.client import Client
+from klamm.admin.connection import ClientError
+from klamm.admin.groups import TopicPartition
+from klamm.admin.topics import topics
+from klamm.cli.framework.command_config import CommandConfig, client_keys
+from klamm.cli.framework.command_group import Group
+from klamm.cli.framework.options import Argument, Option
+from klamm.cli.records.positions import parse_position
+from klamm.cli.terminal.output import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    confirm,
+    examples,
+    print_json,
+    print_table,
+    say,
+    tell_deleted,
+)
+
+group = Group(
+    examples(
+        "List, describe and delete consumer groups, and move their offsets.",
+        "klamm groups list",
+        "klamm groups describe billing",
+        "klamm groups reset-offsets billing --topic orders --to beginning --execute",
+    )
+)
+
+GroupName = Annotated[str, Argument(metavar="GROUP", help="The group.")]
+
+
+@group.command("list")
+def list_groups(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, command_config: CommandConfig = None, as_json: AsJson = False
+) -> None:
+    """List the groups of the cluster.
+
+    \b
+    [bold]Examples[/bold]
+      klamm groups list
+    """
+    with Client(bootstrap, config=client_keys(command_config)) as client:
+        found = group_admin.groups(client)
+    if as_json:
+        print_json([{"name": one.name, "state": one.state, "protocol_type": one.protocol_type} for one in found])
+    elif found:
+        print_table(("GROUP", "STATE", "PROTOCOL"), ((one.name, one.state, one.protocol_type) for one in found))
+    else:
+        say("no groups yet")
+
+
+@group.command("describe")
+def describe(
+    group: GroupName,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a group's members, and how far it is behind in each partition.
+
+    \b
+    [bold]Examples[/bold]
+      klamm groups describe billing
+    """
+    with Client(bootstrap, config=client_keys(command_config)) as client:
+        found = group_admin.describe(client, group)
+    if as_json:
+        print_json(_as_json(found))
+        return
+    say(f"{found.name}: {found.state}" + (f", assignor {found.assignor}" if found.assignor else ""))
+    if found.members:
+        rows = ((one.member_id, one.instance_id, one.client_id, one.host) for one in found.members)
+        print_table(("MEMBER", "INSTANCE", "CLIENT", "HOST"), rows)
+    if found.positions:
+        positions = ((one.topic, one.partition, one.committed, one.log_end, one.lag) for one in found.positions)
+        print_table(("TOPIC", "#PARTITION", "#COMMITTED", "#LOG END", "#LAG"), positions)
+
+
+@group.command("delete")
+def delete(
+    groups: Annotated[list[str], Argument(metavar="GROUP...", help="Groups without members.")],
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups and their committed offsets.
+
+    \b
+    [bold]Examples[/bold]
+      klamm groups delete billing
+    """
+    if not yes:
+        confirm(f"Delete {', '.join(groups)} with all committed offsets?")
+    with Client(bootstrap, config=client_keys(command_config)) as client:
+        group_admin.delete(client, groups)
+    tell_deleted(groups, as_json=as_json)
+
+
+@group.command("reset-offsets")
+def reset_offsets(
+    group: GroupName,
+    *,
+    to: Annotated[
+        str, Option("--to", metavar="POSITION", help="beginning, end, an offset, +N or -N, or an ISO 8601 time.")
+    ],
+    topic: Annotated[
+        list[str] | None, Option("--topic", "-t", metavar="TOPIC[:PARTITION,...]", help="Where. May be repeated.")
+    ] = None,
+    execute: Annotated[bool, Option("--execute", "-x", help="Commit; without it the plan is shown.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move the offsets of a group without members. Shows what it would do until it is told to --execute.
+
+    \b
+    [bold]Examples[/bold]
+      klamm groups reset-offsets billing --to beginning
+      klamm groups reset-offsets billing --to 2026-01-31T12:00 -t orders -x
+      klamm groups reset-offsets billing --to -100 -t orders:0,3 -x
+    """
+    position = parse_position(to)
+    with Client(bootstrap, config=client_keys(command_config)) as client:
+        committed = group_admin.committed_offsets(client, group)
+        where = _partitions(client, topic) if topic else sorted(committed)
+        if not where:
+            raise ClientError(f"group {group} has committed nothing: name topics with --topic")
+        planned = position.resolve(client, where, committed)
+        if execute:
+            group_admin.commit(client, group, planned)
+    if as_json:
+        print_json([{"topic": one[0], "partition": one[1], "offset": offset} for one, offset in planned.items()])
+        return
+    rows = ((*one, committed.get(one), offset) for one, offset in planned.items())
+    print_table(("TOPIC", "#PARTITION", "#COMMITTED", "#NEW"), rows)
+    if not execute:
+        say("nothing is changed yet: add --execute")
+
+
+def _partitions(client: Client, wanted: list[str]) -> list[TopicPartition]:
+    """The partitions of `topic` or `topic:0,3`. Raises ClientError."""
+    found: list[TopicPartition] = []
+    for text in wanted:
+        name, _, numbers = text.partition(":")
+        (topic,) = topics(client, [name])
+        known = [one.index for one in topic.partitions]
+        chosen = [int(number) for number in numbers.split(",") if number.isdecimal()] if numbers else known
+        missing = sorted(set(chosen) - set(known))
+        if missing or not chosen:
+            raise ClientError(f"--topic {text}: {name} has the partitions 0 to {len(known) - 1}")
+        found += [(name, index) for index in chosen]
+    return found
+
+
+def _as_json(group: group_admin.Group) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "state": group.state,
+        "assignor": group.assignor,
+        "members": [
+            {"id": one.member_id, "instance_id": one.instance_id, "client_id": one.client_id, "host": one.host}
+            for one in group.members
+        ],
+        "offsets": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "committed": one.committed,
+                "log_end": one.log_end,
+                "lag": one.lag,
+            }
+            for one in group.positions
+        ],
+    }

@@ -1,0 +1,69 @@
+"""Runs a command: its line is read, the command called, and what it raises said in a line."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from klamm.admin.channel import ClientError
+from klamm.cli.commands import commands
+from klamm.cli.framework.command_line import read
+from klamm.cli.terminal.exits import Abort, BadParameter, Exit
+from klamm.cli.terminal.output import say_aborted, say_error
+
+_COMPLETION: Final = "_KLAMM_COMPLETE"
+"""Set by a shell that asks how a line may go on."""
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Run a command line without the program's name. The exit code; errors are one line, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # What the terminal's character set does not have is shown as an escape.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except ClientError as error:
+        say_error(str(error))
+        return 1
+    except OSError as error:
+        _let_go_of_stdout()
+        if error.errno != errno.EPIPE:  # else there is nobody who reads
+            say_error(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
+        return 1
+    return code
+
+
+def _run(words: Sequence[str]) -> int:
+    call = None if _COMPLETION in os.environ else read(commands, words)
+    if call is None:
+        from klamm.cli.framework.app import parse
+
+        parsed = parse(words)
+        if isinstance(parsed, int):
+            return parsed
+        call = parsed
+    try:
+        call.function(**call.values)
+    except Exit as end:
+        return end.code
+    except BadParameter as error:
+        from klamm.cli.framework.app import refuse
+
+        return refuse(words, str(error))
+    except (Abort, EOFError):
+        say_aborted()
+        return 1
+    return 0
+
+
+def _let_go_of_stdout() -> None:
+    """What could not be written is not tried again at the process's end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

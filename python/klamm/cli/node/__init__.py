@@ -1,0 +1,1 @@
+"""`klamm start` and `klamm storage`."""

@@ -1,0 +1,1 @@
+"""Commands that work on whole topics or logs with Spark."""

@@ -1,0 +1,247 @@
+"""`klamm consume`."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import datetime
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Annotated, Any, Final
+
+from klamm.admin.client import Client
+from klamm.admin.connection import ClientError, UnreachableError
+from klamm.admin.groups import TopicPartition
+from klamm.admin.topics import Topic, topics
+from klamm.cli.framework.command_config import CommandConfig, client_keys
+from klamm.cli.framework.options import Argument, Option
+from klamm.cli.records.group_session import GroupSession
+from klamm.cli.records.positions import Position, parse_position
+from klamm.cli.records.reader import Reader
+from klamm.cli.terminal.exits import BadParameter
+from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
+from klamm.records import Record
+
+OUTAGE_PAUSE_S: Final = 0.5
+
+
+def consume(
+    topic: Annotated[str, Argument(help="The topic.")],
+    *,
+    start: Annotated[
+        str | None,
+        Option(
+            "--from",
+            metavar="POSITION",
+            help="beginning, end, an offset, -N from the end, or a time; the beginning without it.",
+        ),
+    ] = None,
+    from_beginning: Annotated[bool, Option("--from-beginning", help="The same as --from beginning.")] = False,
+    offset: Annotated[
+        str | None, Option("--offset", metavar="OFFSET", help="earliest, latest or a number, of --partition.")
+    ] = None,
+    count: Annotated[int | None, Option("--count", "-n", min=1, help="Stop after so many records.")] = None,
+    follow: Annotated[bool, Option("--follow", "-f", help="Wait for more at the end, until Ctrl-C.")] = False,
+    partition: Annotated[list[int] | None, Option("--partition", min=0, help="May be repeated.")] = None,
+    group: Annotated[
+        str | None, Option("--group", "-g", help="Be a member of this group: share its work, commit for it.")
+    ] = None,
+    instance: Annotated[
+        str | None,
+        Option(
+            "--group-instance-id",
+            metavar="ID",
+            help="Be a static member: come back within the session timeout, 45 s, and keep what is assigned.",
+        ),
+    ] = None,
+    show_key: Annotated[bool, Option("--key", "-k", help="Print the key before the value.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the records of a topic: the values, or with --json everything, one record a line.
+
+    With --group it joins the group, reads what it is assigned from the
+    committed offsets on, commits every 5 seconds and at the end, and leaves.
+    --from then counts where nothing is committed. With --follow it waits for
+    a broker that goes away, and goes on where it was.
+
+    \b
+    [bold]Examples[/bold]
+      klamm consume greetings
+      klamm consume orders --from end --follow
+      klamm consume orders --from 2026-01-31T12:00 -n 10 --json
+      klamm consume orders --partition 0 --offset 42
+      klamm consume orders --group billing --follow
+      klamm consume orders --group billing --group-instance-id till-1 --follow
+    """
+    if group is not None and partition:
+        raise BadParameter("--group and --partition exclude each other: the group says who reads which")
+    if instance is not None and group is None:
+        raise BadParameter("--group-instance-id is that of a member: give --group too")
+    position = _position(start, from_beginning=from_beginning, offset=offset, has_partition=bool(partition))
+    with Client(bootstrap, config=client_keys(command_config)) as client:
+        (found,) = topics(client, [topic])
+        reader = Reader(client, found, position, follow=follow)
+        printer = Printer(reader, count, show_key=show_key, as_json=as_json)
+        outages = Outages(client, is_waiting=follow)
+        with _stopped_by_hand():
+            if group is None:
+                reader.assign(_chosen(found, partition), {})
+                while not (reader.is_done or printer.is_done):
+                    with outages:
+                        printer.print_some()
+            else:
+                _take_part(GroupSession(client, group, topic, reader, instance_id=instance), printer, outages)
+
+
+def _take_part(member: GroupSession, printer: Printer, outages: Outages) -> None:
+    with member, _stopped_by_hand():  # inside, too: who is stopped commits and leaves as if all was read
+        member.keep_up()
+        while not (member.is_done or printer.is_done):
+            with outages:
+                printer.print_some()
+                member.keep_up()
+
+
+class Printer:
+    """Prints records until there were `count`, if that is a number."""
+
+    def __init__(self, reader: Reader, count: int | None, *, show_key: bool, as_json: bool) -> None:
+        """What `reader` gives."""
+        self._reader = reader
+        self._left = count
+        self._show_key = show_key
+        self._as_json = as_json
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `count` records were printed."""
+        return self._left == 0
+
+    def print_some(self) -> None:
+        """What one look at each leader gives."""
+        try:
+            for where, record in self._reader.poll():
+                _print(where, record, show_key=self._show_key, as_json=self._as_json)
+                self._reader.advance(where, record.offset)
+                if self._left is not None:
+                    self._left -= 1
+                    if self._left == 0:
+                        return
+        finally:
+            # What is committed next must have reached whoever reads it.
+            sys.stdout.flush()
+
+
+class Outages:
+    """Where a broker is waited for that cannot be reached; whoever enters again tries again."""
+
+    def __init__(self, client: Client, *, is_waiting: bool) -> None:
+        """Otherwise an outage is an error."""
+        self._client = client
+        self._is_waiting = is_waiting
+        self._is_told = False
+
+    def __enter__(self) -> None:
+        """To be entered for each try."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not self._is_waiting or not isinstance(error, UnreachableError):
+            self._is_told &= error is not None
+            return False
+        if not self._is_told:
+            say(f"{error}; waiting for it to come back")
+            self._is_told = True
+        self._client.start_again()
+        time.sleep(OUTAGE_PAUSE_S)
+        return True
+
+
+@contextlib.contextmanager
+def _stopped_by_hand() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are the way to end what follows a topic, and no error."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _position(start: str | None, *, from_beginning: bool, offset: str | None, has_partition: bool) -> Position:
+    """Where to begin: klamm's --from, or what kafka-console-consumer has, by its rules."""
+    if (start is not None) + from_beginning + (offset is not None) > 1:
+        raise BadParameter("give one of --from, --from-beginning and --offset")
+    if offset is None:
+        return parse_position(start or "beginning")
+    if not has_partition:
+        raise BadParameter("--offset is that of a partition: give --partition too")
+    if offset.lower() not in ("earliest", "latest") and not offset.isdecimal():
+        raise BadParameter(f"--offset {offset} is neither earliest nor latest nor a number of 0 or more")
+    return parse_position(offset.lower())
+
+
+def _chosen(topic: Topic, wanted: list[int] | None) -> list[TopicPartition]:
+    known = [one.index for one in topic.partitions]
+    missing = sorted(set(wanted or []) - set(known))
+    if missing:
+        raise ClientError(f"{topic.name} has no partition {missing[0]}, but 0 to {len(known) - 1}")
+    return [(topic.name, index) for index in (wanted or known)]
+
+
+def _print(where: TopicPartition, record: Record, *, show_key: bool, as_json: bool) -> None:
+    if as_json:
+        line = json.dumps(_as_json(where, record), ensure_ascii=False)
+    else:
+        key = f"{_text(record.key)}\t" if show_key else ""
+        line = key + _text(record.value)
+    print(line)
+
+
+def _as_json(where: TopicPartition, record: Record) -> dict[str, Any]:
+    return {
+        "topic": where[0],
+        "partition": where[1],
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "time": _time(record.timestamp_ms),
+        "key": _json_value(record.key),
+        "value": _json_value(record.value),
+        "headers": {name: _json_value(value) for name, value in record.headers},
+    }
+
+
+def _time(timestamp_ms: int) -> str | None:
+    if timestamp_ms < 0:
+        return None
+    try:
+        return datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError):
+        return None
+
+
+def _text(data: bytes | None) -> str:
+    """What can be read as it is, with the bytes that cannot as escapes; null as `null`."""
+    return "null" if data is None else data.decode(errors="backslashreplace")
+
+
+def _json_value(data: bytes | None) -> Any:
+    """Text, null, or for what is no text its base64."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

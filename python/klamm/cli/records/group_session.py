@@ -1,0 +1,196 @@
+"""Reading as a member of a group: the core of `membership` with a clock and connections."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self, assert_never
+
+from klamm.admin import groups as group_admin
+from klamm.admin.client import Client, RefusedError, check
+from klamm.admin.connection import ClientError, Connection, UnreachableError
+from klamm.admin.groups import TopicPartition
+from klamm.admin.topics import topics
+from klamm.cli.membership.effects import (
+    Assign,
+    Beat,
+    CountPartitions,
+    Effect,
+    Fail,
+    FindCoordinator,
+    Join,
+    Revoke,
+    Sync,
+)
+from klamm.cli.membership.member import Member, Phase
+from klamm.cli.records.reader import Reader
+from klamm.cli.terminal.output import is_terminal, say
+from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.messages.group_messages import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+
+JOIN_VERSION: Final = 9
+HEARTBEAT_VERSION: Final = 4
+LEAVE_VERSION: Final = 5
+SYNC_VERSION: Final = 5
+COMMIT_EVERY_MS: Final = 5_000
+"""As Apache Kafka's consumer does by default."""
+_PAUSE_S: Final = 0.1
+
+
+class GroupSession:
+    """A member of a group, who reads what it is assigned, commits what was read, and leaves at the end.
+
+    The member shows that it is alive whenever `keep_up` is called. Whoever does not call it within the session timeout,
+    45 s, because nobody takes what it prints, is out of the group, and joins again afterwards.
+    """
+
+    def __init__(
+        self, client: Client, group: str, topic: str, reader: Reader, *, instance_id: str | None = None
+    ) -> None:
+        """Nothing is asked yet: `keep_up` joins. With `instance_id` as a static member, who does not leave."""
+        self._client = client
+        self._group = group
+        self._reader = reader
+        self._member = Member(group, frozenset({topic}), instance_id=instance_id)
+        self._committed: dict[TopicPartition, int] = {}
+        self._commit_due_ms = 0
+        self._is_started = False
+        self._connection: Connection | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that this member was assigned is read."""
+        return self._member.phase is Phase.STABLE and self._reader.is_done
+
+    def keep_up(self) -> None:
+        """Join, or stay a member, and commit when it is time. Raises ClientError."""
+        if not self._is_started:
+            self._is_started = True
+            self._carry_out(self._member.start())
+        self._carry_out(self._member.on_timer(_now_ms()))
+        if self._member.phase is Phase.STABLE and _now_ms() >= self._commit_due_ms:
+            self._carry_out(self._commit())
+        if not self._reader.positions and not self.is_done:
+            # More members than partitions, or the group is not ready: there is no fetch to wait in.
+            time.sleep(_PAUSE_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # After a failure that has been told, one more is not worth a word.
+        with contextlib.suppress(*((ClientError,) if kind else ())):
+            if kind is None or not issubclass(kind, BrokenPipeError):
+                self._commit()
+            self._leave()
+
+    def _leave(self) -> None:
+        request = self._member.leave()
+        if request is not None:
+            answer = self._coordinator().ask(request, LeaveGroupResponse, LEAVE_VERSION)
+            if answer.error_code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                check(answer.error_code, f"group {self._group}")
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        waiting = deque(effects)
+        while waiting:
+            effect = waiting.popleft()
+            try:
+                waiting.extend(self._do(effect))
+            except MalformedRequest as error:
+                raise ClientError(f"group {self._group}: a member speaks another protocol: {error}") from None
+            except UnreachableError:
+                self._on_lost(effect)
+                raise
+
+    def _do(self, effect: Effect) -> Sequence[Effect]:
+        """Carry one effect out, and tell the member what came of it."""
+        match effect:
+            case FindCoordinator():
+                self._connection = self._client.coordinator(self._group)
+                return self._member.on_coordinator_found(_now_ms())
+            case Join():
+                joined = self._coordinator().ask(
+                    effect.request, JoinGroupResponse, JOIN_VERSION, effect.timeout_ms / 1000
+                )
+                return self._member.on_joined(_now_ms(), joined)
+            case CountPartitions():
+                found = topics(self._client, sorted(effect.topics))
+                return self._member.on_counted(_now_ms(), {one.name: len(one.partitions) for one in found})
+            case Sync():
+                synced = self._coordinator().ask(effect.request, SyncGroupResponse, SYNC_VERSION)
+                return self._member.on_synced(_now_ms(), synced)
+            case Beat():
+                answer = self._coordinator().ask(effect.request, HeartbeatResponse, HEARTBEAT_VERSION)
+                return self._member.on_heartbeat(_now_ms(), answer)
+            case Assign():
+                self._assign(effect.partitions)
+            case Revoke():
+                self._revoke(effect)
+            case Fail():
+                check(effect.error_code, f"group {self._group}")
+            case _:
+                assert_never(effect)
+        return ()
+
+    def _on_lost(self, effect: Effect) -> None:
+        """Nobody answered to `effect`, and what was to come behind it is left: the next `keep_up` goes on or anew."""
+        is_reading = self._member.phase is Phase.STABLE and not isinstance(effect, Assign)
+        if not is_reading:
+            self._reader.drop(tuple(self._reader.positions))
+        self._member.on_coordinator_lost(_now_ms(), is_reading=is_reading)
+
+    def _assign(self, partitions: tuple[TopicPartition, ...]) -> None:
+        committed = group_admin.committed_offsets(self._client, self._group)
+        self._reader.assign(partitions, committed)
+        self._committed = {one: committed[one] for one in partitions if one in committed}
+        self._commit_due_ms = _now_ms() + COMMIT_EVERY_MS
+        if is_terminal(sys.stderr):
+            names = ", ".join(f"{topic}-{index}" for topic, index in partitions)
+            say(f"group {self._group}: reading {names or 'nothing, it has as many members as partitions'}")
+
+    def _revoke(self, effect: Revoke) -> None:
+        if not effect.is_lost:
+            self._commit()
+        self._reader.drop(effect.partitions)
+
+    def _commit(self) -> Sequence[Effect]:
+        """Commit what moved. A member that the group does not know any more is told so by that."""
+        self._commit_due_ms = _now_ms() + COMMIT_EVERY_MS
+        moved = {one: at for one, at in self._reader.positions.items() if self._committed.get(one) != at}
+        if not moved:
+            return ()
+        member = self._member
+        try:
+            group_admin.commit(
+                self._client,
+                self._group,
+                moved,
+                member_id=member.member_id,
+                generation=member.generation,
+                instance_id=member.instance_id,
+            )
+        except RefusedError as error:
+            return member.on_committed(_now_ms(), error.code)
+        self._committed |= moved
+        return ()
+
+    def _coordinator(self) -> Connection:
+        if self._connection is None or not self._connection.is_open:
+            self._connection = self._client.coordinator(self._group)
+        return self._connection
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

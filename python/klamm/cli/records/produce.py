@@ -1,0 +1,192 @@
+"""`klamm produce`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+from klamm import records
+from klamm.admin.client import LEADER_MOVED, Client, check, retried
+from klamm.admin.connection import ClientError
+from klamm.admin.topics import Topic, topics
+from klamm.cli.framework.command_config import CommandConfig, client_keys
+from klamm.cli.framework.options import Argument, Option
+from klamm.cli.records.record_input import RecordInput, Row
+from klamm.cli.terminal.exits import BadParameter
+from klamm.cli.terminal.interrupts import GivenUp, held
+from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
+from klamm.protocol.errors import ErrorCode
+
+PRODUCE: Final = 0
+BATCH_BYTES: Final = 512 * 1024
+_RECORD_BYTES: Final = 64
+"""More or less what a record takes beside its key and value."""
+_TIMEOUT_MS: Final = 30_000
+
+
+def produce(
+    topic: Annotated[str, Argument(help="The topic.")],
+    values: Annotated[
+        list[str] | None, Argument(metavar="[VALUE...]", help="Records; without any, lines of stdin.")
+    ] = None,
+    *,
+    key: Annotated[str | None, Option("--key", "-k", help="The key of every record.")] = None,
+    separator: Annotated[
+        str | None, Option("--key-separator", "-s", help="What parts key and value in each line.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, Option("--header", "-H", metavar="NAME=VALUE", help="A header. May be repeated.")
+    ] = None,
+    file: Annotated[Path | None, Option("--file", "-f", help="Read lines from a file.")] = None,
+    as_json: Annotated[
+        bool, Option("--json", help='Lines are JSON: {"value": ..., "key": ..., "headers": {...}}.')
+    ] = False,
+    compression: Annotated[str, Option("--compression", "-z", help=f"{', '.join(records.CODECS)}.")] = "none",
+    partition: Annotated[int | None, Option("--partition", min=0, help="One partition for all.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+) -> None:
+    """Write records to a topic; each is acknowledged before the command ends.
+
+    \b
+    [bold]Examples[/bold]
+      klamm produce greetings hello world
+      klamm produce orders --key 42 '{"amount": 7}'
+      seq 1000 | klamm produce numbers
+      klamm produce prices --key-separator : --file prices.txt
+      klamm produce events --json --compression zstd < events.jsonl
+    """
+    if compression not in records.CODECS:
+        raise BadParameter(f"{compression} is not one of {', '.join(records.CODECS)}")
+    given = RecordInput(key=key, separator=separator, headers=header or [], as_json=as_json)
+    with Client(bootstrap, config=client_keys(command_config)) as client, progress(f"writing to {topic}") as counted:
+        producer = Producer(client, topic, compression, partition)
+        try:
+            _write(producer, _read(given, values, file), counted)
+        except (ClientError, KeyboardInterrupt) as error:
+            if producer.count:
+                producer.tell()
+            if isinstance(error, GivenUp):
+                say(f"whether {producer.unanswered} more were written is not known: the broker did not answer")
+            raise
+    producer.tell()
+
+
+class Producer:
+    """Collects records by partition and sends a batch when it is large enough.
+
+    Waits for every answer, also where Ctrl-C comes meanwhile; a second Ctrl-C is a GivenUp.
+    """
+
+    def __init__(self, client: Client, topic: str, compression: str, partition: int | None) -> None:
+        """Raises ClientError when there is no such topic or partition; a topic is created where the broker does so."""
+        self.count = 0
+        """Records that were acknowledged."""
+        self.unanswered = 0
+        """Records that are on their way, or that were so when an exchange was broken off."""
+        self._client = client
+        self._topic = _found(client, topic)
+        self._compression = compression
+        if partition is not None and partition >= len(self._topic.partitions):
+            raise ClientError(f"{topic} has no partition {partition}, but 0 to {len(self._topic.partitions) - 1}")
+        self._partition = partition
+        self._next = 0
+        self._waiting: dict[int, list[Row]] = {}
+        self._bytes: dict[int, int] = {}
+
+    def add(self, row: Row) -> bool:
+        """Add a record, and send its partition's batch when it is full; whether it was."""
+        _, key, value, _ = row
+        partition = self._choose(key)
+        self._waiting.setdefault(partition, []).append(row)
+        size = self._bytes.get(partition, 0) + len(key or b"") + len(value or b"") + _RECORD_BYTES
+        self._bytes[partition] = size
+        if size < BATCH_BYTES:
+            return False
+        self._send(partition)
+        return True
+
+    def flush(self) -> None:
+        """Send everything."""
+        for partition in sorted(self._waiting):
+            self._send(partition)
+
+    def tell(self) -> None:
+        """How many records were acknowledged."""
+        say(f"{self.count} record{'' if self.count == 1 else 's'} written to {self._topic.name}")
+
+    def _choose(self, key: bytes | None) -> int:
+        """By the key's hash, as librdkafka does by default; keyless records fill one batch after the other."""
+        count = len(self._topic.partitions)
+        if self._partition is not None:
+            return self._partition
+        return self._next % count if key is None else zlib.crc32(key) % count
+
+    def _send(self, partition: int) -> None:
+        # What is told as written is what was: a batch that is on its way is waited for.
+        with held():
+            batch = self._waiting.pop(partition, [])
+            self._bytes.pop(partition, None)
+            if not batch:
+                return
+            data = records.encode(batch, compression=self._compression)
+            self.unanswered = len(batch)
+            retried(lambda: self._exchange(partition, data), passing=LEADER_MOVED)
+            self.unanswered = 0
+            self.count += len(batch)
+            self._next += 1
+
+    def _exchange(self, partition: int, data: bytes) -> None:
+        leader = self._topic.partitions[partition].leader
+        wanted = [{"name": self._topic.name, "partition_data": [{"index": partition, "records": data}]}]
+        answer = self._client.broker(leader).request(
+            PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=wanted
+        )
+        for topic in answer.responses:
+            for one in topic.partition_responses:
+                if one.error_code in LEADER_MOVED:
+                    self._topic = _found(self._client, self._topic.name)
+                check(one.error_code, f"{topic.name}-{one.index}", getattr(one, "error_message", None))
+
+
+def _write(producer: Producer, rows: Iterator[Row], counted: Callable[[int], None]) -> None:
+    """All of them. What came before a line that cannot be read, or before Ctrl-C, is not lost."""
+    try:
+        for row in rows:
+            if producer.add(row):
+                counted(producer.count)
+        producer.flush()
+    except (ClientError, KeyboardInterrupt) as error:
+        if not isinstance(error, GivenUp):
+            with contextlib.suppress(ClientError):
+                producer.flush()
+        raise
+
+
+def _found(client: Client, name: str) -> Topic:
+    """The topic, once it has leaders. Asking creates it where the broker is set so."""
+
+    def ask() -> Topic:
+        for entry in client.metadata([name], create=True).topics:
+            check(entry.error_code, f"topic {name}")
+        (topic,) = topics(client, [name])
+        if any(one.leader < 0 for one in topic.partitions):
+            check(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
+        return topic
+
+    # A broker answers UNKNOWN_TOPIC_OR_PARTITION also for a topic that it has just begun to create.
+    return retried(ask, attempts=20, passing=LEADER_MOVED)
+
+
+def _read(given: RecordInput, values: list[str] | None, file: Path | None) -> Iterator[Row]:
+    if values:
+        return given.of_words(values)
+    if file is not None:
+        return given.of_file(file)
+    if sys.stdin.isatty():
+        say("reading lines from the terminal; Ctrl-D ends")
+    return given.of_lines(sys.stdin.buffer)

@@ -1,0 +1,1 @@
+"""Changes of configs, their checks, and effective values."""

@@ -1,0 +1,1 @@
+"""Brokers and controllers of the cluster: registration, heartbeats, sessions, producer ids."""

@@ -1,0 +1,42 @@
+"""Controllers that register, so that the cluster knows where they listen and what they can work with (KIP-919)."""
+
+from __future__ import annotations
+
+import logging
+
+from klamm.controller.result import Result
+from klamm.controller.speculation import Speculation
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.features import CONTROLLER_REGISTRATION_LEVEL
+from klamm.protocol.generated.metadata_records import ControllerEndpoint, ControllerFeature, RegisterControllerRecord
+from klamm.protocol.messages.registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+
+log = logging.getLogger("klamm.controller")
+
+
+def register_controller(
+    state: Speculation, request: ControllerRegistrationRequest
+) -> Result[ControllerRegistrationResponse]:
+    """Register a controller, in place of a former one of its id. Raises UNSUPPORTED_VERSION."""
+    if state.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
+        text = f"Controllers register from metadata.version {CONTROLLER_REGISTRATION_LEVEL} on."
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    log.info("Controller %d registers", request.controller_id)
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=False,
+        end_points=[
+            ControllerEndpoint(name=one.name, host=one.host, port=one.port, security_protocol=one.security_protocol)
+            for one in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=one.name,
+                min_supported_version=one.min_supported_version,
+                max_supported_version=one.max_supported_version,
+            )
+            for one in request.features
+        ],
+    )
+    return Result(ControllerRegistrationResponse(), [state.encode(record)])

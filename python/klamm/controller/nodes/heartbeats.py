@@ -1,0 +1,201 @@
+"""What brokers' heartbeats do: the states of a broker at the controller, their table, and the sessions.
+
+A heartbeat says what the broker wishes; state and wish pick a row, and the row's guard picks one of two next states
+(facts 5.2). None of this is in the metadata log: a new active controller starts again from the registrations.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from klamm.protocol.messages.registration import BrokerHeartbeatRequest
+from klamm.protocol.named_tuple import NamedTuple
+
+
+class BrokerControlState(enum.Enum):
+    """A broker as the active controller sees it."""
+
+    FENCED = enum.auto()
+    UNFENCED = enum.auto()
+    CONTROLLED_SHUTDOWN = enum.auto()
+    SHUTDOWN_NOW = enum.auto()
+
+
+class Wish(enum.Enum):
+    """What a heartbeat asks for: WantFence and WantShutDown together."""
+
+    RUN = (False, False)
+    FENCE = (True, False)
+    SHUT_DOWN = (False, True)
+    FENCE_AND_SHUT_DOWN = (True, True)
+
+    @classmethod
+    def of(cls, request: BrokerHeartbeatRequest) -> Wish:
+        """The wish of a request."""
+        return cls((request.want_fence, request.want_shut_down))
+
+
+class Guard(enum.Enum):
+    """What must hold for the first of a row's two next states."""
+
+    ALWAYS = "always"
+    CAUGHT_UP = "has replayed its own registration"
+    LEADS_NOTHING = "leads no partition"
+    MOVED_AWAY = "leads no partition, and every active broker has replayed the moves"
+
+
+class Row(NamedTuple):
+    """The next state when the guard holds, and the one when it does not."""
+
+    guard: Guard
+    then: BrokerControlState
+    otherwise: BrokerControlState
+
+
+_F, _U, _C, _S = BrokerControlState
+
+
+def _always(state: BrokerControlState) -> Row:
+    return Row(Guard.ALWAYS, state, state)
+
+
+NEXT_STATES: Final[Mapping[tuple[BrokerControlState, Wish], Row]] = {
+    (_F, Wish.RUN): Row(Guard.CAUGHT_UP, _U, _F),
+    (_F, Wish.FENCE): _always(_F),
+    (_F, Wish.SHUT_DOWN): _always(_S),
+    (_F, Wish.FENCE_AND_SHUT_DOWN): _always(_S),
+    (_U, Wish.RUN): _always(_U),
+    (_U, Wish.FENCE): _always(_F),
+    (_U, Wish.SHUT_DOWN): Row(Guard.LEADS_NOTHING, _S, _C),
+    (_U, Wish.FENCE_AND_SHUT_DOWN): _always(_S),
+    # Once begun, a controlled shutdown goes on whatever the broker says.
+    (_C, Wish.RUN): Row(Guard.MOVED_AWAY, _S, _C),
+    (_C, Wish.FENCE): Row(Guard.MOVED_AWAY, _S, _C),
+    (_C, Wish.SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
+    (_C, Wish.FENCE_AND_SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
+    # Its fencing is written already; a late heartbeat hears the same again.
+    (_S, Wish.RUN): _always(_S),
+    (_S, Wish.FENCE): _always(_S),
+    (_S, Wish.SHUT_DOWN): _always(_S),
+    (_S, Wish.FENCE_AND_SHUT_DOWN): _always(_S),
+}
+"""Current state and wish to what comes next. SHUTDOWN_NOW is an answer: the broker is FENCED in the log then."""
+
+
+def printed_table() -> str:
+    """The table in Markdown, for ARCHITECTURE.md."""
+    lines = ["| state | wish | guard | then | otherwise |", "|---|---|---|---|---|"]
+    for (state, wish), row in NEXT_STATES.items():
+        otherwise = "" if row.guard is Guard.ALWAYS else row.otherwise.name
+        lines.append(f"| {state.name} | {wish.name} | {row.guard.value} | {row.then.name} | {otherwise} |")
+    return "\n".join(lines) + "\n"
+
+
+NO_OFFSET: Final = -1
+EVERYTHING_REPLAYED: Final = (1 << 63) - 1
+
+
+class BrokerHeartbeatState:
+    """One broker. `controlled_shutdown_offset` is -1 while it does not shut down."""
+
+    __slots__ = ("controlled_shutdown_offset", "is_fenced", "metadata_offset")
+
+    def __init__(self, is_fenced: bool) -> None:
+        self.is_fenced = is_fenced
+        self.metadata_offset = NO_OFFSET
+        self.controlled_shutdown_offset = NO_OFFSET
+
+    @property
+    def state(self) -> BrokerControlState:
+        """The row of the table that its next heartbeat picks."""
+        if self.controlled_shutdown_offset >= 0:
+            return BrokerControlState.CONTROLLED_SHUTDOWN
+        return BrokerControlState.FENCED if self.is_fenced else BrokerControlState.UNFENCED
+
+
+class BrokerHeartbeats:
+    """The brokers' states and the last contact of each (id, epoch)."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self.session_timeout_ms: Final = session_timeout_ms
+        self._brokers: dict[int, BrokerHeartbeatState] = {}
+        self._contacts_ms: dict[tuple[int, int], int] = {}
+
+    def register(self, broker_id: int, is_fenced: bool) -> None:
+        """Follow a broker, or correct what is known of its fencing."""
+        broker = self._brokers.get(broker_id)
+        if broker is None:
+            self._brokers[broker_id] = BrokerHeartbeatState(is_fenced)
+        else:
+            offset = NO_OFFSET if broker.is_fenced == is_fenced else broker.metadata_offset
+            self.touch(broker_id, is_fenced, offset)
+
+    def touch(self, broker_id: int, is_fenced: bool, metadata_offset: int) -> None:
+        """Note a heartbeat's outcome; a broker that is fenced leaves controlled shutdown."""
+        broker = self._brokers[broker_id]
+        broker.is_fenced = is_fenced
+        broker.metadata_offset = metadata_offset
+        if is_fenced:
+            broker.controlled_shutdown_offset = NO_OFFSET
+
+    def remove(self, broker_id: int) -> None:
+        """Forget a broker that is unregistered or replaced by a new incarnation."""
+        self._brokers.pop(broker_id, None)
+
+    def begin_controlled_shutdown(self, broker_id: int, offset: int) -> None:
+        """The moves of its leaderships end at `offset`; a later, higher one does not put the shutdown off."""
+        broker = self._brokers[broker_id]
+        assert not broker.is_fenced, f"broker {broker_id} is fenced and cannot begin a controlled shutdown"
+        if broker.controlled_shutdown_offset < 0:
+            broker.controlled_shutdown_offset = offset
+
+    def is_shutting_down(self, broker_id: int) -> bool:
+        """Whether the broker must get no new partitions."""
+        broker = self._brokers.get(broker_id)
+        return broker is not None and broker.controlled_shutdown_offset >= 0
+
+    def lowest_active_offset(self) -> int:
+        """The lowest offset that an active broker has reported; without active brokers there is none to wait for."""
+        active = (b.metadata_offset for b in self._brokers.values() if b.state is BrokerControlState.UNFENCED)
+        return min(active, default=EVERYTHING_REPLAYED)
+
+    def next_state(
+        self, request: BrokerHeartbeatRequest, registration_offset: int, leads_any: bool
+    ) -> tuple[BrokerControlState, BrokerControlState]:
+        """The current and the next state after `request` of a registered broker."""
+        broker = self._brokers[request.broker_id]
+        row = NEXT_STATES[broker.state, Wish.of(request)]
+        match row.guard:
+            case Guard.ALWAYS:
+                holds = True
+            case Guard.CAUGHT_UP:
+                holds = request.current_metadata_offset >= registration_offset
+            case Guard.LEADS_NOTHING:
+                holds = not leads_any
+            case Guard.MOVED_AWAY:
+                holds = not leads_any and broker.controlled_shutdown_offset <= self.lowest_active_offset()
+        return broker.state, row.then if holds else row.otherwise
+
+    def contact(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """The broker of this epoch was heard; its session restarts."""
+        self._contacts_ms[broker_id, epoch] = now_ms
+
+    def has_valid_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
+        """Whether this epoch was heard within the session time-out."""
+        contact_ms = self._contacts_ms.get((broker_id, epoch))
+        return contact_ms is not None and not self._is_expired(contact_ms, now_ms)
+
+    def pop_expired(self, now_ms: int) -> tuple[int, int] | None:
+        """Take one (id, epoch) out whose session ended, the longest silent first."""
+        if not self._contacts_ms:
+            return None
+        oldest = min(self._contacts_ms, key=self._contacts_ms.__getitem__)
+        if not self._is_expired(self._contacts_ms[oldest], now_ms):
+            return None
+        del self._contacts_ms[oldest]
+        return oldest
+
+    def _is_expired(self, contact_ms: int, now_ms: int) -> bool:
+        return contact_ms + self.session_timeout_ms < now_ms

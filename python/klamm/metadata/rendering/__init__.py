@@ -1,0 +1,1 @@
+"""Records as JSON fields, plain words and Arrow tables."""

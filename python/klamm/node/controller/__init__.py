@@ -1,0 +1,1 @@
+"""How a node reaches the active controller, and what it registers there."""

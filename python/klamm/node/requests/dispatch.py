@@ -1,0 +1,191 @@
+"""From the engine's requests to handlers and back: every request gets one answer, or its connection is closed.
+
+A handler that raises what it did not foresee is answered for: with the error response of its request. The connection is
+closed only where none can be formed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from klamm._engine import CommitRequest
+from klamm.broker.request import Direct, Handler, RequestContext
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.apis import RAFT_APIS
+from klamm.protocol.errors import ErrorCode, MalformedRequest
+
+log = logging.getLogger("klamm.node.dispatch")
+
+T = TypeVar("T")
+
+
+class Answers(Protocol):
+    """The engine's side of answers."""
+
+    def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        """Give the bodies without header, by handle; None closes the connection."""
+        ...
+
+
+class Handlers(Protocol):
+    """What answers each API."""
+
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
+        """The handler of an API on a controller's or another listener; None for what is not served there."""
+        ...
+
+
+class Dispatcher:
+    """Runs a handler for each request, and hands over together the answers of one turn of the loop."""
+
+    def __init__(self, engine: Answers, handlers: Handlers) -> None:
+        self._engine = engine
+        self._handlers = handlers
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: set[int] = set()
+        """The requests that wait for their answer."""
+        self._asked_by_replicas: set[int] = set()
+        self._all_answered: asyncio.Future[None] | None = None
+        self._answers: list[tuple[int, bytes | None]] = []
+        self._is_drained = False
+
+    def dispatch(self, handle: int, context: RequestContext, body: bytes) -> None:
+        """Begin to answer a request. Does not block."""
+        # What other replicas ask goes on for as long as this one takes part, and is no client's to wait for.
+        is_replicas = context.on_controller and context.api_key in RAFT_APIS
+        (self._asked_by_replicas if is_replicas else self._asked).add(handle)
+        handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
+        if isinstance(handler, Direct):
+            try:
+                handler.handle(context, context.api_version, body, _DirectAnswer(self, handle, context, body))
+            except Exception as error:
+                self.answer(handle, _error_response(context, body, error))
+        elif handler is not None:
+            self.run(handler, handle, context, body)
+        else:
+            # The engine lets through only what the node said it serves: see `Engine.serve`.
+            log.error("no handler for API %d on listener %s: closing", context.api_key, context.listener)
+            self.answer(handle, None)
+
+    def commit(self, handle: int, peer: str, request: CommitRequest) -> None:
+        """Begin to answer an OffsetCommit that the engine has read. Does not block."""
+        self._asked.add(handle)
+        handler = self._handlers.find(ApiKey.OFFSET_COMMIT, on_controller=False)
+        assert isinstance(handler, Direct), "an OffsetCommit has a handler without a task"
+        assert handler.take is not None, "an OffsetCommit is read by the engine"
+        try:
+            handler.take(request, partial(self._committed, handle, peer, request))
+        except Exception as error:
+            self._not_committed(handle, peer, request, error)
+
+    def _committed(self, handle: int, peer: str, request: CommitRequest, codes: int | list[int]) -> None:
+        try:
+            self.answer(handle, request.answer(codes))
+        except Exception as error:
+            self._not_committed(handle, peer, request, error)
+
+    def _not_committed(self, handle: int, peer: str, request: CommitRequest, error: Exception) -> None:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        log.error("OffsetCommit v%d of %s failed: answered with %s", request.version, peer, code.name, exc_info=error)
+        self.answer(handle, request.answer(code))
+
+    def run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
+        """Begin to answer a request in a task."""
+        if not self._is_drained:  # nothing would wait for it
+            self._tasks.add(asyncio.get_running_loop().create_task(self._run(handler, handle, context, body)))
+
+    async def _run(self, handler: Handler, handle: int, context: RequestContext, body: bytes) -> None:
+        answer: bytes | None = None
+        try:
+            answer = await handler(context, context.api_version, body)
+        except Exception as error:
+            answer = _error_response(context, body, error)
+        finally:
+            # Not by a callback of the task: that would be one more turn of the loop for each request.
+            task = asyncio.current_task()
+            if task is not None:
+                self._tasks.discard(task)
+            self.answer(handle, answer)
+
+    def answer(self, handle: int, body: bytes | None) -> None:
+        """The answer to a request, once; None closes the connection."""
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._answers.append((handle, body))
+        self._asked.discard(handle)
+        self._asked_by_replicas.discard(handle)
+        if self._all_answered is not None and not self._asked and not self._all_answered.done():
+            self._all_answered.set_result(None)
+
+    def _send(self) -> None:
+        answers, self._answers = self._answers, []
+        self._engine.answer(answers)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the answers under way, `timeout_s` at most; cancel what is left."""
+        if self._asked:
+            self._all_answered = asyncio.get_running_loop().create_future()
+            try:
+                await asyncio.wait_for(self._all_answered, timeout_s)
+            except TimeoutError:
+                text = "%d requests were not answered within %g s: their connections are closed"
+                log.warning(text, len(self._asked), timeout_s)
+        self._is_drained = True
+        for task in self._tasks:
+            task.cancel()
+        self._send()
+
+    def refuse_replicas(self) -> None:
+        """This replica takes part no more: close the connections of those whose requests it leaves unanswered."""
+        self._send()
+        self._engine.answer([(handle, None) for handle in self._asked_by_replicas])
+        self._asked_by_replicas.clear()
+
+
+class _DirectAnswer:
+    """The `Answer` of one request."""
+
+    __slots__ = ("_body", "_context", "_dispatcher", "_handle")
+
+    def __init__(self, dispatcher: Dispatcher, handle: int, context: RequestContext, body: bytes) -> None:
+        self._dispatcher, self._handle, self._context, self._body = dispatcher, handle, context, body
+
+    def give(self, body: bytes) -> None:
+        self._dispatcher.answer(self._handle, body)
+
+    def written(self, write: Callable[[T], bytes]) -> Callable[[T], None]:
+        def take(value: T) -> None:
+            body: bytes | None = None
+            try:
+                body = write(value)
+            except Exception as error:
+                body = _error_response(self._context, self._body, error)
+            self._dispatcher.answer(self._handle, body)
+
+        return take
+
+    def leave_to(self, handler: Handler) -> None:
+        self._dispatcher.run(handler, self._handle, self._context, self._body)
+
+
+def _error_response(context: RequestContext, body: bytes, error: Exception) -> bytes | None:
+    """The answer to a request whose handler raised; None where its connection is to be closed. Logs the cause."""
+    if isinstance(error, MalformedRequest):
+        log.warning("closing connection of %s: %s", context.address, error)
+        return None
+    from klamm.protocol.wire.error_responses import error_response
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    try:
+        answer = error_response(context.api_key, context.api_version, body, code)
+    except Exception as no_response:
+        answer, outcome = None, f"closing, because no error response can be formed: {no_response}"
+    else:
+        outcome = f"answered with {code.name}"
+    key, version, peer = context.api_key, context.api_version, context.address
+    log.error("API %d v%d of %s failed: %s", key, version, peer, outcome, exc_info=error)
+    return answer

@@ -1,0 +1,307 @@
+"""What answers each API of a node: handlers by key, a family imported and made by the first request that needs it.
+
+A node starts without any of them (ARCHITECTURE: A start imports what serving needs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from klamm.broker.request import Direct
+from klamm.controller.operations import MODULES
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.apis import RAFT_APIS, VOTER_APIS
+
+if TYPE_CHECKING:
+    from klamm._engine import Engine, Image
+    from klamm.broker.handlers.config_changes import AskController, ConfigChangeHandlers
+    from klamm.broker.request import Answer, Handler, RequestContext
+    from klamm.config.node_config import NodeConfig
+    from klamm.controller.driver import ControllerDriver
+    from klamm.node.broker_part import BrokerPart
+    from klamm.node.controller.active_controller import ActiveController
+    from klamm.node.requests.forwarding import Forwarder
+    from klamm.node.views.cluster_view import ClusterView
+    from klamm.node.views.quorum_view import QuorumView
+    from klamm.raft.driver.serving import RaftRequests
+
+
+class Handlers:
+    """The handlers of one node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        cluster_id: str,
+        engine: Engine,
+        image: Callable[[], Image],
+        *,
+        controller: ControllerDriver | None,
+        active_controller: ActiveController,
+        broker: Callable[[], BrokerPart],
+        quorum: Callable[[], QuorumView],
+        raft: Callable[[], RaftRequests],
+    ) -> None:
+        """`controller` is that of this process, if there is one; `active_controller` the way to the active one.
+
+        `broker`, `quorum` and `raft` are called when a request needs what they give.
+        """
+        self._config, self._cluster_id, self._engine, self._image = config, cluster_id, engine, image
+        self._controller_here, self._active_controller = controller, active_controller
+        self._broker, self._quorum, self._raft = broker, quorum, raft
+        self._on_broker: dict[int, Handler | Direct] = {}
+        self._on_controller: dict[int, Handler | Direct] = {}
+
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
+        """What answers an API on that kind of listener; None for what is not served there."""
+        made = self._on_controller if on_controller else self._on_broker
+        if api_key not in made:
+            make = (CONTROLLER_FAMILIES if on_controller else BROKER_FAMILIES).get(api_key)
+            if make is None:
+                return None
+            made |= {key: handler for key, handler in make(self).items() if key not in made}
+        return made[api_key]
+
+    def _view(self) -> ClusterView:
+        from klamm.node.views.cluster_view import ClusterView
+
+        return ClusterView(self._image, self._broker().create_internal_topic)
+
+    # APIs of the active controller: asked by clients through a broker, or by nodes on the controller listener
+
+    @property
+    def _controller(self) -> ControllerDriver:
+        assert self._controller_here is not None, "a node without a controller has no controller listener"
+        return self._controller_here
+
+    def _handler_here(self, api_key: int) -> Handler | None:
+        found = self.find(api_key, on_controller=True)
+        return None if isinstance(found, Direct) else found
+
+    @cached_property
+    def _forwarder(self) -> Forwarder:
+        from klamm.node.requests.forwarding import Forwarder
+
+        return Forwarder(self._active_controller, self._handler_here)
+
+    def _forwarded_apis(self) -> dict[int, Handler | Direct]:
+        return dict.fromkeys(FORWARDED, Direct(self._forwarder.hand_on))
+
+    def _envelope_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.node.requests.envelopes import EnvelopeHandlers
+
+        return {ApiKey.ENVELOPE: EnvelopeHandlers(self._controller, self._handler_here).envelope}
+
+    def _operations(self, module: str) -> dict[int, Handler | Direct]:
+        """What the controller decides: the operations that are registered in a module."""
+        from klamm.controller.operations import operations_in
+        from klamm.node.requests.operation_handlers import operation_handler
+
+        controller = self._controller
+        return {key: operation_handler(one, controller.run) for key, one in operations_in(module).items()}
+
+    def _config_change_operations(self) -> dict[int, Handler | Direct]:
+        """The same for configs; but the levels of loggers, which IncrementalAlterConfigs can set, are this node's."""
+        from klamm.controller.operations.configs import INCREMENTAL_ALTER_CONFIGS as OPERATION
+
+        controller = self._controller
+
+        async def decide(context: RequestContext, version: int, request: Any, answer: type[Any]) -> Any:
+            return await controller.run(OPERATION, request, version)
+
+        handlers = self._operations("configs")
+        return handlers | {OPERATION.api_key: self._config_changes(decide).incremental_alter_configs_at_controller}
+
+    def _quorum_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.quorum import QuorumHandlers
+
+        return {ApiKey.DESCRIBE_QUORUM: QuorumHandlers(self._quorum().state).describe_quorum}
+
+    def _cluster_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.cluster import ClusterHandlers
+
+        handlers = ClusterHandlers(
+            self._cluster_id,
+            self._image,
+            lambda: self._config.node_id,
+            lambda: self._quorum().leader_id,
+            lambda: self._quorum().state(),
+        )
+        return {ApiKey.DESCRIBE_CLUSTER: handlers.describe_cluster}
+
+    def _raft_apis(self) -> dict[int, Handler | Direct]:
+        """What the replicas of the metadata log ask each other."""
+        requests = self._raft()
+
+        def handle(context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+            give: Callable[[Callable[[], bytes]], None] = answer.written(lambda made: made())
+            requests.handle(context.api_key, version, body, context.listener, give)
+
+        return dict.fromkeys(RAFT_APIS, Direct(handle))
+
+    def _voter_apis(self) -> dict[int, Handler | Direct]:
+        """Changes of the quorum's voters; they wait for their commit."""
+        import asyncio
+
+        requests = self._raft()
+
+        async def handle(context: RequestContext, version: int, body: bytes) -> bytes:
+            answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+            def give(make: Callable[[], bytes]) -> None:
+                if answered.done():
+                    return
+                try:
+                    answered.set_result(make())
+                except Exception as error:
+                    answered.set_exception(error)
+
+            requests.handle(context.api_key, version, body, context.listener, give)
+            return await answered
+
+        return dict.fromkeys(VOTER_APIS, handle)
+
+    # What a broker answers itself, or looks at before the controller does
+
+    def _group_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.groups import GroupHandlers
+
+        handlers = GroupHandlers(self._broker().groups.coordinator, self._view())
+        return {
+            ApiKey.FIND_COORDINATOR: handlers.find_coordinator,
+            ApiKey.JOIN_GROUP: handlers.join_group,
+            ApiKey.HEARTBEAT: Direct(handlers.heartbeat),
+            ApiKey.LEAVE_GROUP: handlers.leave_group,
+            ApiKey.SYNC_GROUP: handlers.sync_group,
+            ApiKey.DESCRIBE_GROUPS: handlers.describe_groups,
+            ApiKey.LIST_GROUPS: handlers.list_groups,
+            ApiKey.DELETE_GROUPS: handlers.delete_groups,
+        }
+
+    def _offset_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.offsets import OffsetHandlers
+
+        handlers = OffsetHandlers(self._broker().groups.coordinator, self._view())
+        return {
+            ApiKey.OFFSET_COMMIT: Direct(handlers.offset_commit, handlers.commit),
+            ApiKey.OFFSET_FETCH: Direct(handlers.offset_fetch),
+            ApiKey.OFFSET_DELETE: handlers.offset_delete,
+        }
+
+    def _record_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.records import RecordHandlers
+        from klamm.node.views.partitions import LocalPartitions
+
+        handlers = RecordHandlers(LocalPartitions(self._engine, self._image), self._broker().producer_ids)
+        return {
+            ApiKey.DELETE_RECORDS: handlers.delete_records,
+            ApiKey.INIT_PRODUCER_ID: handlers.init_producer_id,
+            ApiKey.DESCRIBE_PRODUCERS: handlers.describe_producers,
+        }
+
+    def _log_dir_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.log_dirs import LogDirHandlers
+        from klamm.node.views.log_dirs import describe_log_dirs
+
+        return {ApiKey.DESCRIBE_LOG_DIRS: LogDirHandlers(lambda: describe_log_dirs(self._engine)).describe_log_dirs}
+
+    def _config_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.configs import ConfigHandlers
+
+        handlers = ConfigHandlers(self._config.node_id, self._config.given, self._image)
+        return {
+            ApiKey.DESCRIBE_CONFIGS: handlers.describe_configs,
+            ApiKey.LIST_CONFIG_RESOURCES: handlers.list_config_resources,
+        }
+
+    def _acl_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.security import AclHandlers
+
+        return {ApiKey.DESCRIBE_ACLS: AclHandlers().describe_acls}
+
+    def _scram_apis(self) -> dict[int, Handler | Direct]:
+        from klamm.broker.handlers.security import ScramHandlers
+
+        return {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ScramHandlers(self._image).describe_user_scram_credentials}
+
+    def _config_changes(self, ask: AskController) -> ConfigChangeHandlers:
+        from klamm.broker.handlers.config_changes import ConfigChangeHandlers
+        from klamm.node.dynamic_listeners import check_listeners
+
+        return ConfigChangeHandlers(
+            self._config.node_id,
+            self._config.given,
+            self._image,
+            ask,
+            check_listeners=partial(check_listeners, self._config),
+        )
+
+    def _config_change_apis(self) -> dict[int, Handler | Direct]:
+        handlers = self._config_changes(self._forwarder.ask)
+        return {
+            ApiKey.ALTER_CONFIGS: handlers.alter_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: handlers.incremental_alter_configs,
+        }
+
+
+Family = Callable[[Handlers], dict[int, "Handler | Direct"]]
+
+
+def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:
+    return {key: family for family, keys in families.items() for key in keys}
+
+
+FORWARDED: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
+"""The APIs that a broker forwards as they come. AlterConfigs and IncrementalAlterConfigs it checks first."""
+CONTROLLER_FAMILIES: Final = _by_key(
+    {
+        partial(Handlers._operations, module="topics"): MODULES["topics"],
+        partial(Handlers._operations, module="features"): MODULES["features"],
+        partial(Handlers._operations, module="nodes"): MODULES["nodes"],
+        Handlers._config_change_operations: MODULES["configs"],
+        Handlers._quorum_apis: (ApiKey.DESCRIBE_QUORUM,),
+        Handlers._cluster_apis: (ApiKey.DESCRIBE_CLUSTER,),
+        Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS,),
+        Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),
+        Handlers._envelope_apis: (ApiKey.ENVELOPE,),
+        Handlers._raft_apis: RAFT_APIS,
+        Handlers._voter_apis: VOTER_APIS,
+    }
+)
+"""The APIs of controller listeners, each with what makes its handler."""
+BROKER_FAMILIES: Final = _by_key(
+    {
+        Handlers._forwarded_apis: FORWARDED,
+        Handlers._cluster_apis: (ApiKey.DESCRIBE_CLUSTER,),
+        Handlers._group_apis: (
+            ApiKey.FIND_COORDINATOR,
+            ApiKey.JOIN_GROUP,
+            ApiKey.HEARTBEAT,
+            ApiKey.LEAVE_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.LIST_GROUPS,
+            ApiKey.DELETE_GROUPS,
+        ),
+        Handlers._offset_apis: (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE),
+        Handlers._record_apis: (ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_PRODUCERS),
+        Handlers._log_dir_apis: (ApiKey.DESCRIBE_LOG_DIRS,),
+        Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_CONFIG_RESOURCES),
+        Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),
+        Handlers._scram_apis: (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,),
+        Handlers._config_change_apis: (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
+    }
+)
+"""The same of the listeners of clients and brokers."""

@@ -1,0 +1,40 @@
+"""Handlers of the requests that the active controller decides."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from klamm.broker.request import Handler, RequestContext
+from klamm.controller.operations.operation import Operation
+from klamm.protocol.wire.codec import read, write
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """`ControllerDriver.run`."""
+
+    def __call__(self, operation: Operation[Any, Any], request: Any, api_version: int) -> Awaitable[Any]:
+        """The answer to a request of that version; a refusal is one."""
+
+
+def operation_handler(operation: Operation[Any, Any], run: Run) -> Handler:
+    """A handler that reads the operation's request, runs it, and writes the answer."""
+    wire = operation.wire
+
+    async def handle(context: RequestContext, version: int, body: bytes) -> bytes:
+        message = read(operation.request if wire is None else wire.request, version, body)
+        request = message if wire is None else wire.read_request(message)
+        answer = await run(operation, _with_time_left(context, request), version)
+        return write(answer if wire is None else wire.write_response(request, answer), version)
+
+    return handle
+
+
+def _with_time_left(context: RequestContext, request: T) -> T:
+    """A request whose time was over before its turn came is not begun: no time is left to it, as in Apache Kafka."""
+    timeout_ms = getattr(request, "timeout_ms", 0)
+    is_over = timeout_ms > 0 and context.with_timeout(timeout_ms).time_left_ms() <= 0
+    return replace(request, timeout_ms=0) if is_over else request  # type: ignore[type-var]

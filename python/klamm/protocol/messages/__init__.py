@@ -1,0 +1,1 @@
+"""Requests and answers as our own values, a file per API family."""

@@ -1,0 +1,618 @@
+"""Runs the quorum core against a real log, file, network and clock. `raft.driver` alone knows asyncio.
+
+Group commit without a linger: what is proposed is appended at once, one flush is in flight, all that arrives
+meanwhile joins the next one, and one wake-up a flush serves every waiter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
+
+from klamm.raft import effects as fx
+from klamm.raft.driver.answers import Answered
+from klamm.raft.driver.delivery import Delivery
+from klamm.raft.driver.fetch_streaming import GoingOn
+from klamm.raft.driver.quorum_state import read_election
+from klamm.raft.driver.snapshots import SnapshotDriver
+from klamm.raft.election.election_state import encode
+from klamm.raft.election.role_states import NEVER_MS
+from klamm.raft.log.metadata_log import MetadataLog, MetadataLogError
+from klamm.raft.log.snapshots import SnapshotConfig
+from klamm.raft.messages import FetchRequest, Request, Response
+from klamm.raft.node import RaftNode
+from klamm.raft.ports import (
+    ElectionStore,
+    FetchAnswers,
+    FetchEnd,
+    FetchFailedError,
+    FetchStreams,
+    Listener,
+    NotLeaderError,
+    RaftStoppedError,
+    ReplyTo,
+    Transport,
+)
+from klamm.raft.replica_state import InvariantError
+from klamm.raft.replication.waiters import CommitWaiters
+from klamm.raft.voters.voter_set import Endpoint, VotersInLog
+
+if TYPE_CHECKING:
+    from klamm.raft.description import QuorumDescription
+
+logger = logging.getLogger("klamm.raft")
+P = ParamSpec("P")
+
+# Nobody counts on the disk of a replica that never votes: what a power cut takes, it fetches again. So it flushes what
+# a while has brought, out of the way of who waits for a change; Apache Kafka leaves it all to the page cache.
+OBSERVER_FLUSH_S: Final = 1.0
+# A core that is due again and again at one instant will never be done: better stop than spin.
+TICKS_AT_ONCE_MAX: Final = 1000
+
+
+class RaftDriver:
+    """One replica at work. To be made and used on the loop's thread."""
+
+    def __init__(
+        self,
+        node: RaftNode,
+        log: MetadataLog,
+        store: ElectionStore,
+        listener: Listener,
+        *,
+        transport: Transport | None = None,
+        open_streams: Callable[[], FetchStreams] | None = None,
+        open_answers: Callable[[], FetchAnswers] | None = None,
+        snapshot_config: SnapshotConfig | None = None,
+        wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        on_leader_change: Callable[[int | None, int], None] = lambda leader_id, epoch: None,
+        start_thread: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """`open_streams` is called at most once, when a fetch may go on (`RaftConfig.fetches_go_on`).
+
+        `open_answers` is called when a fetch may be answered (`RaftConfig.fetches_answered`), until it gives some.
+
+        `on_leader_change` is told of another's leadership and its epoch, None while nobody's is known. `start_thread`
+        runs what writes quorum-state beside the loop.
+        """
+        self._node, self._log, self._store = node, log, store
+        self._delivery = Delivery(listener, self.resign, self.fail)
+        self._transport = transport
+        self._going_on = GoingOn(open_streams, node.replica.requests.is_waited_for, self._on_engine_news)
+        self._answered = Answered(open_answers, node.answerable, node.counts, self._on_engine_news)
+        self._wall_clock_ms = wall_clock_ms
+        self._on_leader_change = on_leader_change
+        self._start_thread = start_thread or _start_thread
+        self._loop = asyncio.get_running_loop()
+        self._led_epoch: int | None = None
+        self._waiters = CommitWaiters()
+        self._events: deque[Callable[[int], list[fx.Effect]]] = deque()
+        self._is_stepping = False
+        self._replies: dict[int, ReplyTo] = {}
+        self._next_request_id = 0
+        self._flush_fd = log.flush_fd
+        self._held: list[fx.SendRequest | fx.Reply] = []  # until quorum-state is durable
+        self._is_release_scheduled = False
+        self._election_to_write: fx.PersistElection | None = None
+        self._is_writing_election = False
+        self._is_flushing = False
+        self._flush_due: asyncio.Handle | None = None
+        self._disk_is_done = asyncio.Event()  # set whenever a piece of disk work has ended
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = NEVER_MS
+        self._snapshots = SnapshotDriver(
+            log,
+            self._delivery,
+            snapshot_config or SnapshotConfig(),
+            wall_clock_ms,
+            lambda effect, is_valid: self._step(self._node.on_snapshot_checked, effect.attempt, is_valid),
+        )
+        self._fault: Exception | None = None
+        self._is_stopped = False
+        self._handed_over = asyncio.Event()
+
+    # For the node
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed; -1 while unknown."""
+        return self._node.replica.high_watermark
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch this replica knows of."""
+        return self._node.replica.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader of that epoch, where it is known."""
+        return self._node.replica.leader_id
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where that leader listens, as far as this replica was told."""
+        return self._node.replica.leader_endpoints
+
+    def start(self) -> None:
+        """Read quorum-state and take part. Raises QuorumStateError, OSError, and what stops the replica at once."""
+        if self._flush_fd is not None:
+            self._loop.add_reader(self._flush_fd, self._log.on_flush_end)
+        replica = self._node.replica
+        has_peers = replica.is_voter and not replica.voters.is_only_voter(replica.key)
+        self._step(self._node.on_start, read_election(self._store, self._log.end_offset, has_peers=has_peers))
+        if self._fault is not None:
+            raise self._fault
+        self._snapshots.schedule_clean()
+
+    def propose(self, records: Sequence[bytes], epoch: int) -> int:
+        """Append the records as one batch of the epoch that this replica leads; returns their last offset.
+
+        They have their place in the log when this returns, and are committed when `wait_committed` of that offset is
+        done. Raises NotLeaderError, RaftStoppedError; ValueError when they do not fit in a batch.
+        """
+        if self._led_epoch != epoch:
+            self._check_running()
+            raise NotLeaderError(f"epoch {epoch} is not led by this replica; it leads {self._led_epoch}")
+        try:
+            last_offset = self._log.append(records, epoch, self._wall_clock_ms())
+        except MetadataLogError as error:
+            self.fail(error)
+            raise self._stopped_error() from None
+        self._step(self._node.on_append)
+        self._answered.on_append()
+        if self._led_epoch != epoch:  # its time had passed: a process that was frozen wakes up with a late step
+            self._check_running()
+            raise NotLeaderError(f"epoch {epoch} ended with the record at {last_offset}, which may survive or not")
+        return last_offset
+
+    def upgrade_kraft_version(self, epoch: int) -> None:
+        """Write kraft.version 1 with the voters to the log of the epoch that this replica leads; what is proposed next
+        stands behind it. Raises NotLeaderError, RaftStoppedError.
+        """
+        if self._led_epoch != epoch:
+            self._check_running()
+            raise NotLeaderError(f"epoch {epoch} is not led by this replica; it leads {self._led_epoch}")
+        self._step(self._node.on_kraft_upgrade)
+
+    def kraft_upgrade_refusal(self) -> str | None:
+        """Why kraft.version 1 cannot be, in words; None when it can."""
+        return self._node.kraft_upgrade_refusal()
+
+    @property
+    def voter_ids(self) -> frozenset[int]:
+        """The node ids of the voters in force."""
+        return frozenset(self.voters.voters.ids)
+
+    @property
+    def voters(self) -> VotersInLog:
+        """The voter set in force, committed or not."""
+        return self._node.replica.voters_in_log
+
+    def voters_below(self, offset: int) -> VotersInLog:
+        """The voter set and the kraft.version that the log below `offset` brings."""
+        return self._node.replica.voter_history.below(offset)
+
+    def wait_committed(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done once the record at `offset`, appended by this leader, is committed.
+
+        Fails with NotLeaderError when leadership ends first (the record may survive or not), or RaftStoppedError.
+        """
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self._is_stopped:
+            future.set_exception(self._stopped_error())
+        elif offset < self.high_watermark:
+            future.set_result(None)
+        elif self._led_epoch is None:
+            future.set_exception(NotLeaderError(f"offset {offset} cannot be awaited: this replica leads no epoch"))
+        else:
+            self._waiters.add(offset, future)
+        return future
+
+    def handle_request(self, request: Request, reply: ReplyTo) -> None:
+        """Take a request of another replica; `reply` is called once, now or later, or never when the replica stops."""
+        self._check_running()
+        self._next_request_id += 1
+        self._replies[self._next_request_id] = reply
+        self._step(self._node.on_request, self._next_request_id, request)
+        if isinstance(request, FetchRequest) and not self._is_stepping and not self._is_stopped:
+            self._answered.on_fetch(request.replica)
+
+    def on_peer_gone(self, node_id: int) -> None:
+        """A replica closed its connection and refuses a new one (ARCHITECTURE: evidence of death)."""
+        if not self._is_stopped:
+            self._step(self._node.on_peer_gone, node_id)
+
+    def on_peer_refused(self, node_id: int) -> None:
+        """A replica refuses connections, whether or not it had one."""
+        if not self._is_stopped:
+            self._step(self._node.on_peer_refused, node_id)
+
+    def is_majority_gone(self) -> bool:
+        """Whether so many voters refuse connections that the others can elect nobody."""
+        return self._node.is_majority_gone()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether this replica leads others: voters, or observers of which it has heard lately."""
+        return self._node.is_followed(self._now_ms())
+
+    def describe_quorum(self) -> QuorumDescription:
+        """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
+        from klamm.raft.description import describe
+
+        if self._answered.is_on:
+            self._step(lambda now_ms: [])  # it has heard of all fetches then
+        description = describe(self._node.replica, self._now_ms(), self._wall_clock_ms())
+        if description is None:
+            raise NotLeaderError(f"replica {self._node.replica.id} does not lead, {self.leader_id} may")
+        return description
+
+    def resign(self, epoch: int) -> None:
+        """Give up leading `epoch`."""
+        self._step(self._node.on_resign, epoch)
+
+    async def close(self, timeout_ms: int = 5000, *, hand_over: bool = True) -> None:
+        """Hand over if this replica leads, finish disk work, stop. After the time-out it stops all the same.
+
+        Without handing over the others are told nothing: as a process that is killed does, but for the disk.
+        """
+        if hand_over:
+            self._step(self._node.on_shutdown)
+        else:
+            self._handed_over.set()
+        if not self._is_stopped:
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self._handed_over.wait()
+                    await self._until_disk_is_idle()
+            except TimeoutError:
+                logger.warning(
+                    "this replica stops without a hand-over, or with disk work left: %d ms have passed", timeout_ms
+                )
+        self._stop()
+
+    # Effects
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _step(self, handler: Callable[Concatenate[int, P], list[fx.Effect]], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Give the core an event and the ticks that are due, carry out the effects. Any fault stops the replica.
+
+        A listener may propose while effects are carried out: that event waits until they all are.
+        """
+        self._events.append(lambda now_ms: handler(now_ms, *args, **kwargs))
+        if self._is_stepping or self._is_stopped:
+            return
+        self._is_stepping = True
+        try:
+            self._take_fetched()
+            self._take_answered()
+            while self._events:
+                self._apply_all(self._events.popleft()(self._now_ms()))
+                self._tick()
+            self._schedule_flush()  # first of all: the answers wake those who want the processor too
+            if self._held and not self._is_release_scheduled:
+                self._release_held()
+            self._let_go_on()
+            self._answered.check()
+            if not self._is_release_scheduled:
+                self._answered.tell_voters()
+        except Exception as error:  # a replica in a state of which nobody knows must not go on
+            self.fail(error)
+            return
+        finally:
+            self._is_stepping = False
+        self._write_election()
+        self._arm_timer()
+
+    def _tick(self) -> None:
+        for _ in range(TICKS_AT_ONCE_MAX):
+            now_ms = self._now_ms()
+            if self._node.deadline_ms > now_ms:
+                return
+            self._apply_all(self._node.on_tick(now_ms))
+        raise InvariantError(f"replica {self._node.replica.id} is due without end as {self._node.replica.role.value}")
+
+    def _apply_all(self, effects: list[fx.Effect]) -> None:
+        self._answered.end_before(effects)
+        for effect in effects:
+            self._apply(effect)
+
+    def _apply(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.HighWatermarkAdvanced(offset):
+                self._on_high_watermark(offset)
+            case fx.PersistElection():
+                self._election_to_write = effect
+            case fx.AppendControl(epoch, records):
+                self._log.append_control(records, epoch, self._wall_clock_ms())
+            case fx.AppendFetched():
+                self._append_fetched(effect)
+            case fx.TruncateLog(offset):
+                logger.info("metadata log cut from %d to %d: it parts from the leader's", self._log.end_offset, offset)
+                self._log.truncate_to(offset)
+            case fx.AppendSnapshotSlice(snapshot_id, position, data):
+                self._log.append_snapshot_slice(snapshot_id, position, data)
+            case fx.CheckSnapshot():
+                self._snapshots.check(effect, self.leader_id)
+            case fx.InstallSnapshot(snapshot_id):
+                self._snapshots.install(snapshot_id)
+            case fx.DropSnapshot():
+                self._snapshots.drop()
+            case fx.SendRequest() | fx.Reply():
+                self._held.append(effect)
+            case fx.VotersChanged(voters):
+                logger.info("kraft.version %d, voters %s", voters.kraft_version, list(voters.voters.ids))
+            case fx.BecameLeader(epoch):
+                self._on_leadership(epoch)
+            case fx.LostLeadership(epoch):
+                self._on_lost_leadership(epoch)
+            case fx.LeaderChanged(leader_id, epoch):
+                logger.info("epoch %d, leader %s", epoch, "unknown" if leader_id is None else leader_id)
+                self._tell_leader(leader_id, epoch)
+            case fx.ShutdownCompleted():
+                self._handed_over.set()
+            case _:
+                assert_never(effect)
+
+    def _append_fetched(self, effect: fx.AppendFetched) -> None:
+        try:
+            self._log.append_fetched(effect.batches, effect.max_epoch)
+        except ValueError as error:
+            logger.error("batches from leader %s refused, and asked for again: %s", self.leader_id, error)
+
+    def _on_high_watermark(self, offset: int) -> None:
+        self._answered.raise_high_watermark(offset)
+        self._delivery.on_commit(offset)
+        if self._waiters.complete_below(offset) and not self._is_release_scheduled:
+            # Those who waited for the commit answer in the next turn; what the core says behind it goes behind them.
+            self._release_held()
+            self._is_release_scheduled = True
+            self._loop.call_soon(self._release_later)
+        if not self._delivery.is_behind:  # a snapshot holds all that is committed below its offset
+            self._snapshots.on_high_watermark(offset)
+
+    def _tell_leader(self, leader_id: int | None, epoch: int) -> None:
+        try:
+            self._on_leader_change(leader_id, epoch)
+        except Exception:
+            logger.exception("the leader of epoch %d could not be made known", epoch)
+
+    def _on_leadership(self, epoch: int) -> None:
+        logger.info("leading epoch %d", epoch)
+        self._led_epoch = epoch
+        self._delivery.on_leader(epoch)
+
+    def _on_lost_leadership(self, epoch: int) -> None:
+        logger.info("no longer leading epoch %d", epoch)
+        self._led_epoch = None
+        self._delivery.on_not_leader(epoch)
+        text = f"leadership of epoch {epoch} ended before the record was seen committed"
+        self._waiters.fail_all(NotLeaderError(text))
+
+    def _release_later(self) -> None:
+        self._is_release_scheduled = False
+        self._step(lambda now_ms: [])
+
+    # Peers
+
+    def _release_held(self) -> None:
+        """Let go what waits for no more than the election state that is durable."""
+        held, self._held = self._held, []
+        for waiting in held:
+            effect = self._node.settled(waiting)
+            if effect.after > self._node.replica.durable_ticket:
+                self._held.append(effect)
+            elif isinstance(effect, fx.SendRequest):
+                self._send(effect)
+            else:
+                self._reply(effect)
+
+    def _reply(self, effect: fx.Reply) -> None:
+        """An answer that cannot be given ends its request; the peer asks again."""
+        reply = self._replies.pop(effect.request_id)
+        try:
+            reply(effect.response, effect.read)
+        except Exception:
+            logger.exception("%s could not be answered", type(effect.response).__name__)
+
+    def _send(self, effect: fx.SendRequest) -> None:
+        if not self._going_on.take_over(effect):
+            self._send_alone(effect)
+
+    def _send_alone(self, effect: fx.SendRequest) -> None:
+        if self._transport is None:
+            raise RuntimeError(f"a request to replica {effect.to}, and no transport to send it")
+        try:
+            self._transport.send(effect, lambda response: self._on_answer(effect.correlation_id, response))
+        except Exception:
+            logger.exception("%s could not be sent to replica %d", type(effect.request).__name__, effect.to)
+            self._loop.call_soon(self._on_answer, effect.correlation_id, None)
+
+    def _on_answer(self, correlation_id: int, response: Response | None) -> None:
+        if response is None:
+            self._step(self._node.on_request_failed, correlation_id)
+        else:
+            self._step(self._node.on_response, correlation_id, response)
+
+    # A fetch that goes on
+
+    def _take_fetched(self) -> None:
+        """Hold it, and let the core know what came: whatever it decides next, it decides on the log as it is."""
+        found = self._going_on.hold()
+        if found is None:
+            return
+        correlation_id, news = found
+        if news.fetched is not None:
+            self._apply_all(self._node.on_fetched_on(self._now_ms(), correlation_id, news.fetched))
+        if news.end is not None:
+            self._events.appendleft(self._event_of_end(correlation_id, news.end))
+        self._tick()
+
+    def _event_of_end(self, correlation_id: int, end: FetchEnd) -> Callable[[int], list[fx.Effect]]:
+        if not isinstance(end, FetchFailedError):
+            return lambda now_ms: self._node.on_response(now_ms, correlation_id, end)
+        if end.is_of_disk:
+            raise MetadataLogError(str(end))
+        logger.info("fetches from leader %s do not go on: %s", self.leader_id, end)
+        return lambda now_ms: self._node.on_request_failed(now_ms, correlation_id)
+
+    def _let_go_on(self) -> None:
+        if self._going_on.let_go():
+            self._schedule_flush()  # of what it left
+        alone = self._going_on.begin()
+        if alone is not None:
+            self._send_alone(alone)
+
+    def _on_engine_news(self) -> None:
+        self._step(lambda now_ms: [])
+
+    # Fetches that are answered without the core
+
+    def _take_answered(self) -> None:
+        """Let the core know who fetched what: whatever it decides next, it decides knowing it."""
+        taken = self._answered.take()
+        if taken is not None:
+            self._apply_all(self._node.on_fetches_answered(self._now_ms(), *taken))
+            self._tick()
+
+    # Disk
+
+    def _write_election(self) -> None:
+        """Write the newest election state, in a thread: a slow disk must not stop the loop."""
+        effect = self._election_to_write
+        if effect is None or self._is_writing_election:
+            return
+        self._election_to_write, self._is_writing_election = None, True
+        data = encode(effect.state, effect.kraft_version, effect.voter_ids)
+        # Not the loop's executor: it takes longer to import than the file to write, and every start writes it.
+        try:
+            self._start_thread(lambda: self._write_in_thread(effect.ticket, data))
+        except Exception as error:
+            self.fail(MetadataLogError(f"cannot write {self._store}: {error}"))
+
+    def _write_in_thread(self, ticket: int, data: bytes) -> None:
+        error: BaseException | None = None
+        try:
+            self._store.write(data)
+        except BaseException as raised:  # whatever it is, it ends the replica and not this thread alone
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            self._loop.call_soon_threadsafe(self._on_election_written, ticket, error)
+
+    def _on_election_written(self, ticket: int, error: BaseException | None) -> None:
+        self._is_writing_election = False
+        self._disk_is_done.set()
+        if error is not None:
+            cause = error.strerror if isinstance(error, OSError) else None
+            self.fail(MetadataLogError(f"cannot write {self._store}: {cause or error}"))
+        else:
+            self._step(self._node.on_persisted, ticket)
+
+    def _schedule_flush(self) -> None:
+        """Flush; a leader at the end of this turn of the loop, so that all of its proposals go together."""
+        if self._is_flushing or self._flush_due is not None or self._log.flushed_offset >= self._log.end_offset:
+            return
+        if self._going_on.is_on and not self._node.replica.config.never_votes:
+            return  # it flushes what it appends
+        if self._node.replica.config.never_votes:
+            self._flush_due = self._loop.call_later(OBSERVER_FLUSH_S, self._start_flush)
+        elif self._led_epoch is not None:
+            self._flush_due = self._loop.call_soon(self._start_flush)
+        else:
+            self._start_flush()
+
+    def _start_flush(self) -> None:
+        self._flush_due, self._is_flushing = None, True
+        on_done = self._on_flush_done_in_any_thread if self._flush_fd is None else self._on_flush_done
+        self._log.start_flush(on_done)
+
+    def _flush_what_is_due(self) -> None:
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._start_flush()
+
+    def _on_flush_done_in_any_thread(self, flushed_offset: int, error: str | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            self._loop.call_soon_threadsafe(self._on_flush_done, flushed_offset, error)
+
+    def _on_flush_done(self, flushed_offset: int, error: str | None) -> None:
+        self._is_flushing = False
+        self._disk_is_done.set()
+        if error is not None:
+            self.fail(MetadataLogError(error))  # which says what could not be done, and to which file
+        else:
+            self._step(self._node.on_flushed)
+
+    async def _until_disk_is_idle(self) -> None:
+        while self._is_writing_election or self._is_disk_behind():
+            self._flush_what_is_due()
+            self._disk_is_done.clear()
+            await self._disk_is_done.wait()
+
+    def _is_disk_behind(self) -> bool:
+        """Whether a flush is due or under way that is still heard of."""
+        return not self._is_stopped and (self._is_flushing or self._flush_due is not None)
+
+    # Time and end
+
+    def _arm_timer(self) -> None:
+        """A deadline moves with every message, mostly to later: so a timer that is early stays, and looks again."""
+        deadline_ms = self._node.deadline_ms
+        if deadline_ms >= self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._loop.call_at(deadline_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_ms = None, NEVER_MS
+        self._step(lambda now_ms: [])
+
+    def fail(self, error: Exception) -> None:
+        """Stop for good: what the replica stands on cannot be trusted."""
+        if self._is_stopped:
+            return
+        self._fault = error
+        # Where the world did wrong, the message says all there is to know.
+        is_ours = not isinstance(error, RaftStoppedError | MetadataLogError)
+        logger.error("replica %d stops: %s", self._node.replica.id, error, exc_info=error if is_ours else None)
+        self._stop()
+        self._delivery.on_fault(error)
+
+    def _stop(self) -> None:
+        self._is_stopped = True
+        self._led_epoch = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._flush_due is not None:
+            self._flush_due.cancel()
+            self._flush_due = None
+        if self._flush_fd is not None:
+            self._loop.remove_reader(self._flush_fd)
+        self._going_on.close()
+        self._answered.close()
+        self._snapshots.stop()
+        self._delivery.close()
+        self._handed_over.set()
+        self._disk_is_done.set()
+        self._waiters.fail_all(self._stopped_error())
+
+    def _stopped_error(self) -> RaftStoppedError:
+        return RaftStoppedError(f"the replica has stopped: {self._fault or 'it was closed'}")
+
+    def _check_running(self) -> None:
+        if self._is_stopped:
+            raise self._stopped_error()
+
+
+def _start_thread(run: Callable[[], None]) -> None:
+    threading.Thread(target=run, name="quorum-state").start()

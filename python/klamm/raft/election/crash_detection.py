@@ -1,0 +1,98 @@
+"""Evidence of death: a killed process on a living host speaks at once, because who connects to it is refused.
+
+A follower whose leader's connection closed, and whose new one was refused, campaigns at once, beside the time-outs and
+never instead. It asks as always for a pre-vote first (KIP-996), so that a false alarm costs two messages: voters that
+still hear the leader refuse. Those that saw the same grant it. Who was refused, or met another campaign, asks again
+after a moment, for as long as the fetch time-out would have lasted; then silence alone counts.
+"""
+
+from typing import Final
+
+from klamm.protocol.named_tuple import NamedTuple
+from klamm.raft.election.role_states import Follower, Prospective, Resigned
+from klamm.raft.replica_state import Replica
+from klamm.raft.voters.quorum import Tally, majority_size
+
+RETRY_MIN_MS: Final = 10
+RETRY_MAX_MS: Final = 50
+
+
+class GoneLeader(NamedTuple):
+    """The leader of an epoch, and until when it counts that its end was seen."""
+
+    node_id: int
+    epoch: int
+    until_ms: int
+
+
+class CrashDetection:
+    """What a replica knows of the death of its leader."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._gone: GoneLeader | None = None
+        self._refusing: set[int] = set()
+
+    def on_refused(self, node_id: int) -> None:
+        """Nobody listens where that node is."""
+        self._refusing.add(node_id)
+
+    def has_no_majority(self) -> bool:
+        """Whether those that are there, this replica among them, are too few to elect anyone."""
+        voters = self._replica.voters.ids
+        is_wanted = self._replica.config.crash_detection
+        return is_wanted and len(set(voters) - self._refusing) < majority_size(len(voters))
+
+    def has_no_successor(self) -> bool:
+        """Whether nobody is elected without the vote of this replica, which has resigned, and nobody can have that.
+
+        Its log is longer than the others', and it serves nobody any more.
+        """
+        state, voters = self._replica.state, self._replica.voters.ids
+        if not isinstance(state, Resigned) or state.heirs is None or not self._replica.config.crash_detection:
+            return False
+        others = set(voters) - self._refusing - {self._replica.id}
+        return len(others) < majority_size(len(voters)) and not others & state.heirs
+
+    def on_peer_gone(self, now_ms: int, node_id: int) -> None:
+        """A node's connection closed, and a new one was refused."""
+        self.on_refused(node_id)
+        replica, state = self._replica, self._replica.state
+        is_leader = replica.leader_id == node_id and isinstance(state, Follower | Prospective)
+        if not is_leader or not replica.is_voter or not replica.config.crash_detection:
+            return
+        self._gone = GoneLeader(node_id, replica.epoch, now_ms + replica.config.fetch_timeout_ms)
+        if isinstance(state, Follower):
+            # All see it at once: one goes first, so that the others' votes are free.
+            is_first = replica.id == min(voter_id for voter_id in replica.voters.ids if voter_id != node_id)
+            state.deadline_ms = min(state.deadline_ms, now_ms if is_first else self.retry_at_ms(now_ms))
+
+    def on_sign_of_life(self, node_id: int) -> None:
+        """That node spoke."""
+        self._refusing.discard(node_id)
+        if self._gone is not None and self._gone.node_id == node_id:
+            self._gone = None
+
+    def on_reached_by(self, node_id: int) -> None:
+        """That node asked something: it listens, though it may have been away."""
+        self._refusing.discard(node_id)
+
+    def has_seen(self, now_ms: int) -> bool:
+        """Whether the leader is gone whom this replica follows, or whom it wants to succeed."""
+        replica, gone = self._replica, self._gone
+        if gone is None or now_ms >= gone.until_ms:
+            return False
+        if replica.epoch == gone.epoch:
+            return replica.leader_id == gone.node_id
+        # Its own campaign raised the epoch; one that another raised is another's to lead.
+        return replica.leader_id is None and replica.election.voted == replica.key
+
+    def is_hopeless(self, now_ms: int, tally: Tally) -> bool:
+        """Whether only the vote of the dead could still win."""
+        if self._gone is None or not self.has_seen(now_ms):
+            return False
+        return len(tally.voters - tally.rejected - {self._gone.node_id}) < majority_size(len(tally.voters))
+
+    def retry_at_ms(self, now_ms: int) -> int:
+        """When to ask again."""
+        return now_ms + RETRY_MIN_MS + self._replica.below(RETRY_MAX_MS - RETRY_MIN_MS + 1)

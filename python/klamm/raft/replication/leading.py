@@ -1,0 +1,305 @@
+"""The leader's part: its log, the others' fetches, the high watermark, check-quorum, hand-over (facts 2.6, 2.8)."""
+
+from typing import Final
+
+from klamm.raft.effects import AppendControl, ReadRange, Reply
+from klamm.raft.election.role_states import NEVER_MS, Leader, ParkedFetch, ReplicaProgress, Resigned
+from klamm.raft.log.control_records import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    encode_kraft_version,
+    encode_leader_change,
+    encode_voters,
+)
+from klamm.raft.log.metadata_log import Diverging, FetchPosition, NeedsSnapshot, check_fetch_position
+from klamm.raft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    Error,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+)
+from klamm.raft.replica_state import CHECK_QUORUM_FACTOR, Replica
+from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.voters.membership import take_voters
+from klamm.raft.voters.quorum import UNKNOWN_OFFSET, majority_size, replicated_offset
+from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, ReplicaKey
+
+# Who fetches says who it is: what is kept of that stays bounded.
+OBSERVERS_MAX: Final = 10_000
+# An observer that has not fetched for so long is gone, as for Kafka's leader.
+OBSERVER_SESSION_TIMEOUT_MS: Final = 300_000
+
+
+class Leading:
+    """The part of a replica that leads, and that hands over."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    # Its own log
+
+    def maybe_start_epoch(self) -> None:
+        """Append the epoch's first batch, once no crash can make this replica forget that it leads the epoch.
+
+        Otherwise it might win the same epoch twice and write two records of one offset and epoch.
+        """
+        state, replica = self._replica.state, self._replica
+        if isinstance(state, Leader) and not state.started and replica.durable_ticket >= state.ticket:
+            state.started = True
+            leader_change = encode_leader_change(replica.id, replica.voters.ids, state.granting)
+            records = ((LEADER_CHANGE, leader_change), *self._voters_to_rewrite())
+            replica.effects.append(AppendControl(replica.epoch, records))
+
+    def _voters_to_rewrite(self) -> tuple[tuple[int, bytes], ...]:
+        """kraft.version and voters, when the log itself does not hold them yet or this leader moved (facts 2.8)."""
+        replica, known = self._replica, self._replica.voters_in_log
+        if known.kraft_version == 0:
+            return ()
+        own = known.voters.get(replica.id)
+        voters = known.voters
+        if own is not None and replica.identity.endpoints and own.endpoints != replica.identity.endpoints:
+            voters = voters.with_voter(own._replace(endpoints=replica.identity.endpoints))
+        if known.offset != BOOTSTRAP_OFFSET and voters == known.voters:
+            return ()
+        return (KRAFT_VERSION, encode_kraft_version(known.kraft_version)), (KRAFT_VOTERS, encode_voters(voters))
+
+    def on_voters_changed(self, now_ms: int) -> None:
+        """Count the voters of the set that is in force from now on."""
+        state = self._replica.state
+        if isinstance(state, Leader):
+            take_voters(self._replica, state, now_ms)
+            self._maybe_advance_high_watermark(state)
+            self.on_append(now_ms)  # the record is there to be fetched
+
+    def on_append(self, now_ms: int) -> None:
+        """Answer the fetches that waited for what was appended just now."""
+        state = self._replica.state
+        if isinstance(state, Leader) and state.parked:
+            ready = [parked for parked in state.parked.values() if self._has_more(state, parked.request)]
+            self._answer_parked(state, ready)
+
+    def _has_more(self, state: Leader, request: FetchRequest) -> bool:
+        """Whether there is something to fetch: all that is appended for who has a voter's id, whose fetches commit it.
+
+        For others what is committed: with it comes the high watermark that they need it for, in one answer, not two.
+        """
+        is_told_all = request.replica.id in state.voters
+        end_offset = self._replica.log.end_offset if is_told_all else state.high_watermark
+        return request.fetch_offset < end_offset
+
+    def on_flushed(self, now_ms: int) -> None:
+        """Count this replica itself up to what a power cut cannot take back (ARCHITECTURE: durable first)."""
+        if isinstance(self._replica.state, Leader):
+            self._maybe_advance_high_watermark(self._replica.state)
+
+    # The others' fetches
+
+    def on_fetch(self, now_ms: int, request_id: int, request: FetchRequest) -> None:
+        """Answer a fetch at once when there is something to say, or park it."""
+        state, error = self._replica.state, self._check(request)
+        if error is not Error.NONE or not isinstance(state, Leader):
+            self._replica.reply(request_id, self._replica.fetch_error(error))
+            return
+        position = check_fetch_position(self._replica.log, request.fetch_offset, request.last_fetched_epoch)
+        if isinstance(position, Diverging | NeedsSnapshot):
+            self._answer(state, request_id, request, position)
+            return
+        end_offset = self._replica.log.end_offset
+        self.note_progress(state, AnsweredFetch(now_ms, request.replica, request.fetch_offset, end_offset))
+        knows_less = request.high_watermark < state.high_watermark
+        if self._has_more(state, request) or request.max_wait_ms == 0 or knows_less:
+            self._answer(state, request_id, request, position)
+        else:
+            state.parked[request_id] = ParkedFetch(request_id, request, now_ms + request.max_wait_ms)
+
+    def _check(self, request: FetchRequest) -> Error:
+        is_possible = request.max_wait_ms >= 0 and request.fetch_offset >= 0
+        is_possible = is_possible and 0 <= request.last_fetched_epoch <= request.epoch
+        return self.check_asker(request, is_possible=is_possible)
+
+    def check_asker(self, request: FetchRequest | FetchSnapshotRequest, *, is_possible: bool) -> Error:
+        """Whether this replica leads the epoch and the cluster that the asker believes in; `is_possible`: the rest."""
+        replica = self._replica
+        if request.cluster_id not in (None, replica.identity.cluster_id):
+            return Error.INCONSISTENT_CLUSTER_ID
+        if not is_possible or request.replica.id == replica.id:
+            return Error.INVALID_REQUEST
+        if request.epoch < replica.epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if request.epoch > replica.epoch:
+            return Error.UNKNOWN_LEADER_EPOCH  # a fetch never raises the receiver's epoch (facts 10.1, 10)
+        if not isinstance(replica.state, Leader):
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.BROKER_NOT_AVAILABLE if replica.is_shutting_down else Error.NONE
+
+    def note_progress(self, state: Leader, fetch: AnsweredFetch) -> None:
+        """Note how far a replica is by its fetch, as of when that came."""
+        at_ms, replica, fetch_offset, leader_end_offset = fetch
+        if replica.id < 0:
+            return  # an observer without an id
+        progress = state.voters.get(replica.id)
+        if progress is None or not _counts(state, replica):
+            _observer(state, replica).on_fetch(at_ms, fetch_offset, leader_end_offset)
+            return
+        progress.on_fetch(at_ms, fetch_offset, leader_end_offset)
+        self.count_for_quorum(at_ms, state, replica)
+        self._maybe_advance_high_watermark(state)
+
+    def count_for_quorum(self, now_ms: int, state: Leader, voter: ReplicaKey) -> None:
+        """Note that a voter fetches; the check-quorum time starts again when enough of them have (KIP-835)."""
+        replica = self._replica
+        state.fetched_voters.add(voter.id)
+        needed = majority_size(len(replica.voters)) - (1 if replica.is_voter else 0)
+        if len(state.fetched_voters) >= needed:
+            state.fetched_voters.clear()
+            state.check_quorum_deadline_ms = now_ms + int(replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+
+    def _maybe_advance_high_watermark(self, state: Leader) -> None:
+        replica = self._replica
+        end_offsets = [progress.end_offset for progress in state.voters.values()]
+        if replica.is_voter:
+            end_offsets.append(replica.log.flushed_offset)
+        offset = replicated_offset(end_offsets)
+        # Only a record of this epoch commits what earlier leaders left behind (Raft 5.4.2, facts 10.1, 7).
+        if offset <= state.epoch_start_offset or offset <= state.high_watermark:
+            return
+        first_of_epoch = state.high_watermark == UNKNOWN_OFFSET
+        state.high_watermark = offset
+        # All that are parked know less (KIP-1166). Brokers are told before whoever waits for the commit, who may ask
+        # them for it next; voters behind, because nobody does.
+        observers = [parked for parked in state.parked.values() if not _counts(state, parked.request.replica)]
+        self._answer_parked(state, observers)
+        replica.advance_high_watermark(offset)
+        if first_of_epoch:
+            replica.announce_leadership()
+        self._answer_parked(state, list(state.parked.values()))
+
+    def _answer_parked(self, state: Leader, ready: list[ParkedFetch]) -> None:
+        for parked in ready:
+            del state.parked[parked.request_id]
+            position = check_fetch_position(
+                self._replica.log, parked.request.fetch_offset, parked.request.last_fetched_epoch
+            )
+            self._answer(state, parked.request_id, parked.request, position)
+
+    def _answer(self, state: Leader, request_id: int, request: FetchRequest, position: FetchPosition) -> None:
+        replica, read = self._replica, None
+        diverging = position.end if isinstance(position, Diverging) else None
+        snapshot_id = position.id if isinstance(position, NeedsSnapshot) else None
+        if diverging is None and snapshot_id is None and request.fetch_offset < replica.log.end_offset:
+            read = ReadRange(request.fetch_offset, request.max_bytes)
+        response = FetchResponse(
+            Error.NONE,
+            replica.epoch,
+            replica.id,
+            high_watermark=state.high_watermark,
+            log_start_offset=replica.log.start_offset,
+            diverging=diverging,
+            snapshot_id=snapshot_id,
+            leader_endpoints=replica.leader_endpoints,
+        )
+        replica.effects.append(Reply(request_id, response, after=replica.ticket, read=read))
+
+    # Fetches that are answered without it
+
+    def answerable(self) -> Answerable | None:
+        """What the driver may answer by itself, while the voters stand and a record of this epoch is committed.
+
+        Then such a fetch moves no more than the progress of who asks and the high watermark.
+        """
+        replica, state = self._replica, self._replica.state
+        if not replica.config.fetches_answered or not isinstance(state, Leader) or replica.is_shutting_down:
+            return None
+        is_durable = state.started and replica.durable_ticket >= replica.ticket
+        if not is_durable or state.high_watermark <= state.epoch_start_offset or state.change is not None:
+            return None
+        return Answerable(
+            replica.epoch,
+            state.epoch_start_offset,
+            state.high_watermark,
+            tuple((voter_id, progress.end_offset) for voter_id, progress in state.voters.items()),
+            replica.is_voter,
+            replica.voters_in_log,
+            replica.leader_endpoints,
+        )
+
+    def counts(self, replica: ReplicaKey) -> bool:
+        """Whether what that replica fetches counts for the high watermark."""
+        return isinstance(self._replica.state, Leader) and _counts(self._replica.state, replica)
+
+    def is_followed(self, now_ms: int) -> bool:
+        """Whether this replica leads other voters, or observers that have fetched lately."""
+        state = self._replica.state
+        if not isinstance(state, Leader):
+            return False
+        oldest_ms = now_ms - OBSERVER_SESSION_TIMEOUT_MS
+        return bool(state.voters) or any(each.last_fetch_ms > oldest_ms for each in state.observers.values())
+
+    # Time
+
+    def tick(self, now_ms: int, state: Leader) -> int:
+        """Resign without a majority, make itself known, end waits. Returns when to look again."""
+        if now_ms >= state.check_quorum_deadline_ms or self._replica.is_shutting_down:
+            self._replica.become_resigned(now_ms)
+            return now_ms
+        if now_ms >= state.begin_epoch_due_ms:
+            self._send_begin_epoch(now_ms, state)
+        # What the leader itself appends, its epoch's first batch above all, is seen here.
+        due = [p for p in state.parked.values() if p.deadline_ms <= now_ms or self._has_more(state, p.request)]
+        self._answer_parked(state, due)
+        waits = (parked.deadline_ms for parked in state.parked.values())
+        return min(state.check_quorum_deadline_ms, state.begin_epoch_due_ms, *waits)
+
+    def _send_begin_epoch(self, now_ms: int, state: Leader) -> None:
+        """Tell the voters that have not fetched lately who leads (since Kafka 4.2 only those)."""
+        replica, period_ms = self._replica, self._replica.config.fetch_timeout_ms // 2
+        for voter_id, progress in sorted(state.voters.items()):
+            is_quiet = progress.last_fetch_ms < 0 or now_ms - progress.last_fetch_ms >= period_ms
+            if is_quiet and replica.requests.is_ready(now_ms, voter_id):
+                request = BeginQuorumEpochRequest(
+                    replica.identity.cluster_id, progress.key, replica.id, replica.epoch, replica.identity.endpoints
+                )
+                replica.send(now_ms, voter_id, request)
+        state.begin_epoch_due_ms = now_ms + period_ms
+
+    def tick_resigned(self, now_ms: int, state: Resigned) -> int:
+        """Tell the voters until they know; then leave the epoch by raising it. Returns when to look again.
+
+        Raising it keeps this replica from following itself, and its answers from naming it the leader (facts 4.2).
+        """
+        replica = self._replica
+        deadline_ms = NEVER_MS if replica.is_shutting_down else state.deadline_ms
+        if now_ms >= deadline_ms:
+            replica.become_unattached(now_ms, replica.epoch + 1)
+            return now_ms
+        for voter_id in sorted(state.unacknowledged):
+            if replica.requests.is_ready(now_ms, voter_id):
+                replica.send(now_ms, voter_id, self._end_epoch_request(state))
+            deadline_ms = min(deadline_ms, replica.requests.ready_at_ms(voter_id))
+        return deadline_ms
+
+    def _end_epoch_request(self, state: Resigned) -> EndQuorumEpochRequest:
+        # Kafka's leaders leave the endpoints empty here too (facts 10.1, 24).
+        replica = self._replica
+        return EndQuorumEpochRequest(replica.identity.cluster_id, replica.id, replica.epoch, state.preferred_successors)
+
+    def on_end_epoch_response(self, voter_id: int) -> None:
+        """A voter knows that this replica resigned."""
+        if isinstance(self._replica.state, Resigned):
+            self._replica.state.unacknowledged.discard(voter_id)
+
+
+def _counts(state: Leader, replica: ReplicaKey) -> bool:
+    """Whether a voter asks, and not a broker or a voter's former disk."""
+    progress = state.voters.get(replica.id)
+    return progress is not None and progress.key.matches(replica)
+
+
+def _observer(state: Leader, replica: ReplicaKey) -> ReplicaProgress:
+    """What is known of an observer; the one that has been silent the longest goes when there are too many."""
+    if replica not in state.observers and len(state.observers) >= OBSERVERS_MAX:
+        del state.observers[min(state.observers, key=lambda key: state.observers[key].last_fetch_ms)]
+    return state.observers.setdefault(replica, ReplicaProgress(replica))

@@ -1,0 +1,135 @@
+"""Which peer may be sent a request: one in flight a peer, time-outs, and a back-off after a failure (facts 2.8)."""
+
+from klamm.protocol.named_tuple import NamedTuple
+from klamm.raft.config import RaftConfig
+from klamm.raft.messages import FetchRequest, Request
+from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VotersInLog
+
+
+class InFlight(NamedTuple):
+    """A request that waits for its answer."""
+
+    to: int
+    correlation_id: int
+    sent_ms: int
+    request: Request
+    may_go_on: bool = False
+
+
+class FetchedOn(NamedTuple):
+    """What a fetch that went on has come to since the core was told of it last; see `effects.SendRequest`."""
+
+    sent_ms: int
+    heard_ms: int | None  # None: no answer came since then
+    request: FetchRequest  # the one that was sent last
+    high_watermark: int  # as the leader told it last
+
+
+class AnsweredFetch(NamedTuple):
+    """A plain fetch of the epoch led that was taken without the core."""
+
+    at_ms: int  # when it came
+    replica: ReplicaKey
+    fetch_offset: int
+    leader_end_offset: int  # where the leader's log ended then
+
+
+class Answerable(NamedTuple):
+    """What the driver needs to take plain fetches without the core: those of this epoch, from a position within it.
+
+    It notes them, finds the high watermark as the core does, and answers. The core is told by
+    `RaftNode.on_fetches_answered` before any other event, so that it never decides without knowing of them.
+    """
+
+    epoch: int
+    epoch_start_offset: int  # no high watermark of this epoch is at or below it
+    high_watermark: int
+    voters: tuple[tuple[int, int], ...]  # the others: node id, ascending, and end offset as known
+    counts_itself: bool  # up to where its log is flushed
+    voters_in_log: VotersInLog
+    leader_endpoints: tuple[Endpoint, ...]
+
+
+class Requests:
+    """The connections of a replica as it sees them. An answer counts only while its request is known here."""
+
+    def __init__(self, config: RaftConfig) -> None:
+        self._config = config
+        self._next_correlation_id = 0
+        self._in_flight: dict[int, InFlight] = {}
+        self._backing_off_until_ms: dict[int, int] = {}
+
+    def begin(self, now_ms: int, to: int, request: Request, *, may_go_on: bool = False) -> int:
+        """Note that `request` goes to a peer that is ready; returns its correlation id, which is never used again."""
+        self._next_correlation_id += 1
+        self._in_flight[to] = InFlight(to, self._next_correlation_id, now_ms, request, may_go_on)
+        return self._next_correlation_id
+
+    def end(self, correlation_id: int) -> InFlight | None:
+        """Take the request that this answers; None when it was given up (time-out, change of role)."""
+        for entry in self._in_flight.values():
+            if entry.correlation_id == correlation_id:
+                return self._in_flight.pop(entry.to)
+        return None
+
+    def is_waited_for(self, correlation_id: int) -> bool:
+        """Whether the answer to that request still counts."""
+        return any(entry.correlation_id == correlation_id for entry in self._in_flight.values())
+
+    def going_on(self, now_ms: int, to: int) -> InFlight | None:
+        """The fetch of that peer that may go on by itself; None when there is none, or when it timed out."""
+        entry = self._in_flight.get(to)
+        if entry is None or not entry.may_go_on or entry.sent_ms + self._config.request_timeout_ms <= now_ms:
+            return None
+        return entry
+
+    def renew(self, correlation_id: int, sent_ms: int, request: Request) -> InFlight | None:
+        """That request went on: what was asked last, and when; None when it was given up."""
+        for to, entry in self._in_flight.items():
+            if entry.correlation_id == correlation_id:
+                self._in_flight[to] = renewed = entry._replace(sent_ms=sent_ms, request=request)
+                return renewed
+        return None
+
+    def hear(self, now_ms: int, to: int) -> None:
+        """That peer spoke, by whichever way: a request that it let time out counts no more."""
+        entry = self._in_flight.get(to)
+        if entry is not None and entry.sent_ms + self._config.request_timeout_ms <= now_ms:
+            del self._in_flight[to]
+
+    def back_off(self, now_ms: int, to: int) -> None:
+        """Send nothing to that peer for `retry_backoff_ms`."""
+        self._backing_off_until_ms[to] = now_ms + self._config.retry_backoff_ms
+
+    def reset(self) -> None:
+        """Forget all of it: what was asked in another role no longer matters."""
+        self._in_flight.clear()
+        self._backing_off_until_ms.clear()
+
+    def ready_at_ms(self, to: int) -> int:
+        """When the next request may go to that peer; a time that has passed means now."""
+        entry = self._in_flight.get(to)
+        if entry is not None:
+            return entry.sent_ms + self._config.request_timeout_ms
+        return self._backing_off_until_ms.get(to, 0)
+
+    def is_ready(self, now_ms: int, to: int) -> bool:
+        """Whether a request may go there now."""
+        return self.ready_at_ms(to) <= now_ms
+
+    def silent_until_ms(self, now_ms: int, to: int) -> int:
+        """Until when others are asked instead of that peer; it is asked itself when that has passed.
+
+        It let a request time out, which counts for as long as it was waited for, or is left alone after a failure.
+        """
+        entry, timeout_ms = self._in_flight.get(to), self._config.request_timeout_ms
+        if entry is None:
+            return self._backing_off_until_ms.get(to, 0)
+        return entry.sent_ms + 2 * timeout_ms if entry.sent_ms + timeout_ms <= now_ms else 0
+
+    def busy_until_ms(self, now_ms: int) -> int:
+        """When the last request in flight times out; `now_ms` or less when none is."""
+        if not self._in_flight:
+            return now_ms
+        last_ms = max(entry.sent_ms for entry in self._in_flight.values())
+        return max(last_ms + self._config.request_timeout_ms, now_ms)

@@ -1,0 +1,33 @@
+"""What a change of the voter set means for who leads: whose fetches count from then on (KIP-853, facts 2.9)."""
+
+from klamm.raft.election.role_states import NEVER_MS, Leader, ReplicaProgress
+from klamm.raft.replica_state import CHECK_QUORUM_FACTOR, Replica
+
+
+def take_voters(replica: Replica, state: Leader, now_ms: int) -> None:
+    """Count the other voters of the set in force; who moves to or from the observers keeps its progress.
+
+    A voter whose key differs, if only by a directory id that was not known, begins anew: its next fetch tells. In the
+    latter case it is still a voter, and nobody becomes an observer.
+    """
+    others = [voter.key for voter in replica.voters.voters if voter.key.id != replica.id]
+    known = {progress.key: progress for progress in state.voters.values()} | state.observers
+    gone = [progress for progress in state.voters.values() if progress.key not in others]
+    same = {progress.key.id for progress in state.voters.values() if progress.key in others}
+    state.voters = {key.id: known.get(key) or ReplicaProgress(key) for key in others}
+    for key in others:
+        state.observers.pop(key, None)
+    for progress in gone:
+        if progress.last_fetch_ms >= 0 and not any(progress.key.matches(key) for key in others):
+            state.observers[progress.key] = progress
+    state.fetched_voters &= same
+    _set_deadlines(replica, state, now_ms)
+
+
+def _set_deadlines(replica: Replica, state: Leader, now_ms: int) -> None:
+    if not state.voters:
+        state.check_quorum_deadline_ms = state.begin_epoch_due_ms = NEVER_MS
+        return
+    if state.check_quorum_deadline_ms == NEVER_MS:
+        state.check_quorum_deadline_ms = now_ms + int(replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+    state.begin_epoch_due_ms = now_ms  # those that are new hear of their leader at once

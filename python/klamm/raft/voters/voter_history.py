@@ -1,0 +1,67 @@
+"""The voter sets and kraft.versions of the log by offset: the newest acts once appended, committed or not (KIP-853).
+
+Truncation undoes it; a snapshot brings what was in force where it ends.
+"""
+
+from collections.abc import Iterable
+
+from klamm.protocol.named_tuple import NamedTuple
+from klamm.raft.log.control_records import KRAFT_VERSION, KRAFT_VOTERS, decode_kraft_version, decode_voters
+from klamm.raft.log.metadata_log import ControlRecord, LogView
+from klamm.raft.voters.voter_set import VotersInLog
+
+
+class _Entry(NamedTuple):
+    offset: int  # of the record from which on it counts
+    voters: VotersInLog
+
+
+class VoterHistory:
+    """What the log says of its voters; `initial` (`controller.quorum.voters`) counts while it says nothing."""
+
+    __slots__ = ("_end_offset", "_entries", "_initial", "_start_offset")
+
+    def __init__(self, initial: VotersInLog) -> None:
+        self._initial = initial
+        self._entries: list[_Entry] = []
+        self._start_offset = self._end_offset = -1  # of the log at the last look; -1 before the first
+
+    @property
+    def newest(self) -> VotersInLog:
+        """The voter set in force."""
+        return self._entries[-1].voters if self._entries else self._initial
+
+    def below(self, offset: int) -> VotersInLog:
+        """What is in force for who has the log below `offset`."""
+        known = (entry.voters for entry in reversed(self._entries) if entry.offset < offset)
+        return next(known, self._initial)
+
+    def follow(self, log: LogView) -> bool:
+        """Take in what was appended, cut or cleaned since the last look; says whether the newest changed.
+
+        Raises ControlRecordError.
+        """
+        start, end = log.start_offset, log.end_offset
+        if (start, end) == (self._start_offset, self._end_offset):
+            return False
+        before = self.newest
+        if start != self._start_offset:
+            self._entries.clear()
+            self._add(log.control_records())
+        elif end > self._end_offset:
+            self._add(log.control_records(self._end_offset))
+        else:
+            self._entries = [entry for entry in self._entries if entry.offset < end]
+        self._start_offset, self._end_offset = start, end
+        return self.newest != before
+
+    def _add(self, records: Iterable[ControlRecord]) -> None:
+        for record in records:
+            known = self.newest
+            if record.type == KRAFT_VERSION:
+                known = known._replace(kraft_version=decode_kraft_version(record.value))
+            elif record.type == KRAFT_VOTERS:
+                known = known._replace(voters=decode_voters(record.value), offset=record.offset)
+            else:
+                continue
+            self._entries.append(_Entry(record.offset, known))

@@ -1,0 +1,59 @@
+"""The option `columns`: which columns a query gets; the others are neither made nor shipped. Pure.
+
+Spark tells a source in Python the filters of a query and not its columns, so that a query can only say them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from klamm.spark.options.format_options import Format, FormatOptions, OnBad, Options
+
+OPTION: Final = "columns"
+HEADERS: Final = "headers"
+NAMES: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", HEADERS)
+"""In the order of Spark's own source."""
+
+
+def all_columns(formats: Sequence[FormatOptions], *, include_headers: bool) -> tuple[str, ...]:
+    """Those of a query that does not choose. What could not be decoded comes last: of values, then of keys."""
+    names = [name for name in NAMES if include_headers or name != HEADERS]
+    return (*names, *sorted(_corrupt(formats)))
+
+
+def choose(options: Options, formats: Sequence[FormatOptions], *, include_headers: bool) -> tuple[str, ...] | None:
+    """What `columns` names, in its order; None without it. Letters may be of any size, as in Spark's SQL."""
+    known = {name.lower(): name for name in (*NAMES, *sorted(_corrupt(formats)))}
+
+    def read(value: str) -> tuple[str, ...]:
+        names = [part.strip() for part in value.split(",")]
+        for name in names:
+            if name.lower() not in known:
+                raise ValueError(f"there is no column '{name}'; there are {', '.join(known.values())}")
+        chosen = tuple(known[name.lower()] for name in names)
+        if twice := [name for name in chosen if chosen.count(name) > 1]:
+            raise ValueError(f"it names column '{twice[0]}' twice")
+        return chosen
+
+    none: tuple[str, ...] | None = None
+    chosen = options.get(OPTION, read, none)
+    if chosen is not None:
+        _check(options, chosen, formats, include_headers=include_headers)
+    return chosen
+
+
+def _check(options: Options, chosen: Sequence[str], formats: Sequence[FormatOptions], *, include_headers: bool) -> None:
+    """An option of a column that is left out was meant for something."""
+    if "includeHeaders" in options and include_headers != (HEADERS in chosen):
+        word = str(include_headers).lower()
+        raise options.error(OPTION, f"includeHeaders is {word}, and that says otherwise; take one of them away")
+    for one in formats:
+        if one.format is not Format.BINARY and one.column not in chosen:
+            raise options.error(OPTION, f"it leaves out '{one.column}', and {one.column}.format is {one.format.value}")
+    for name in sorted(_corrupt(formats) - set(chosen)):
+        raise options.error(OPTION, f"it leaves out '{name}', where onError=keep has what cannot be decoded")
+
+
+def _corrupt(formats: Sequence[FormatOptions]) -> set[str]:
+    return {one.corrupt for one in formats if one.on_bad is OnBad.KEEP}

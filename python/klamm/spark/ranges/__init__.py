@@ -1,0 +1,1 @@
+"""Which ranges of offsets are read: start and end, filters, and cuts by bytes."""

@@ -1,0 +1,1 @@
+"""Queries that read topics: batch and stream, their tasks, rows and columns."""

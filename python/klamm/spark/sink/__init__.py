@@ -1,0 +1,1 @@
+"""Queries that write topics, exactly once where asked for."""

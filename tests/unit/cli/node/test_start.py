@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klamm.cli.main import run
+from klamm.cli.node import process, start
+from klamm.cli.terminal import logs
+from klamm.config import sources
+from klamm.config.node_config import NodeConfigError
+
+
+def test_options() -> None:
+    options = start.parse(["conf", "--override", "a=1", "-o", "b=2", "--override=c=3", "--data=d", "--port", "0"])
+    assert options == start.StartOptions(Path("conf"), ("a=1", "b=2", "c=3"), Path("d"), 0)
+    assert start.parse([]) == start.StartOptions()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--port"], "--port needs a value"),
+        (["--port", "x"], "--port x"),
+        (["--port", "65536"], "65536"),
+        (["--prot", "1"], "no option --prot"),
+        (["a", "b"], "one file is enough"),
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["start", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["none.properties"], "klamm: cannot read none.properties: No such file or directory"),
+        (
+            ["-o", "num.partitions=0"],
+            "klamm: Invalid value 0 for configuration num.partitions: Value must be at least 1",
+        ),
+        (["-o", "listeners=SSL://localhost:1,CONTROLLER://localhost:0"], "klamm: "),
+        (["-o", "klamm.log.levels=raft"], "klamm: Invalid value raft for configuration klamm.log.levels"),
+    ],
+)
+def test_a_wrong_configuration_exits_with_1_and_no_traceback(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert (
+        run(["start", "--data", str(tmp_path / "data"), *arguments] if "-o" in arguments else ["start", *arguments])
+        == 1
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith(complaint) for line in lines)
+    assert all(line.startswith("klamm: ") for line in lines)
+    assert not (tmp_path / "data").exists()
+
+
+def test_starting_imports_nothing_that_serving_does_not_need() -> None:
+    script = (
+        "import sys, klamm.node.start; from klamm.cli.main import run; run(['start', 'none.properties'])\n"
+        "dear = {'typer', 'rich', 'click', 'kio', 'pydantic', 'uuid', 'hashlib', 'klamm.protocol.wire.codec'}\n"
+        "on_request = ('klamm.broker.handlers.', 'klamm.coordinator.', 'klamm.protocol.messages.topics')\n"
+        "print(sorted(name for name in sys.modules if name in dear or name.startswith(on_request)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+class TestLogs:
+    @pytest.fixture(autouse=True)
+    def restored(self) -> object:
+        root = logging.getLogger("klamm")
+        before = (root.handlers, root.propagate, root.level)
+        yield
+        root.handlers, root.propagate = before[0], before[1]
+        root.setLevel(before[2])
+        logging.getLogger("klamm.raft").setLevel(logging.NOTSET)
+
+    def configured(self, *overrides: str) -> None:
+        logs.configure(sources.load(overrides=overrides))
+
+    def test_one_line_an_event(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.configured()
+        log = logging.getLogger("klamm.node")
+        log.info("serving on %s", "a\nb")
+        log.debug("not written")
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            log.exception("it failed")
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 2
+        assert lines[0].endswith(r"INFO  node       serving on a \n b")
+        assert "ERROR node" in lines[1]
+        assert "ValueError: broken" in lines[1]
+
+    def test_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.configured("klamm.log.format=json")
+        logging.getLogger("klamm.node").warning("careful: %d", 1)
+        line = json.loads(capsys.readouterr().err)
+        assert line.pop("time").endswith("Z")
+        assert line == {"level": "WARN", "logger": "klamm.node", "message": "careful: 1"}
+
+    def test_levels_for_the_whole_and_for_parts(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.configured("klamm.log.level=error", "klamm.log.levels=klamm.raft=DEBUG")
+        logging.getLogger("klamm.node").warning("not written")
+        logging.getLogger("klamm.raft.driver").debug("written")
+        assert capsys.readouterr().err.splitlines()[0].endswith("written")
+
+    @pytest.mark.parametrize("levels", ["klamm.raft", "klamm.raft=LOUD"])
+    def test_levels_that_there_are_not(self, levels: str) -> None:
+        with pytest.raises(NodeConfigError, match="DEBUG, INFO, WARN, ERROR"):
+            self.configured(f"klamm.log.levels={levels}")
+
+
+OWN_PROCESS = """
+import gc, sys
+from klamm.cli.node import process
+process.begin()
+assert not gc.isenabled()
+process.import_asyncio()
+import asyncio, inspect
+assert "ssl" not in sys.modules, "asyncio was imported without"
+assert "ast" not in sys.modules, "what nobody looks into is not loaded"
+process.settle()
+assert gc.isenabled()
+assert inspect.getdoc(asyncio.run), "but there when somebody does"
+import ssl, textwrap
+assert "ast" in sys.modules
+assert asyncio.base_events.ssl is None
+assert ssl.OPENSSL_VERSION, "and others can have it"
+assert textwrap.shorten("a b c", 5) == "a b c"
+"""
+
+
+def test_a_process_of_its_own_starts_without_collector_and_openssl() -> None:
+    done = subprocess.run([sys.executable, "-c", OWN_PROCESS], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_signals_are_kept_for_a_node_that_cannot_take_them_yet() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    told: list[str] = []
+    signals = process.StopSignals()
+    signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before, "the second one is not ours"
+    signals.on_stop(lambda: told.append("early"))
+    assert told == ["early"]
+
+    signals = process.StopSignals()
+    signals.on_stop(lambda: told.append("late"))
+    assert told == ["early"]
+    signal.raise_signal(signal.SIGINT)
+    assert told == ["early", "late"]
+    assert signal.getsignal(signal.SIGTERM) is before

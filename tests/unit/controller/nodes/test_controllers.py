@@ -1,0 +1,50 @@
+"""Controllers that register (KIP-919)."""
+
+from __future__ import annotations
+
+from tests.unit.controller.cluster import Cluster, uuid
+
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.generated.metadata_records import RegisterControllerRecord, decode
+from klamm.protocol.messages.registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    Listener,
+    SupportedFeature,
+)
+
+
+def registration(incarnation: int) -> ControllerRegistrationRequest:
+    listeners = (Listener("CONTROLLER", "host", 9093),)
+    return ControllerRegistrationRequest(
+        3, uuid(incarnation), listeners, (SupportedFeature("metadata.version", 7, 30),)
+    )
+
+
+def test_whoever_registers_last_has_the_id() -> None:
+    cluster = Cluster()
+    for incarnation in (1, 2):
+        result = cluster.controller.on_controller_registration(registration(incarnation))
+        assert result.answer == ControllerRegistrationResponse()
+        [record] = map(decode, result.records)
+        assert isinstance(record, RegisterControllerRecord)
+        assert not record.zk_migration_ready
+        cluster.commit(result)
+        found = cluster.image.controller(3)
+        assert found is not None
+        assert found.incarnation_id == uuid(incarnation)
+        assert [(each.name, each.host, each.port) for each in found.endpoints] == [("CONTROLLER", "host", 9093)]
+        assert [(each.name, each.level_min, each.level_max) for each in found.features] == [("metadata.version", 7, 30)]
+
+
+def test_before_metadata_version_15_nobody_can() -> None:
+    result = Cluster({"metadata.version": 14}).controller.on_controller_registration(registration(1))
+    assert result.answer.error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert result.records == ()
+
+
+def test_one_that_is_not_active_says_so() -> None:
+    cluster = Cluster()
+    cluster.controller.deactivate()
+    result = cluster.controller.on_controller_registration(registration(1))
+    assert result.answer.error_code is ErrorCode.NOT_CONTROLLER

@@ -1,0 +1,181 @@
+"""Asking the active controller: here or elsewhere, again where it is none, and no longer than its time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from klamm.config import sources
+from klamm.controller.operations.nodes import BROKER_HEARTBEAT
+from klamm.controller.operations.operation import Operation
+from klamm.controller.operations.topics import CREATE_TOPICS
+from klamm.node.controller.active_controller import ActiveController
+from klamm.protocol.client import PeerError, PeerRefusedError, Versions
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.registration import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from klamm.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from klamm.raft.voters.voter_set import Endpoint
+
+BEAT = BrokerHeartbeatRequest(1, 5, 7)
+BEATEN = BrokerHeartbeatResponse(is_caught_up=True)
+NOT_CONTROLLER = BrokerHeartbeatResponse(ErrorCode.NOT_CONTROLLER)
+
+
+class Quorum:
+    """What raft says, one word an asking; the last one stays."""
+
+    def __init__(self, *leaders: int | None) -> None:
+        self._leaders = list(leaders)
+        self.leader_endpoints: tuple[Endpoint, ...] = ()
+
+    @property
+    def leader_id(self) -> int | None:
+        leader = self._leaders.pop(0) if len(self._leaders) > 1 else self._leaders[0]
+        self.leader_endpoints = () if leader is None else (Endpoint("CONTROLLER", "host", 9000 + leader),)
+        return leader
+
+
+class Local:
+    """A controller of this process that gives these answers."""
+
+    def __init__(self, *answers: Any, epoch: int | None = 1) -> None:
+        self.epoch = epoch
+        self._answers = list(answers)
+        self.asked: list[Any] = []
+
+    async def run(self, operation: Operation[Any, Any], request: Any) -> Any:
+        self.asked.append(request)
+        answer = self._answers.pop(0)
+        if answer.error_code is ErrorCode.NOT_CONTROLLER:
+            self.epoch = None
+        return answer
+
+
+class Remote:
+    """A client of other nodes that gives these answers."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self.addresses: list[tuple[str, int]] = []
+        self.versions: dict[tuple[str, int], Versions] = {}
+
+    def peer(self, address: tuple[str, int]) -> Any:
+        return SimpleNamespace(versions=self.versions.get(address))
+
+    async def ask(self, address: tuple[str, int], request: Any, *_: object) -> Any:
+        self.addresses.append(address)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def controller(
+    quorum: Quorum, local: Local | None = None, remote: Remote | None = None, *, timeout_ms: int = 30_000
+) -> ActiveController:
+    config = sources.load(overrides=[f"broker.heartbeat.interval.ms={timeout_ms}"])
+    made: Any = ActiveController(config, local, quorum)  # type: ignore[arg-type]
+    made._client = remote
+    found: ActiveController = made
+    return found
+
+
+async def test_one_in_this_process_is_called() -> None:
+    local = Local(BEATEN)
+    assert await controller(Quorum(1), local).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
+    assert local.asked == [BEAT]
+
+
+async def test_one_elsewhere_is_found_by_raft_and_asked_there() -> None:
+    remote = Remote(BEATEN)
+    assert await controller(Quorum(3), remote=remote).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
+    assert remote.addresses == [("host", 9003)]
+
+
+@pytest.mark.parametrize("first", [NOT_CONTROLLER, PeerError("broken"), PeerRefusedError("nobody")])
+async def test_the_next_one_is_asked_where_the_first_is_none_any_more(first: object) -> None:
+    remote = Remote(first, BEATEN)
+    asking = controller(Quorum(3, 3, None, 4), remote=remote)
+    assert await asking.ask(BROKER_HEARTBEAT, BEAT) == BEATEN
+    assert len(remote.addresses) == 2
+
+
+async def test_a_local_one_that_loses_its_epoch_sends_to_the_next() -> None:
+    remote = Remote(BEATEN)
+    assert await controller(Quorum(None, 2), Local(NOT_CONTROLLER), remote).ask(BROKER_HEARTBEAT, BEAT) == BEATEN
+    assert remote.addresses == [("host", 9002)]
+
+
+async def test_a_topic_that_was_refused_for_that_is_asked_for_again() -> None:
+    def answer(code: ErrorCode) -> CreateTopicsResponse:
+        return CreateTopicsResponse((CreatableTopicResult("t", error_code=code),))
+
+    remote = Remote(answer(ErrorCode.NOT_CONTROLLER), answer(ErrorCode.TOPIC_ALREADY_EXISTS))
+    request = CreateTopicsRequest((CreatableTopic("t", 1, 1),))
+    given = await controller(Quorum(2), remote=remote).ask(CREATE_TOPICS, request)
+    assert given == answer(ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+async def test_a_leader_that_is_gone_without_a_word_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klamm.node.controller.active_controller.LAST_WORD_S", 0.001)
+
+    class Silent(Remote):
+        async def ask(self, address: tuple[str, int], request: Any, *_: object) -> Any:
+            if address == ("host", 9003):
+                await asyncio.Event().wait()
+            return await super().ask(address, request)
+
+    remote = Silent(BEATEN)
+    # Asked for twice to find the first one, and three times to see that there is another.
+    asking = controller(Quorum(3, 3, 3, 3, 4), remote=remote)
+    async with asyncio.timeout(30):
+        assert await asking.ask(BROKER_HEARTBEAT, BEAT) == BEATEN
+    assert remote.addresses == [("host", 9004)]
+
+
+@pytest.mark.parametrize(("leaders", "answers"), [([None], [BEATEN]), ([2], [NOT_CONTROLLER]), ([1], [BEATEN])])
+async def test_when_time_is_over_the_request_is_answered_so(
+    leaders: Sequence[int | None], answers: Sequence[object]
+) -> None:
+    """Nobody leads; somebody is wrongly thought to; this node does, and is not active yet."""
+    asking = controller(Quorum(*leaders), Local(epoch=None), Remote(*answers), timeout_ms=100)
+    answer = await asking.ask(BROKER_HEARTBEAT, BEAT)
+    assert answer == BrokerHeartbeatResponse(ErrorCode.REQUEST_TIMED_OUT)
+
+
+async def test_what_the_active_one_speaks_is_told_when_it_is_another() -> None:
+    remote, told = Remote(NOT_CONTROLLER, BEATEN, BEATEN), []
+    remote.versions = {("host", 9003): {19: (2, 5)}}
+    local = Local(BEATEN, epoch=None)
+    asking = controller(Quorum(3, 3, 4, 4, 3), local, remote)
+    asking.follow_versions(told.append)
+    await asking.ask(BROKER_HEARTBEAT, BEAT)
+    await asking.ask(BROKER_HEARTBEAT, BEAT)
+    assert told == [{19: (2, 5)}, None, {19: (2, 5)}]
+    local.epoch = 5
+    await asking.ask(BROKER_HEARTBEAT, BEAT)
+    assert told[3:] == [None]
+
+
+async def test_what_a_connection_says_is_told_at_once() -> None:
+    remote, told = Remote(BEATEN), []
+    asking = controller(Quorum(3), remote=remote)
+    asking.follow_versions(told.append)
+    await asking.ask(BROKER_HEARTBEAT, BEAT)
+    assert told == []
+    for versions in ({19: (2, 5)}, {19: (2, 7)}):
+        remote.versions = {("host", 9003): versions}
+        asking._tell_versions()
+        asking._tell_versions()
+    remote.versions = {}
+    asking._tell_versions()
+    assert told == [{19: (2, 5)}, {19: (2, 7)}, None]

@@ -1,0 +1,90 @@
+"""What the controller is told of log directories: again after a failure, once otherwise; and what it never hears."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from tests.support.controller_channel import ChannelByName
+
+from klamm.broker.lifecycle import BrokerLifecycle
+from klamm.node.controller import assignments
+from klamm.node.controller.assignments import Assignments
+from klamm.node.controller.registration import Registration
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.registration import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+
+Assignment = tuple[bytes, bytes, int]
+TOPIC, ONE, TWO = b"t" * 16, b"1" * 16, b"2" * 16
+
+
+class Controller(ChannelByName):
+    """Answers with these codes, then with none."""
+
+    def __init__(self, *codes: ErrorCode) -> None:
+        self._codes: Iterator[ErrorCode] = iter(codes)
+        self.asked: list[AssignReplicasToDirsRequest] = []
+
+    async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        self.asked.append(request)
+        await asyncio.sleep(0)
+        return AssignReplicasToDirsResponse(next(self._codes, ErrorCode.NONE))
+
+
+def test_everything_known_at_the_registration_is_told_before_anybody_goes_on() -> None:
+    async def run() -> None:
+        controller = Controller()
+        told = Assignments(1, controller, lambda: 7)
+        told.add([(ONE, TOPIC, 0)])
+        told.add([(TWO, TOPIC, 1), (TWO, TOPIC, 0)])
+        assert controller.asked == []
+        await told.start()
+        (request,) = controller.asked
+        assert request == AssignReplicasToDirsRequest(1, 7, ((TWO, TOPIC, 0), (TWO, TOPIC, 1)))
+
+    asyncio.run(run())
+
+
+def test_it_is_told_again_after_a_failure_and_in_parts_when_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        controller = Controller(ErrorCode.NOT_CONTROLLER)
+        told = Assignments(1, controller, lambda: 7)
+        told.add([(ONE, TOPIC, index) for index in range(3)])
+        await told.start()
+        assert [[index for *_, index in asked.assignments] for asked in controller.asked] == [[0, 1], [0, 1], [2]]
+
+    monkeypatch.setattr(assignments, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(assignments, "MAX_PER_REQUEST", 2)
+    asyncio.run(run())
+
+
+def test_a_failed_directory_that_the_controller_never_hears_of_ends_the_node() -> None:
+    class Deaf(ChannelByName):
+        async def broker_registration(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+            raise AssertionError("it is registered")
+
+        async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+            raise AssertionError("nothing is sent")
+
+    async def run() -> Exception:
+        fault: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        lifecycle = BrokerLifecycle(2_000, 9_000, 60_000, lambda: 0.5)
+
+        def request() -> BrokerRegistrationRequest:
+            raise AssertionError("not asked")
+
+        registration = Registration(
+            lifecycle, Deaf(), request, lambda: 0, fault.set_result, ask_timeout_ms=1, log_dir_failure_timeout_ms=1
+        )
+        registration.on_log_dir_failed(ONE)
+        return await asyncio.wait_for(fault, 30)
+
+    assert "log.dir.failure.timeout.ms" in str(asyncio.run(run()))

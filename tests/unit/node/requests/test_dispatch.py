@@ -1,0 +1,199 @@
+"""From requests to answers: one each, or the connection is closed; those of one turn of the loop go together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+from tests.support.request_contexts import request_context
+
+from klamm._engine import CommitRequest
+from klamm.broker.request import Answer, Direct, Handler, RequestContext
+from klamm.node.requests.dispatch import Dispatcher
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.wire.codec import build, decode_response, encode_request
+from klamm.protocol.wire.kio_classes import request_class
+
+TASK, DIRECT, LATER, MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN = range(100, 107)
+
+
+class Engine:
+    """Keeps the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[tuple[int, bytes | None]]] = []
+
+    def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        self.calls.append(list(answers))
+
+    @property
+    def answers(self) -> dict[int, bytes | None]:
+        return {handle: body for call in self.calls for handle, body in call}
+
+
+class Handlers:
+    """One of each kind."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[bytes], None]] = []
+        self.is_free = asyncio.Event()
+
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
+        found: dict[int, Handler | Direct] = {
+            TASK: self.task,
+            DIRECT: Direct(lambda context, version, body, answer: answer.give(body)),
+            LATER: Direct(self.later),
+            ApiKey.FETCH: Direct(self.later),
+            ApiKey.VOTE: Direct(self.later),
+            MALFORMED: Direct(self.malformed),
+            BROKEN: Direct(self.broken),
+            BROKEN_WRITE: Direct(self.broken_write),
+            ApiKey.OFFSET_COMMIT: Direct(self.broken, self.broken_commit),
+            ApiKey.HEARTBEAT: Direct(self.broken),
+            ApiKey.LEAVE_GROUP: Direct(self.broken_write),
+            ApiKey.DELETE_GROUPS: self.broken_task,
+        }
+        return found.get(api_key)
+
+    def task(self, context: RequestContext, version: int, body: bytes) -> Awaitable[bytes]:
+        async def answer() -> bytes:
+            await self.is_free.wait()
+            return body
+
+        return answer()
+
+    def later(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        self.waiting.append(answer.written(lambda told: told + body))
+
+    def malformed(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        raise MalformedRequest("too short")
+
+    def broken(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        raise ZeroDivisionError
+
+    def broken_commit(self, request: CommitRequest, answer: Callable[[int], None]) -> None:
+        raise ZeroDivisionError
+
+    async def broken_task(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        raise ZeroDivisionError
+
+    def broken_write(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+        def write(value: int) -> bytes:
+            raise ZeroDivisionError
+
+        answer.written(write)(1)
+
+
+class Bench:
+    """A dispatcher between the two."""
+
+    def __init__(self) -> None:
+        self.engine, self.handlers = Engine(), Handlers()
+        self.dispatcher = Dispatcher(self.engine, self.handlers)
+
+    def ask(self, handle: int, api_key: int, *, on_controller: bool = False, body: bytes = b"body") -> None:
+        self.dispatcher.dispatch(handle, request_context(api_key, on_controller=on_controller), body)
+
+
+async def test_the_answers_of_one_turn_go_together() -> None:
+    bench = Bench()
+    bench.handlers.is_free.set()
+    for handle in range(5):
+        bench.ask(handle, DIRECT)
+    bench.ask(5, LATER)
+    bench.handlers.waiting.pop()(b"some ")
+    await asyncio.sleep(0)
+    assert bench.engine.calls == [[*((handle, b"body") for handle in range(5)), (5, b"some body")]]
+    bench.ask(6, TASK)
+    await bench.dispatcher.drain(30)
+    assert bench.engine.answers[6] == b"body"
+
+
+@pytest.mark.parametrize("api_key", [MALFORMED, BROKEN, BROKEN_WRITE, UNKNOWN])
+async def test_what_cannot_be_answered_closes_its_connection(caplog: pytest.LogCaptureFixture, api_key: int) -> None:
+    bench = Bench()
+    with caplog.at_level(logging.WARNING, "klamm.node.dispatch"):
+        bench.ask(1, api_key)
+        bench.ask(2, DIRECT)
+    await asyncio.sleep(0)
+    assert bench.engine.answers == {1: None, 2: b"body"}
+    assert "closing" in caplog.text
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.DELETE_GROUPS])
+async def test_a_handler_that_raises_is_answered_for(caplog: pytest.LogCaptureFixture, api_key: int) -> None:
+    bench = Bench()
+    values: dict[int, dict[str, object]] = {ApiKey.DELETE_GROUPS: {"groups_names": ["g", "h"]}}
+    request = build(request_class(api_key, 0), **values.get(api_key, {}))
+    bench.ask(1, api_key, body=encode_request(request))
+    await bench.dispatcher.drain(30)
+    answer = bench.engine.answers[1]
+    assert answer is not None, "the connection goes on"
+    found = decode_response(api_key, 0, answer)
+    codes = [each.error_code for each in found.results] if api_key == ApiKey.DELETE_GROUPS else [found.error_code]
+    assert set(map(int, codes)) == {int(ErrorCode.UNKNOWN_SERVER_ERROR)}
+    [record] = caplog.records
+    assert record.exc_info
+    assert record.exc_info[0] is ZeroDivisionError
+    assert "UNKNOWN_SERVER_ERROR" in record.message
+
+
+async def test_a_commit_that_raises_is_answered_for(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.dispatcher.commit(1, "127.0.0.1", CommitRequest("g", [("t", bytes(16), [(0, 7, -1, None)])], version=8))
+    await bench.dispatcher.drain(30)
+    answer = bench.engine.answers[1]
+    assert answer is not None
+    [topic] = decode_response(8, 8, answer).topics
+    assert [int(each.error_code) for each in topic.partitions] == [int(ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert len(caplog.records) == 1
+
+
+async def test_a_stop_waits_for_what_is_under_way() -> None:
+    bench = Bench()
+    bench.ask(1, TASK)
+    bench.ask(2, LATER)
+    draining = asyncio.ensure_future(bench.dispatcher.drain(30))
+    await asyncio.sleep(0)
+    bench.handlers.is_free.set()
+    await asyncio.sleep(0)
+    assert not draining.done()
+    bench.handlers.waiting.pop()(b"late ")
+    await draining
+    assert bench.engine.answers == {1: b"body", 2: b"late body"}
+
+
+async def test_a_stop_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.ask(1, TASK)
+    bench.ask(2, LATER)
+    await bench.dispatcher.drain(0)
+    assert bench.engine.answers == {}
+    assert caplog.messages == ["2 requests were not answered within 0 s: their connections are closed"]
+    # The task is cancelled, and closes its connection; the others are closed with all.
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert bench.engine.answers == {1: None}
+
+
+async def test_a_stop_waits_for_no_replica_and_lets_them_go_at_the_end() -> None:
+    bench = Bench()
+    bench.ask(1, ApiKey.FETCH, on_controller=True)
+    bench.ask(2, ApiKey.VOTE, on_controller=True)
+    bench.handlers.waiting.pop()(b"my vote, ")
+    await asyncio.wait_for(bench.dispatcher.drain(3600), 30)
+    bench.dispatcher.refuse_replicas()
+    assert bench.engine.answers == {1: None, 2: b"my vote, body"}
+
+
+async def test_a_clients_request_of_the_same_number_is_waited_for() -> None:
+    bench = Bench()
+    bench.ask(1, ApiKey.FETCH)
+    draining = asyncio.ensure_future(bench.dispatcher.drain(30))
+    await asyncio.sleep(0)
+    assert not draining.done()
+    bench.handlers.waiting.pop()(b"")
+    await draining

@@ -1,0 +1,152 @@
+"""What a broker's clients ask of the active controller of another process: handed on at once, or asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.request_contexts import request_context
+
+from klamm.broker.request import REQUEST_TIMEOUT_MS, Direct
+from klamm.node.requests.dispatch import Dispatcher
+from klamm.node.requests.forwarding import Forwarder
+from klamm.protocol.api_key import ApiKey
+from klamm.protocol.client import Answer, PeerError, PeerRefusedError
+from klamm.protocol.connection import OnDone, Outcome
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.forwarding import EnvelopeRequest, EnvelopeResponse, open_envelope, seal
+from klamm.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from klamm.protocol.principal import Principal
+from klamm.protocol.wire.codec import read, read_response, write, write_request
+
+VERSION = 7
+ALICE = Principal(name="alice")
+REQUEST = write_request(CreateTopicsRequest(()), VERSION)
+BODY = write(CreateTopicsResponse(()), VERSION)
+ADDRESS = ("host", 9003)
+
+
+def answered(code: ErrorCode = ErrorCode.NONE) -> Answer:
+    return Answer(0, write(EnvelopeResponse(error_code=code), 0))
+
+
+class Peer:
+    """Keeps what is sent to it, until it is told what becomes of it."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, OnDone]] = []
+
+    def send(
+        self, api_key: int, versions: tuple[int, int], body_of: Callable[[int], bytes], on_done: OnDone, *_: object
+    ) -> None:
+        assert (api_key, versions) == (EnvelopeRequest.API_KEY, (0, 0))
+        self.sent.append((body_of(0), on_done))
+
+
+class Active:
+    """Implements what is asked of `ActiveController`."""
+
+    def __init__(self, elsewhere: tuple[str, int] | None = ADDRESS) -> None:
+        self.elsewhere, self.peer = elsewhere, Peer()
+        self.client = SimpleNamespace(idlest_peer=lambda address, most: self.peer)
+        self.watched: list[Callable[[], None]] = []
+        self.asked_again_within: list[int] = []
+
+    def watch(self, address: tuple[str, int], on_other: Callable[[], None]) -> Callable[[], None]:
+        assert address == ADDRESS
+        self.watched.append(on_other)
+        return lambda: self.watched.remove(on_other)
+
+    async def until_answered(self, here: object, elsewhere: object, timeout_ms: int) -> bytes:
+        self.asked_again_within.append(timeout_ms)
+        return b"asked again"
+
+
+class Bench:
+    """A forwarder behind a dispatcher."""
+
+    def __init__(self, elsewhere: tuple[str, int] | None = ADDRESS) -> None:
+        self.answers: dict[int, bytes | None] = {}
+        self.is_answered = asyncio.Event()
+        self.active: Any = Active(elsewhere)
+        handler = Direct(Forwarder(self.active, lambda api_key: None).hand_on)
+        engine: Any = SimpleNamespace(answer=self._answer)
+        handlers: Any = SimpleNamespace(find=lambda api_key, on_controller: handler)
+        self.dispatcher = Dispatcher(engine, handlers)
+        context = request_context(ApiKey.CREATE_TOPICS, VERSION, principal=ALICE, address="10.0.0.7")
+        self.dispatcher.dispatch(1, context, REQUEST)
+
+    def _answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:
+        self.answers |= dict(answers)
+        if self.answers:
+            self.is_answered.set()
+
+    async def told(self, outcome: Outcome) -> bytes | None:
+        self.active.peer.sent[0][1](outcome)
+        return await self.answer()
+
+    async def answer(self) -> bytes | None:
+        async with asyncio.timeout(30):
+            await self.is_answered.wait()
+        assert self.active.watched == []
+        return self.answers[1]
+
+
+async def test_an_answer_of_the_active_one_is_the_clients() -> None:
+    bench = Bench()
+    [(data, _)] = bench.active.peer.sent
+    request = open_envelope(read(EnvelopeRequest, 0, data))
+    assert (request.api_key, request.client_id, request.address) == (ApiKey.CREATE_TOPICS, "client", "10.0.0.7")
+    assert request.principal == ALICE
+    assert request.body == REQUEST
+    assert await bench.told(Answer(0, write(seal(request, BODY), 0))) == BODY
+    assert bench.active.asked_again_within == []
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [answered(ErrorCode.NOT_CONTROLLER), PeerError("broken"), PeerRefusedError("nobody"), Answer(0, b"short")],
+)
+async def test_who_is_not_the_active_one_or_cannot_say_is_not_the_last_to_be_asked(outcome: Outcome) -> None:
+    bench = Bench()
+    assert await bench.told(outcome) == b"asked again"
+    [within_ms] = bench.active.asked_again_within
+    assert 0 < within_ms <= REQUEST_TIMEOUT_MS
+
+
+async def test_when_another_leads_it_is_asked_and_a_late_answer_does_not_count() -> None:
+    bench = Bench()
+    [on_other] = bench.active.watched
+    on_other()
+    assert await bench.answer() == b"asked again"
+    assert await bench.told(answered()) == b"asked again"
+
+
+async def test_a_version_that_the_active_one_does_not_have_closes_the_connection() -> None:
+    assert await Bench().told(answered(ErrorCode.UNSUPPORTED_VERSION)) is None
+
+
+async def test_a_refused_envelope_is_an_error_of_the_server() -> None:
+    answer = await Bench().told(answered(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE))
+    assert answer is not None
+    assert read_response(CreateTopicsResponse, VERSION, answer) == CreateTopicsResponse(())
+
+
+async def test_where_none_is_known_it_is_asked_for_in_a_task() -> None:
+    bench = Bench(elsewhere=None)
+    assert await bench.answer() == b"asked again"
+    [within_ms] = bench.active.asked_again_within
+    assert 0 < within_ms <= REQUEST_TIMEOUT_MS
+    assert bench.active.peer.sent == []
+
+
+async def test_after_a_stop_nobody_is_asked_again() -> None:
+    bench = Bench()
+    await bench.dispatcher.drain(0)
+    bench.active.peer.sent[0][1](PeerError("closed"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert bench.active.asked_again_within == []

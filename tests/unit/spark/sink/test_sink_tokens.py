@@ -1,0 +1,128 @@
+"""What a task does with its rows, and when a batch is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from klamm.spark.sink.sink_tokens import (
+    Course,
+    DeliveryError,
+    Found,
+    Report,
+    Rows,
+    TaskIdentity,
+    Token,
+    check_replay,
+    choose,
+    identify,
+    name_of_query,
+    read_tokens,
+)
+
+TASK = TaskIdentity("q", "run2", 7, 1)
+ROWS = Rows(10, 0xABC)
+
+
+def token(batch: int, partition: int, run: str = "run1", rows: Rows = ROWS) -> Token:
+    return Token(batch, partition, run, rows)
+
+
+def test_a_task_knows_itself_by_what_spark_sets() -> None:
+    properties = {"sql.streaming.queryId": "q", "spark.jobGroup.id": "run2", "streaming.sql.batchId": "7", "other": "x"}
+    assert identify(properties, 1) == TASK
+    assert TASK.name("p") == "p-q-1"
+    assert name_of_query("p", TASK.query) == "p-q"
+
+
+@pytest.mark.parametrize("missing", ["sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"])
+def test_what_is_no_micro_batch_is_refused(missing: str) -> None:
+    properties: Mapping[str, str | None] = {
+        "sql.streaming.queryId": "q",
+        "spark.jobGroup.id": "r",
+        "streaming.sql.batchId": "7",
+        missing: None,
+    }
+    with pytest.raises(DeliveryError, match="needs a query of micro-batches"):
+        identify(properties, 1)
+
+
+def test_the_newest_token_is_read_as_it_was_written() -> None:
+    one = token(7, 3, rows=Rows(5, 2**64 - 1))
+    older = token(6, 3)
+    assert read_tokens("g", [("t", 0, 7, one.metadata()), ("u", 0, 6, older.metadata())]) == Found(one)
+    assert read_tokens("g", [("t", 0, None, ""), ("u", 0, 6, older.metadata())]) == Found(older, True)
+    assert read_tokens("g", []) == Found()
+
+
+@pytest.mark.parametrize("metadata", ["", "{}", "[]", "7", '{"run": "r", "task": 0, "rows": 1, "digest": "no"}'])
+def test_offsets_of_somebody_else_are_refused(metadata: str) -> None:
+    with pytest.raises(DeliveryError, match=r"group 'g' has an offset that is no token"):
+        read_tokens("g", [("t", 0, 7, metadata)])
+
+
+def test_rows_add_up() -> None:
+    assert Rows(1, 2**64 - 1) + Rows(2, 3) == Rows(3, 2)
+
+
+NONE = Found()
+
+
+@pytest.mark.parametrize(
+    ("own", "of_query", "patient", "course"),
+    [
+        (NONE, NONE, True, Course.COMMIT),
+        (Found(token(6, 1)), Found(token(6, 0)), True, Course.COMMIT),
+        (NONE, Found(token(7, 0, "run2")), True, Course.COMMIT),
+        (NONE, Found(token(7, 0, "run2"), True), True, Course.COMMIT),
+        (Found(token(7, 1)), NONE, True, Course.COMPARE),
+        (Found(token(7, 1, "run2")), Found(token(7, 0, "run2"), True), True, Course.COMPARE),
+        (NONE, Found(token(7, 0)), True, Course.PREPARE),
+        (NONE, Found(token(7, 0), True), True, Course.PREPARE),
+        (NONE, Found(token(6, 0), True), True, Course.WAIT),
+        (NONE, Found(None, True), True, Course.WAIT),
+        (NONE, Found(None, True), False, Course.PREPARE),
+    ],
+)
+def test_what_a_task_does(own: Found, of_query: Found, patient: bool, course: Course) -> None:
+    assert choose(TASK, own, of_query, patient) is course
+
+
+@pytest.mark.parametrize(("own", "of_query"), [(token(8, 1), token(7, 0)), (token(7, 1), token(8, 0))])
+def test_a_checkpoint_older_than_the_topic_is_refused(own: Token, of_query: Token) -> None:
+    with pytest.raises(DeliveryError, match="batch 7 of query q is to be written, and batch 8 has been"):
+        choose(TASK, Found(own), Found(of_query), True)
+
+
+def reports(*rows: Rows, there: Mapping[int, Rows]) -> list[Report]:
+    """Of tasks that have `rows`, where an earlier attempt wrote what is `there`."""
+    return [
+        Report(
+            TaskIdentity("q", "run2", 7, at),
+            one,
+            Course.COMPARE if at in there else Course.PREPARE,
+            token(7, at, rows=there[at]) if at in there else None,
+        )
+        for at, one in enumerate(rows)
+    ]
+
+
+def test_a_replay_that_is_the_same_is_let_through() -> None:
+    check_replay(reports(ROWS, Rows(3, 4), there={0: ROWS}), [token(6, 5)])
+
+
+@pytest.mark.parametrize(
+    ("found", "beyond", "told"),
+    [
+        ([Rows(9, 0xABC)], [2], "task 0 wrote 10 rows, and has 9 now; task 2 wrote 10 rows, and there is no such"),
+        ([Rows(10, 0xABD), ROWS], [], "task 0 wrote 10 rows, and has 10, others now. Nothing more of it was written"),
+        ([ROWS], [2], "task 2 wrote 10 rows, and there is no such task now"),
+        ([ROWS], range(2, 7), "(and 2 more)"),
+    ],
+)
+def test_a_replay_that_differs_is_refused(found: list[Rows], beyond: list[int], told: str) -> None:
+    with pytest.raises(DeliveryError) as refused:
+        check_replay(reports(*found, there={0: ROWS}), [token(7, at) for at in beyond])
+    assert told in str(refused.value)
+    assert "deliveryGuarantee=at-least-once" in str(refused.value)

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -175,7 +175,7 @@ impl FileCache {
     pub fn open_read_only(self: &Arc<Self>, path: &Path) -> Result<OpenFile, LogError> {
         let permit = self.reserve()?;
         let file = File::open(path).map_err(LogError::io("cannot open", path))?;
-        Ok(OpenFile { id: self.next_id(), file, path: path.to_owned(), permit })
+        Ok(OpenFile { id: self.next_id(), file, path: path.to_owned(), permit, identity: OnceLock::new() })
     }
 
     /// Opens a file that is empty then, whatever was there.
@@ -187,7 +187,7 @@ impl FileCache {
             .truncate(true)
             .open(path)
             .map_err(LogError::io("cannot create", path))?;
-        let open = OpenFile { id: self.next_id(), file, path: path.to_owned(), permit };
+        let open = OpenFile { id: self.next_id(), file, path: path.to_owned(), permit, identity: OnceLock::new() };
         self.record(|| Change::Create { id: open.id, path: path.to_owned() });
         self.record(|| Change::SetLen { id: open.id, len: 0 });
         Ok(open)
@@ -197,7 +197,7 @@ impl FileCache {
     pub fn open_in_place(self: &Arc<Self>, path: &Path) -> Result<OpenFile, LogError> {
         let permit = self.reserve()?;
         let file = open_read_write(self, path, true)?;
-        let open = OpenFile { id: self.next_id(), file, path: path.to_owned(), permit };
+        let open = OpenFile { id: self.next_id(), file, path: path.to_owned(), permit, identity: OnceLock::new() };
         self.record(|| Change::Create { id: open.id, path: path.to_owned() });
         Ok(open)
     }
@@ -223,9 +223,19 @@ pub struct OpenFile {
     /// Where it was when it was opened: for messages.
     path: PathBuf,
     permit: Permit,
+    /// Device and inode, once asked for: they never change.
+    identity: OnceLock<(u64, u64)>,
 }
 
 impl OpenFile {
+    fn identity(&self) -> Result<(u64, u64), LogError> {
+        if let Some(identity) = self.identity.get() {
+            return Ok(*identity);
+        }
+        let held = self.file.metadata().map_err(LogError::io("cannot stat", &self.path))?;
+        Ok(*self.identity.get_or_init(|| (held.dev(), held.ino())))
+    }
+
     /// The descriptor, for `sendfile` and its like.
     pub fn file(&self) -> &File {
         &self.file
@@ -394,7 +404,7 @@ impl LogFile {
             open_read_write(cache, path, create).map(|file| (file, path.to_owned()))
         });
         let (file, path) = opened?;
-        let open = Arc::new(OpenFile { id: cache.next_id(), file, path, permit });
+        let open = Arc::new(OpenFile { id: cache.next_id(), file, path, permit, identity: OnceLock::new() });
         cache.record(|| match create {
             true => Change::Create { id: open.id, path: open.path.clone() },
             false => Change::Open { id: open.id, path: open.path.clone() },
@@ -426,9 +436,9 @@ impl LogFile {
         if state.name.stage != Stage::Live {
             return Ok(true);
         }
-        let held = open.file.metadata().map_err(LogError::io("cannot stat", &open.path))?;
+        let held = open.identity()?;
         let is_there = self.dir.at(state.name.to_string(), |path| match fs::metadata(path) {
-            Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+            Ok(named) => Ok((named.dev(), named.ino()) == held),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(LogError::io("cannot stat", path)(error)),
         })?;

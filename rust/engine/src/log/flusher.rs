@@ -1,7 +1,9 @@
 //! Group commit of one log directory: what is appended while a sync runs goes with the next one.
 //!
 //! Owners with something to flush wait in a queue, each at most once. A worker takes one and syncs its files. When many
-//! wait, one worker takes them all and syncs the file system in one call. There is no linger: the disk sets the pace.
+//! wait, one worker takes them all and syncs the file system in one call. Until that call has returned, no other flush
+//! begins: the file system would queue it after that call, and what waits meanwhile forms the next group. There is no
+//! linger: the disk sets the pace.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,6 +49,8 @@ struct Shared {
 struct State {
     queue: VecDeque<Arc<dyn LogOwner>>,
     sleeping: usize,
+    /// A worker is flushing a group.
+    is_grouped: bool,
     stopped: bool,
 }
 
@@ -80,7 +84,7 @@ impl Flusher {
     /// The owner has appended something. Cheap when it waits already.
     pub fn mark_dirty(&self, owner: &Arc<dyn LogOwner>) {
         if owner.flush_state().mark() {
-            self.shared.push(owner.clone());
+            self.shared.push_all(vec![owner.clone()]);
         }
     }
 
@@ -112,20 +116,22 @@ impl Drop for Flusher {
 }
 
 impl Shared {
-    fn push(&self, owner: Arc<dyn LogOwner>) {
-        self.push_all(vec![owner]);
-    }
-
     fn push_all(&self, owners: Vec<Arc<dyn LogOwner>>) {
         let mut state = self.state.lock();
-        if state.stopped {
-            return;
+        if !state.stopped {
+            state.queue.extend(owners);
+            self.wake_for(&state, 0);
         }
-        let count = owners.len();
-        state.queue.extend(owners);
-        // Many are one worker's.
-        let wanted = if state.queue.len() >= TOGETHER_MIN { 1 } else { count };
-        for _ in 0..wanted.min(state.sleeping) {
+    }
+
+    /// Wakes workers for the flushes that may begin, of which `taken` need none.
+    fn wake_for(&self, state: &State, taken: usize) {
+        let flushes = match state.queue.len() {
+            _ if state.is_grouped => 0,
+            TOGETHER_MIN.. => 1,
+            count => count,
+        };
+        for _ in 0..flushes.saturating_sub(taken).min(state.sleeping) {
             self.wake.notify_one();
         }
     }
@@ -146,16 +152,33 @@ impl Shared {
             if state.stopped {
                 return None;
             }
-            if state.queue.len() >= TOGETHER_MIN {
-                return Some(state.queue.drain(..).collect());
-            }
-            if let Some(owner) = state.queue.pop_front() {
-                return Some(vec![owner]);
+            if !state.is_grouped {
+                if state.queue.len() >= TOGETHER_MIN {
+                    state.is_grouped = true;
+                    return Some(state.queue.drain(..).collect());
+                }
+                if let Some(owner) = state.queue.pop_front() {
+                    return Some(vec![owner]);
+                }
             }
             state.sleeping += 1;
             self.wake.wait(&mut state);
             state.sleeping -= 1;
         }
+    }
+
+    /// Queues again what was appended to while it was flushed, and lets the other workers go on after a group. This worker
+    /// takes the next flush itself, unless a checkpoint keeps it (`is_kept`).
+    fn finish(&self, owners: Vec<Arc<dyn LogOwner>>, is_kept: bool) {
+        let was_group = owners.len() >= TOGETHER_MIN;
+        let again: Vec<_> = owners.into_iter().filter(|owner| owner.flush_state().done()).collect();
+        let mut state = self.state.lock();
+        if state.stopped {
+            return;
+        }
+        state.queue.extend(again);
+        state.is_grouped &= !was_group;
+        self.wake_for(&state, usize::from(!is_kept));
     }
 
     fn work(&self) {
@@ -167,15 +190,10 @@ impl Shared {
                 }
                 return;
             }
-            for owner in owners {
-                if owner.flush_state().done() {
-                    self.push(owner);
-                }
-            }
-            // Nobody waits for this: another worker has what is in the queue.
-            if self.rolled_bytes.load(Ordering::Relaxed) >= CHECKPOINT_BYTES
-                && self.rolled_bytes.swap(0, Ordering::Relaxed) >= CHECKPOINT_BYTES
-            {
+            let is_checkpoint_due = self.rolled_bytes.load(Ordering::Relaxed) >= CHECKPOINT_BYTES
+                && self.rolled_bytes.swap(0, Ordering::Relaxed) >= CHECKPOINT_BYTES;
+            self.finish(owners, is_checkpoint_due);
+            if is_checkpoint_due {
                 (self.on_rolled)();
             }
         }
@@ -190,11 +208,14 @@ impl Shared {
             self.insist(|| job.write())?;
         }
         let synced = self.insist(|| sync_together(jobs.iter().map(|(_, job)| job)))?;
-        for (owner, job) in &jobs {
+        for (_, job) in &jobs {
             if !synced {
                 self.insist(|| job.sync())?;
             }
             self.insist(|| job.check_there())?;
+        }
+        // One after the other without a system call between them, so that those who wait are notified at once.
+        for (owner, job) in &jobs {
             self.counters.flushes.add(1);
             owner.complete_flush(job.end());
             self.rolled_bytes.fetch_add(job.rolled_bytes(), Ordering::Relaxed);

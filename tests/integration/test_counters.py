@@ -18,6 +18,7 @@ LOG = "klamm.log:type=Log,name="
 REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request="
 SOCKETS = "kafka.server:type=socket-server-metrics,name="
 GROUPS = "kafka.server:type=group-coordinator-metrics,name="
+COORDINATOR = "klamm.coordinator:type=Groups,name="
 QUORUM = "klamm.raft:type=MetadataLog,name="
 FLUSHES = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
 
@@ -78,6 +79,9 @@ def test_each_moves_when_the_thing_happens() -> None:
             consumer.commit(message, asynchronous=False)
         found = moved()
         assert (found[f"{GROUPS}offset-commit-count"], found[f"{GROUPS}group-completed-rebalance-count"]) == (1, 1)
+        assert found[f"{COORDINATOR}Loads"] == 50
+        # The group at its creation and with its assignment, and the offset.
+        assert found[f"{COORDINATOR}AppendedRecords"] >= 3
         assert found[f"{SOCKETS}outgoing-byte-total"] > 600_000
 
         host, _, port = cluster.bootstrap_servers.rpartition(":")

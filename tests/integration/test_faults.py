@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import klamm
 from klamm.controller.controller import Controller as ActiveControllerCore
-from klamm.coordinator.driver import GroupCoordinator
+from klamm.coordinator.groups.driver import GroupCoordinator
 from klamm.embedded.cluster import Cluster
 from klamm.node import node as node_module
 from klamm.node import publishing

@@ -9,7 +9,7 @@ from klamm._engine import CommitRequest
 from klamm.config.rules import checked
 from klamm.config.sources import embedded_default
 from klamm.controller.operations.topics import CREATE_TOPICS
-from klamm.coordinator.driver import into
+from klamm.coordinator.runtime.driver import into
 from klamm.formats.storage import format_blank
 from klamm.node.node import Node
 from klamm.protocol.errors import ErrorCode

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -59,3 +61,13 @@ def run(main: Coroutine[Any, Any, T], loop_class: type[SimulatedTimeLoop] = Simu
     """As `asyncio.run`, in simulated time."""
     with asyncio.Runner(loop_factory=loop_class) as runner:
         return runner.run(main)
+
+
+def simulated(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that runs in simulated time."""
+
+    @functools.wraps(test)
+    def run_test(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(test(*args, **kwargs))
+
+    return run_test

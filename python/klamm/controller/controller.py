@@ -16,11 +16,11 @@ from klamm.controller.activation import activation_records
 from klamm.controller.leadership.elections import BrokerEvent, ElectionManager
 from klamm.controller.leadership.moves import Moves, in_parts
 from klamm.controller.nodes.brokers import BrokerManager
-from klamm.controller.nodes.running_time import RunningTime
 from klamm.controller.periodic import PeriodicSchedule, PeriodicTask, stale_look_ms
 from klamm.controller.result import Result
 from klamm.controller.settings import ControllerSettings
 from klamm.controller.speculation import Speculation
+from klamm.driving.running_time import RunningTime
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -339,7 +339,10 @@ class Controller:
 
         A controller that is late at every look must not put off the fencing of a dead broker for ever.
         """
-        self._has_waited_for_heartbeats = self._running_time.take_pause() and not self._has_waited_for_heartbeats
+        pause_ms = self._running_time.take_pause()
+        if pause_ms:
+            log.warning("The controller did not run for %d ms; broker sessions are extended by that", pause_ms)
+        self._has_waited_for_heartbeats = bool(pause_ms) and not self._has_waited_for_heartbeats
         return self._has_waited_for_heartbeats
 
 

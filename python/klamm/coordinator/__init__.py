@@ -1,1 +1,1 @@
-"""Group coordination: members, generations, committed offsets."""
+"""Coordinators: state machines over the partitions of an internal topic, and the runtime that they share."""

@@ -276,7 +276,7 @@ class Cluster:
         return self._node.counters()
 
     async def _offsets_of(self, group: str) -> FetchedGroup:
-        from klamm.coordinator.driver import into
+        from klamm.coordinator.runtime.driver import into
         from klamm.protocol.messages.group_messages import FetchGroup
 
         fetched: asyncio.Future[FetchedGroup] = asyncio.get_running_loop().create_future()

@@ -18,6 +18,8 @@ And klamm's own:
     klamm.log:type=Log,name=N               Appends, FlushTimeUs, Rolls, DeletedSegments, DeletedBytes; Recoveries (logs
                                             opened after an unclean stop), RecoveredBytes (read then), TruncatedBytes
     klamm.log:type=LogCleaner,name=N        Rounds, ReadBytes, KeptBytes
+    klamm.coordinator:type=Groups,name=N    Loads, LoadTimeMs and LoadFailures of partitions; Faults (each has its shard
+                                            loaded again); Appends, AppendedRecords, AppendFailures
     klamm.raft:type=MetadataLog,name=N      Records, Bytes, Appends, Flushes, FlushTimeUs, Rolls, DeletedSegments,
                                             DeletedBytes
 
@@ -27,9 +29,8 @@ Each number is right; read together while work goes on they may be a moment apar
 from __future__ import annotations
 
 from klamm._engine import Engine, MetadataLog
-from klamm.coordinator.counts import Counts
 
 
-def counters(engine: Engine, metadata_log: MetadataLog, groups: Counts | None) -> dict[str, int]:
-    """All of them; a node that is no broker has no groups. It takes no lock that work waits for."""
-    return engine.counters() | metadata_log.counters() | ({} if groups is None else groups.named())
+def counters(engine: Engine, metadata_log: MetadataLog) -> dict[str, int]:
+    """Those of the engine; a broker adds those of its groups. It takes no lock that work waits for."""
+    return engine.counters() | metadata_log.counters()

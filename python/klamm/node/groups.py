@@ -10,10 +10,9 @@ from klamm._engine import Delta, Engine, Image, find_config_key
 
 if TYPE_CHECKING:
     from klamm.config.node_config import NodeConfig
-    from klamm.coordinator.config import GroupConfig
-    from klamm.coordinator.counts import Counts
-    from klamm.coordinator.driver import GroupCoordinator
-    from klamm.node.views.group_log import EngineGroupLog
+    from klamm.coordinator.groups.config import GroupConfig
+    from klamm.coordinator.groups.driver import GroupCoordinator
+    from klamm.node.views.coordinator_log import EngineCoordinatorLog
 
 GROUPS_TOPIC: Final = "__consumer_offsets"
 
@@ -29,18 +28,19 @@ class NodeGroups:
     @cached_property
     def config(self) -> GroupConfig:
         """The coordinator's keys, as this node has them."""
-        from klamm.coordinator.config import GroupConfig
+        from klamm.coordinator.groups.config import GroupConfig
 
         names = {name: name.replace("_", ".") for name in GroupConfig.__dataclass_fields__}
         known = {name: key for name, key in names.items() if find_config_key("node", key) is not None}
         return GroupConfig(**{name: self._config.integer(key) for name, key in known.items()})
 
     @cached_property
-    def _log(self) -> EngineGroupLog:
-        from klamm.node.views.group_log import EngineGroupLog
+    def _log(self) -> EngineCoordinatorLog:
+        from klamm.node.views.coordinator_log import EngineCoordinatorLog
 
-        return EngineGroupLog(
+        return EngineCoordinatorLog(
             self._engine,
+            GROUPS_TOPIC,
             lambda: self._image().topic_id(GROUPS_TOPIC),
             codec=self._config.integer("offsets.topic.compression.codec"),
             load_bytes=self._config.integer("offsets.load.buffer.size"),
@@ -49,7 +49,7 @@ class NodeGroups:
     @cached_property
     def coordinator(self) -> GroupCoordinator:
         """The coordinator."""
-        from klamm.coordinator.driver import GroupCoordinator
+        from klamm.coordinator.groups.driver import GroupCoordinator
 
         made = GroupCoordinator(self.config, self._log, self.config.offsets_topic_num_partitions)
         image = self._image()
@@ -62,12 +62,15 @@ class NodeGroups:
     def _is_made(self) -> bool:
         return "coordinator" in self.__dict__
 
-    @property
-    def counts(self) -> Counts:
-        """What the coordinator has done."""
-        from klamm.coordinator.counts import Counts
+    def counters(self) -> dict[str, int]:
+        """What the coordinator has done, by name."""
+        from klamm.coordinator.groups.counts import GroupCounts
+        from klamm.coordinator.runtime.counts import RuntimeCounts
 
-        return self.coordinator.registry.counts if self._is_made else Counts()
+        groups, runtime = GroupCounts(), RuntimeCounts()
+        if self._is_made:
+            groups, runtime = self.coordinator.counts, self.coordinator.runtime.counts
+        return groups.named() | runtime.named("klamm.coordinator:type=Groups,name=")
 
     def on_pause(self, pause_ms: int) -> None:
         """The process did not run for so long."""

@@ -29,7 +29,7 @@ from klamm.raft.log.metadata_log import MetadataLogError
 from klamm.raft.ports import RaftStoppedError, StateFailedError
 
 if TYPE_CHECKING:
-    from klamm.coordinator.driver import GroupCoordinator
+    from klamm.coordinator.groups.driver import GroupCoordinator
     from klamm.node.controller.controller_registration import ControllerRegistration
     from klamm.node.views.quorum_view import QuorumView
 
@@ -218,8 +218,8 @@ class Node:
         """What the node has done since its start; see `klamm.node.counters`."""
         from klamm.node.counters import counters
 
-        groups = None if self._broker is None else self._broker.groups.counts
-        return counters(self._running(), self.metadata.log.native, groups)
+        groups = {} if self._broker is None else self._broker.groups.counters()
+        return counters(self._running(), self.metadata.log.native) | groups
 
     def _running(self) -> Engine:
         if self._engine is None:

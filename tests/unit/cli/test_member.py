@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.unit.coordinator.harness import GROUP, Room
+from tests.unit.coordinator.groups.harness import GROUP, Room
 
 from klamm.cli.membership.assignors import TopicPartition
 from klamm.cli.membership.effects import (
@@ -22,7 +22,7 @@ from klamm.cli.membership.effects import (
     Sync,
 )
 from klamm.cli.membership.member import NEXT_PHASES, Member, Phase, Timeouts
-from klamm.coordinator.subscription import subscribed_topics
+from klamm.coordinator.groups.subscription import subscribed_topics
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.messages import consumer_protocol as protocol
 from klamm.protocol.messages.group_messages import (

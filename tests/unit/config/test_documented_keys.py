@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from klamm._engine import config_keys, find_config_key
-from klamm.coordinator.config import GroupConfig
+from klamm.coordinator.groups.config import GroupConfig
 
 if TYPE_CHECKING:
     from klamm._engine import ConfigScope

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.unit.controller.cluster import Cluster
 
-from klamm.controller.nodes.running_time import RunningTime
-
 SESSION_MS = 9_000
 LOOK_MS = SESSION_MS // 8
 PAUSES_MS = (SESSION_MS + 1, 60_000, 3_600_000)
@@ -83,14 +81,3 @@ def test_an_activation_begins_with_no_pause_behind_it() -> None:
     cluster.fail_over()
     cluster.pass_silently(SESSION_MS + 2 * LOOK_MS)
     assert is_fenced(cluster, 1)
-
-
-def test_time_runs_until_the_timer_was_due() -> None:
-    time = RunningTime(0, long_pause_ms=100)
-    assert [time.on_turn(now_ms, 50) for now_ms in (10, 50, 50)] == [10, 50, 50]
-    assert time.on_turn(130, 60) == 60
-    assert not time.take_pause()
-    assert time.on_turn(1_130, 1_030) == 960
-    assert time.take_pause()
-    assert not time.take_pause()
-    assert time.on_turn(2_000, None) == 1_830, "without a timer nothing can be late"

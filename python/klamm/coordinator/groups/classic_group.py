@@ -1,0 +1,322 @@
+"""A classic group and its members: what they are, not what happens to them (facts 11.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from klamm.coordinator.groups.records import GroupMetadata, MemberMetadata
+from klamm.coordinator.groups.states import NEXT_STATES, GroupState
+from klamm.coordinator.groups.subscription import CONSUMER_PROTOCOL_TYPE, SubscriptionError, subscribed_topics
+from klamm.coordinator.runtime.effects import Ticket
+from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.messages.group_messages import JoinGroupMember, JoinProtocol
+
+NO_TIMESTAMP: Final = -1
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of a classic group. Its tickets are requests that wait for the others."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[JoinProtocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    join_ticket: Ticket = None
+    sync_ticket: Ticket = None
+
+    @property
+    def has_satisfied_heartbeat(self) -> bool:
+        """Whether the session may not end now: its request waits here. A new member's may (it knows no id yet)."""
+        return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """What the member said for a protocol that it supports."""
+        return next(protocol.metadata for protocol in self.protocols if protocol.name == protocol_name)
+
+    def vote(self, candidates: set[str]) -> str:
+        """The first of the member's protocols that everybody supports."""
+        return next(protocol.name for protocol in self.protocols if protocol.name in candidates)
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """Members, generation and phase of a group.
+
+    1. `members` keeps the order of joining; the leader, if there is one, is a member.
+    2. `static_members` maps exactly the instance ids of `members` to their member ids.
+    3. `pending_joins` are ids handed out that are no members yet; `pending_syncs` are members.
+    4. `waiting_joins` counts the members with a `join_ticket`.
+    5. `supporters` counts the members by protocol name; no member names a protocol twice.
+    6. Every member of a stable group supports `protocol_name`.
+    """
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState = GroupState.DEAD
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    state_timestamp_ms: int = NO_TIMESTAMP
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    pending_joins: set[str] = field(default_factory=set)
+    pending_syncs: set[str] = field(default_factory=set)
+    waiting_joins: int = 0
+    supporters: dict[str, int] = field(default_factory=dict)
+    new_member_added: bool = False
+    initial_delay_ms: int | None = None
+    """While the first members of an empty group are awaited: the delay under way."""
+    initial_remaining_ms: int = 0
+    topics: frozenset[str] | None = None
+    """What its consumers subscribe to; None when that is not known."""
+
+    def become(self, state: GroupState, now_ms: int) -> None:
+        """Go to a next state."""
+        assert state in NEXT_STATES[self.state], f"group {self.group_id}: {self.state.value} -> {state.value}"
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a join phase may begin."""
+        return GroupState.PREPARING_REBALANCE in NEXT_STATES[self.state]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group is in state Empty; it may have pending joins."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether the members are consumers, whose subscriptions can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest of the members'."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether every member waits in a join and no handed-out id is still to come."""
+        return len(self.members) == self.waiting_joins and not self.pending_joins
+
+    def add(self, member: Member, ticket: Ticket) -> None:
+        """Take a member in, its join waiting as `ticket`; the first one leads."""
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.await_join(member, ticket)
+        self.pending_joins.discard(member.member_id)
+
+    def await_join(self, member: Member, ticket: Ticket) -> Ticket:
+        """Let `ticket` (None: nothing) be the member's waiting join; the one before is returned."""
+        before, member.join_ticket = member.join_ticket, ticket
+        self.waiting_joins += (ticket is not None) - (before is not None)
+        return before
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member or a pending id; any other member takes over a lead."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            self.waiting_joins -= member.join_ticket is not None
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_joins.discard(member_id)
+        self.pending_syncs.discard(member_id)
+
+    def rename(self, old: Member, new_member_id: str) -> Member:
+        """Let a static member go on under a new id, its tickets given back before."""
+        del self.members[old.member_id]
+        new = Member(
+            new_member_id,
+            old.group_instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocols,
+            old.assignment,
+        )
+        self.members[new_member_id] = new
+        if self.leader_id == old.member_id:
+            self.leader_id = new_member_id
+        assert old.group_instance_id is not None, f"{old.member_id} is no static member"
+        self.static_members[old.group_instance_id] = new_member_id
+        self.pending_syncs.discard(old.member_id)
+        return new
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
+        """The member of this id. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for one that was replaced."""
+        if group_instance_id is not None:
+            owner = self.static_members.get(group_instance_id)
+            if owner is not None and owner != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+            if owner is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def set_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
+        """Let a member support these from now on."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+
+    def _count(self, member: Member, by: int) -> None:
+        counts = self.supporters
+        for protocol in member.protocols:
+            counts[protocol.name] = counts.get(protocol.name, 0) + by
+            if counts[protocol.name] == 0:
+                del counts[protocol.name]
+
+    def supports(self, protocol_type: str, protocols: Iterable[JoinProtocol]) -> bool:
+        """Whether a member with these protocols may join."""
+        names = [protocol.name for protocol in protocols]
+        if self.is_empty:
+            return bool(protocol_type and names)
+        everybody = len(self.members)
+        return self.protocol_type == protocol_type and any(self.supporters.get(name, 0) == everybody for name in names)
+
+    def candidates(self) -> set[str]:
+        """The protocols that every member supports."""
+        everybody = len(self.members)
+        return {name for name, supporters in self.supporters.items() if supporters == everybody}
+
+    def select_protocol(self) -> str:
+        """The candidate with the most votes; of equals the one that was voted for first."""
+        candidates = self.candidates()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def elect_joined_leader(self) -> bool:
+        """Whether the leader waits in a join, after giving the lead to one that does."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_ticket is not None:
+            return True
+        joined = (member.member_id for member in self.members.values() if member.join_ticket is not None)
+        leader = next(joined, None)
+        self.leader_id = leader or self.leader_id
+        return leader is not None
+
+    def begin_generation(self, now_ms: int) -> None:
+        """End a join phase, with the members that are left."""
+        self.generation_id += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.topics = self.read_topics()
+        self.become(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
+        self.pending_syncs.clear()
+
+    def read_topics(self) -> frozenset[str] | None:
+        """What the members subscribe to; None when they are no consumers or it cannot be read."""
+        if not self.uses_consumer_protocol:
+            return None
+        name = self.protocol_name
+        if name is None:
+            return None if self.members else frozenset()
+        try:
+            topics = (subscribed_topics(member.metadata(name)) for member in self.members.values())
+            return frozenset().union(*topics)
+        except SubscriptionError:
+            return None
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members may want the topic's offsets; unreadable consumers want everything."""
+        return self.uses_consumer_protocol if self.topics is None else topic in self.topics
+
+    def leader_view(self) -> tuple[JoinGroupMember, ...]:
+        """The members with their subscriptions, which only the leader receives."""
+        name = self.protocol_name or ""
+        return tuple(
+            JoinGroupMember(member.member_id, member.group_instance_id, member.metadata(name))
+            for member in self.members.values()
+        )
+
+    def to_record(self, assignments: dict[str, bytes]) -> GroupMetadata:
+        """What is kept of the group; a member without an assignment gets an empty one."""
+        name = self.protocol_name or ""
+        members = tuple(
+            MemberMetadata(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(name),
+                assignments.get(member.member_id, b""),
+            )
+            for member in self.members.values()
+        )
+        return GroupMetadata(
+            self.protocol_type or "",
+            self.generation_id,
+            self.protocol_name,
+            self.leader_id,
+            self.state_timestamp_ms,
+            members,
+        )
+
+    @classmethod
+    def from_record(cls, group_id: str, kept: GroupMetadata) -> ClassicGroup:
+        """The group that a record tells of: Stable, or Empty without members."""
+        group = cls(
+            group_id,
+            GroupState.STABLE if kept.members else GroupState.EMPTY,
+            generation_id=kept.generation,
+            protocol_type=kept.protocol_type or None,
+            protocol_name=kept.protocol,
+            leader_id=kept.leader,
+            state_timestamp_ms=kept.current_state_timestamp_ms,
+        )
+        for member in kept.members:
+            group.add(_member_of(member, kept.protocol or ""), None)
+        if group.leader_id not in group.members:
+            group.leader_id = next(iter(group.members), None)
+        group.topics = group.read_topics()
+        return group
+
+
+def _member_of(kept: MemberMetadata, protocol: str) -> Member:
+    # Version 0 of the record has no rebalance timeout (-1).
+    has_timeout = kept.rebalance_timeout_ms != -1
+    return Member(
+        kept.member_id,
+        kept.group_instance_id,
+        kept.client_id,
+        kept.client_host,
+        kept.rebalance_timeout_ms if has_timeout else kept.session_timeout_ms,
+        kept.session_timeout_ms,
+        (JoinProtocol(protocol, kept.subscription),),
+        kept.assignment,
+    )
+
+
+EMPTY_GROUP_RECORD_GENERATION: Final = 0
+
+
+def empty_group_record(group: ClassicGroup) -> GroupMetadata:
+    """What is kept of a group at its creation."""
+    return GroupMetadata("", EMPTY_GROUP_RECORD_GENERATION, None, None, group.state_timestamp_ms, ())

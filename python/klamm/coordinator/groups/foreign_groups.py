@@ -1,0 +1,115 @@
+"""Groups of kinds that klamm does not serve (consumer, share, streams), kept as the keys of their records.
+
+A directory that Apache Kafka wrote may hold them. Nothing of them is lost: their records stay in the log, untouched.
+They are listed, their committed offsets can be read, and when they are empty they can be deleted, or taken over by
+a classic group as Kafka does it (facts 11.2, 11.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from klamm.coordinator.groups.records import ForeignRecord, RecordType
+from klamm.coordinator.runtime.log import LogRecord
+
+_CONSUMER: Final = range(RecordType.CONSUMER_GROUP_METADATA, RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT + 1)
+_SHARE: Final = range(RecordType.SHARE_GROUP_MEMBER_METADATA, RecordType.SHARE_GROUP_STATE_PARTITION_METADATA + 1)
+
+MEMBER_TYPES: Final = {
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+    RecordType.SHARE_GROUP_MEMBER_METADATA,
+    RecordType.STREAMS_GROUP_MEMBER_METADATA,
+}
+
+TOMBSTONE_ORDER: Final = (
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION,
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA,
+    RecordType.CONSUMER_GROUP_METADATA,
+    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
+    RecordType.SHARE_GROUP_MEMBER_METADATA,
+    RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,
+    RecordType.SHARE_GROUP_METADATA,
+    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
+    RecordType.STREAMS_GROUP_MEMBER_METADATA,
+    RecordType.STREAMS_GROUP_TOPOLOGY,
+    RecordType.STREAMS_GROUP_METADATA,
+)
+"""A tombstone that comes too early fails the load of an Apache Kafka broker (facts 11.6)."""
+
+
+def kind_of(type_: RecordType) -> str:
+    """The group type that a record belongs to, as ListGroups writes it."""
+    if type_ in _CONSUMER or type_ is RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION:
+        return "consumer"
+    return "share" if type_ in _SHARE else "streams"
+
+
+@dataclass(slots=True)
+class ForeignGroup:
+    """A group by its live records."""
+
+    group_id: str
+    kind: str
+    keys: dict[bytes, RecordType] = field(default_factory=dict)
+
+    @property
+    def has_members(self) -> bool:
+        """Whether a member's record is live."""
+        return any(type_ in MEMBER_TYPES for type_ in self.keys.values())
+
+    @property
+    def state(self) -> str:
+        """Empty, or Unknown: this coordinator does not track their members."""
+        return "Unknown" if self.has_members else "Empty"
+
+    def tombstones(self) -> list[LogRecord]:
+        """The records that take the group away, in an order that Kafka can replay."""
+        ordered = sorted(self.keys.items(), key=lambda item: TOMBSTONE_ORDER.index(item[1]))
+        return [(key, None) for key, _ in ordered]
+
+
+class ForeignGroups:
+    """All of them, by id."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ForeignGroup] = {}
+
+    def __iter__(self) -> Iterator[ForeignGroup]:
+        return iter(self._groups.values())
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def get(self, group_id: str) -> ForeignGroup | None:
+        """The group of this id, if it is one of these."""
+        return self._groups.get(group_id)
+
+    def replay(self, record: ForeignRecord) -> None:
+        """Note a record of the log."""
+        group = self._groups.get(record.group_id)
+        if record.is_tombstone:
+            if group is not None and group.keys.pop(record.key, None) is not None and not group.keys:
+                del self._groups[record.group_id]
+            return
+        kind = kind_of(record.type)
+        if group is None or group.kind != kind:
+            group = self._groups[record.group_id] = ForeignGroup(record.group_id, kind)
+        group.keys[record.key] = record.type
+
+    def remove(self, group_id: str) -> ForeignGroup | None:
+        """Forget a group whose tombstones are being written."""
+        return self._groups.pop(group_id, None)
+
+    def restore(self, group: ForeignGroup) -> None:
+        """Take back a removal whose tombstones could not be written."""
+        self._groups[group.group_id] = group

@@ -1,0 +1,177 @@
+"""The committed offsets of a shard's groups, with those of open transactions (facts 11.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from klamm.coordinator.groups.overwritten import OffsetPlace, Overwritten
+from klamm.coordinator.groups.records import OffsetAndMetadata
+
+TopicOffsets = dict[str, dict[int, OffsetAndMetadata]]
+
+
+class OffsetStore:
+    """Offsets by group, topic and partition.
+
+    `record_offset` of what is put here must grow from record to record, as offsets of the log do: a transactional
+    commit replaces a plain one only when it was written later.
+    """
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, TopicOffsets] = {}
+        self._pending: dict[int, dict[tuple[str, str, int], OffsetAndMetadata]] = {}
+        """By producer id: the offsets of its open transaction."""
+        self._open: dict[str, dict[OffsetPlace, set[int]]] = {}
+        """By group and place: the producers with a pending offset there."""
+
+    def of_group(self, group_id: str) -> TopicOffsets:
+        """The newest offsets of a group by topic and partition; not to be changed."""
+        return self._by_group.get(group_id) or {}
+
+    def group_ids(self) -> Iterable[str]:
+        """All groups that have a committed offset."""
+        return self._by_group.keys()
+
+    def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
+        """The newest committed offset of a partition."""
+        return self.of_group(group_id).get(topic, {}).get(partition)
+
+    def put(
+        self, group_id: str, topic: str, partition: int, commit: OffsetAndMetadata, overwritten: Overwritten | None
+    ) -> None:
+        """Set an offset, noting what was there."""
+        topics = self._by_group.get(group_id)
+        if topics is None:
+            topics = self._by_group[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        if overwritten is not None:
+            _note(overwritten, group_id, (topic, partition), partitions.get(partition))
+        partitions[partition] = commit
+
+    def put_all(
+        self, group_id: str, changes: list[tuple[str, int, OffsetAndMetadata]], overwritten: Overwritten
+    ) -> None:
+        """`put` for many of a group: topic, partition and offset."""
+        topics = self._by_group.get(group_id)
+        if topics is None:
+            topics = self._by_group[group_id] = {}
+        noted = overwritten.offsets.get(group_id)
+        if noted is None:
+            noted = overwritten.offsets[group_id] = {}
+        for topic, partition, commit in changes:
+            partitions = topics.get(topic)
+            if partitions is None:
+                partitions = topics[topic] = {}
+            place = (topic, partition)
+            if place not in noted:
+                noted[place] = partitions.get(partition)
+            partitions[partition] = commit
+
+    def remove(self, group_id: str, topic: str, partition: int, overwritten: Overwritten | None) -> None:
+        """Take an offset away, and what open transactions have pending there."""
+        self._remove_committed(group_id, topic, partition, overwritten)
+        self._remove_pending(group_id, topic, partition, overwritten)
+
+    def _remove_committed(self, group_id: str, topic: str, partition: int, overwritten: Overwritten | None) -> None:
+        topics = self._by_group.get(group_id)
+        partitions = topics.get(topic) if topics is not None else None
+        if topics is None or partitions is None or partition not in partitions:
+            return
+        old = partitions.pop(partition)
+        if overwritten is not None:
+            _note(overwritten, group_id, (topic, partition), old)
+        if not partitions:
+            del topics[topic]
+            if not topics:
+                del self._by_group[group_id]
+
+    def _remove_pending(self, group_id: str, topic: str, partition: int, overwritten: Overwritten | None) -> None:
+        for producer_id in list(self._open.get(group_id, {}).get((topic, partition), ())):
+            old = self._pending[producer_id].pop((group_id, topic, partition))
+            self._close(group_id, topic, partition, producer_id)
+            if overwritten is not None:
+                overwritten.undo.append(partial(self.put_pending, producer_id, group_id, topic, partition, old))
+
+    def put_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, commit: OffsetAndMetadata
+    ) -> None:
+        """Keep an offset of an open transaction until its end."""
+        self._pending.setdefault(producer_id, {})[group_id, topic, partition] = commit
+        self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
+
+    def _close(self, group_id: str, topic: str, partition: int, producer_id: int) -> None:
+        places = self._open[group_id]
+        producers = places[topic, partition]
+        producers.discard(producer_id)
+        if not producers:
+            del places[topic, partition]
+            if not places:
+                del self._open[group_id]
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """Apply or drop what the producer has pending."""
+        for (group_id, topic, partition), commit in self._pending.pop(producer_id, {}).items():
+            self._close(group_id, topic, partition, producer_id)
+            current = self.get(group_id, topic, partition)
+            if is_commit and (current is None or commit.record_offset > current.record_offset):
+                self.put(group_id, topic, partition, commit, None)
+
+    def has_open_transactions(self, group_id: str) -> bool:
+        """Whether any offset of the group is pending."""
+        return group_id in self._open
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a transaction has an offset pending there."""
+        return (topic, partition) in self._open.get(group_id, {})
+
+    def places(self, group_id: str) -> list[OffsetPlace]:
+        """All places of a group with a committed or pending offset."""
+        committed = [(topic, part) for topic, parts in self.of_group(group_id).items() for part in parts]
+        pending = (place for place in self._open.get(group_id, {}) if self.get(group_id, *place) is None)
+        return committed + list(pending)
+
+    def places_of_topic(self, topic: str, topic_id: bytes, no_id: bytes) -> Iterator[tuple[str, int]]:
+        """Group and partition of every offset, committed or pending, whose topic id is the given one or unset."""
+        for group_id, topics in self._by_group.items():
+            for partition, commit in topics.get(topic, {}).items():
+                if commit.topic_id in (topic_id, no_id):
+                    yield group_id, partition
+        for pending in self._pending.values():
+            for (group_id, pending_topic, partition), commit in pending.items():
+                if pending_topic == topic and commit.topic_id in (topic_id, no_id):
+                    yield group_id, partition
+
+    def rollback(self, overwritten: Overwritten) -> None:
+        """Restore the offsets before a write, the newest that is left."""
+        for group_id, places in overwritten.offsets.items():
+            for (topic, partition), old in places.items():
+                if old is None:
+                    self._remove_committed(group_id, topic, partition, None)
+                else:
+                    self.put(group_id, topic, partition, old, None)
+
+    def committed_of_group(self, group_id: str, snapshots: list[Overwritten]) -> TopicOffsets:
+        """The group's offsets before the first of `snapshots` (oldest first); not to be changed."""
+        current = self.of_group(group_id)
+        noted = [one.offsets[group_id] for one in snapshots if group_id in one.offsets]
+        if not noted:
+            return current
+        committed = {topic: dict(partitions) for topic, partitions in current.items()}
+        for places in reversed(noted):
+            for (topic, partition), old in places.items():
+                if old is None:
+                    committed.get(topic, {}).pop(partition, None)
+                else:
+                    committed.setdefault(topic, {})[partition] = old
+        return {topic: partitions for topic, partitions in committed.items() if partitions}
+
+
+def _note(overwritten: Overwritten, group_id: str, place: OffsetPlace, old: OffsetAndMetadata | None) -> None:
+    noted = overwritten.offsets.get(group_id)
+    if noted is None:
+        noted = overwritten.offsets[group_id] = {}
+    if place not in noted:
+        noted[place] = old

@@ -1,0 +1,345 @@
+"""The records of `__consumer_offsets` (facts 11.1): a key of int16 record type and body, a value of int16 version and
+body, or no value for a tombstone.
+
+Types 0 to 2 are read in every version and written as Apache Kafka 4.3 writes them. Types 3 to 23 belong to group
+kinds that klamm does not serve: their keys are read as far as the group id, and their values' version is checked,
+because Kafka refuses to load a partition that holds an unknown one.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Final, NamedTuple
+
+from klamm._engine import offset_record_key, offset_record_value
+from klamm.coordinator.runtime.log import RecordError
+from klamm.protocol.messages.group_messages import NO_LEADER_EPOCH, ZERO_ID
+from klamm.protocol.value import Value
+
+NO_TIMESTAMP: Final = -1
+
+
+class RecordTooLarge(Exception):
+    """A value with a field that its format cannot hold."""
+
+
+class RecordType(enum.IntEnum):
+    """The int16 that a key begins with; 9 and 18 are unused."""
+
+    LEGACY_OFFSET_COMMIT = 0
+    OFFSET_COMMIT = 1
+    GROUP_METADATA = 2
+    CONSUMER_GROUP_METADATA = 3
+    CONSUMER_GROUP_PARTITION_METADATA = 4
+    CONSUMER_GROUP_MEMBER_METADATA = 5
+    CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA = 6
+    CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER = 7
+    CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT = 8
+    SHARE_GROUP_MEMBER_METADATA = 10
+    SHARE_GROUP_METADATA = 11
+    SHARE_GROUP_TARGET_ASSIGNMENT_METADATA = 12
+    SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER = 13
+    SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT = 14
+    SHARE_GROUP_STATE_PARTITION_METADATA = 15
+    CONSUMER_GROUP_REGULAR_EXPRESSION = 16
+    STREAMS_GROUP_METADATA = 17
+    STREAMS_GROUP_MEMBER_METADATA = 19
+    STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA = 20
+    STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER = 21
+    STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT = 22
+    STREAMS_GROUP_TOPOLOGY = 23
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset. `record_offset` orders it among plain and transactional commits; it is not in the record."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_TIMESTAMP
+    topic_id: bytes = ZERO_ID
+    record_offset: int = -1
+
+
+class OffsetCommit(Value):
+    """A record of type 0 or 1; `value` None takes the offset away."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: OffsetAndMetadata | None
+
+
+class MemberMetadata(Value):
+    """A member inside a GroupMetadata value; it knows only the selected protocol's subscription."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupMetadata(Value):
+    """What is kept of a classic group."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp_ms: int
+    members: tuple[MemberMetadata, ...]
+
+
+class GroupRecord(Value):
+    """A record of type 2; `value` None takes the group away."""
+
+    group_id: str
+    value: GroupMetadata | None
+
+
+class ForeignRecord(Value):
+    """A record of a consumer, share or streams group; `key` is all of its bytes."""
+
+    type: RecordType
+    group_id: str
+    key: bytes
+    is_tombstone: bool
+
+
+class UnknownRecord(Value):
+    """A record type that Kafka 4.3 does not know, which it skips."""
+
+    type: int
+
+
+Record = OffsetCommit | GroupRecord | ForeignRecord | UnknownRecord
+
+SHORT: Final = struct.Struct(">h")
+INT: Final = struct.Struct(">i")
+LONG: Final = struct.Struct(">q")
+_GROUP_KEY: Final = SHORT.pack(RecordType.GROUP_METADATA)
+GROUP_VALUE_VERSION: Final = 3
+_STRING_BYTES_MAX: Final = 0x7FFF
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    if len(raw) > _STRING_BYTES_MAX:
+        raise RecordTooLarge(f"a string of {len(raw)} bytes; a record holds at most {_STRING_BYTES_MAX}")
+    return SHORT.pack(len(raw)) + raw
+
+
+def _nullable_string(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else _string(text)
+
+
+def _bytes(raw: bytes) -> bytes:
+    return INT.pack(len(raw)) + raw
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset. Raises RecordTooLarge."""
+    try:
+        return offset_record_key(group_id, topic, partition)
+    except OverflowError as error:
+        raise RecordTooLarge(str(error)) from None
+
+
+def offset_value(commit: OffsetAndMetadata) -> bytes:
+    """Version 4, or version 1 for a commit with a retention time of its own. Raises RecordTooLarge."""
+    try:
+        return offset_record_value(*commit[:6])
+    except OverflowError as error:
+        raise RecordTooLarge(str(error)) from None
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a classic group's metadata."""
+    return _GROUP_KEY + _string(group_id)
+
+
+def group_value(group: GroupMetadata) -> bytes:
+    """Version 3, which Kafka 4.3 writes."""
+    parts = [
+        SHORT.pack(GROUP_VALUE_VERSION),
+        _string(group.protocol_type),
+        INT.pack(group.generation),
+        _nullable_string(group.protocol),
+        _nullable_string(group.leader),
+        LONG.pack(group.current_state_timestamp_ms),
+        INT.pack(len(group.members)),
+    ]
+    for member in group.members:
+        parts += (
+            _string(member.member_id),
+            _nullable_string(member.group_instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            INT.pack(member.rebalance_timeout_ms),
+            INT.pack(member.session_timeout_ms),
+            _bytes(member.subscription),
+            _bytes(member.assignment),
+        )
+    return b"".join(parts)
+
+
+class _Reader:
+    """Reads one key or value, each length checked against what is left."""
+
+    __slots__ = ("_at", "_raw", "flexible")
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 0
+        self.flexible = False
+
+    def take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._raw):
+            raise RecordError(f"{size} bytes wanted at {self._at} of {len(self._raw)}")
+        taken = self._raw[self._at : end]
+        self._at = end
+        return taken
+
+    def int16(self) -> int:
+        value: int = SHORT.unpack(self.take(2))[0]
+        return value
+
+    def int32(self) -> int:
+        value: int = INT.unpack(self.take(4))[0]
+        return value
+
+    def int64(self) -> int:
+        value: int = LONG.unpack(self.take(8))[0]
+        return value
+
+    def uvarint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise RecordError("a varint of more than 5 bytes")
+
+    def nullable_string(self) -> str | None:
+        size = self.uvarint() - 1 if self.flexible else self.int16()
+        # Kafka replaces what is not UTF-8; refusing it would make the partition unreadable.
+        return None if size == -1 else self.take(size).decode(errors="replace")
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise RecordError("null where a string must be")
+        return text
+
+    def raw(self) -> bytes:
+        return self.take(self.uvarint() - 1 if self.flexible else self.int32())
+
+    def count(self) -> int:
+        count = self.uvarint() - 1 if self.flexible else self.int32()
+        if not 0 <= count <= len(self._raw) - self._at:
+            raise RecordError(f"{count} elements in {len(self._raw) - self._at} bytes")
+        return count
+
+    def tags(self) -> dict[int, bytes]:
+        tags: dict[int, bytes] = {}
+        if self.flexible:
+            for _ in range(self.uvarint()):
+                tag = self.uvarint()
+                tags[tag] = self.take(self.uvarint())
+        return tags
+
+
+VALUE_VERSIONS_MAX: Final = {
+    RecordType.LEGACY_OFFSET_COMMIT: 0,
+    RecordType.OFFSET_COMMIT: 4,
+    RecordType.GROUP_METADATA: 4,
+}
+"""The highest value version of each type; 0 for those not named."""
+
+
+def decode(key: bytes, value: bytes | None) -> Record:
+    """A record from the log. Raises RecordError, which names the type and what is wrong."""
+    reader = _Reader(key)
+    raw_type = reader.int16()
+    try:
+        type_ = RecordType(raw_type)
+    except ValueError:
+        return UnknownRecord(raw_type)
+    try:
+        return _decode_body(type_, reader, key, value)
+    except RecordError as error:
+        raise RecordError(f"a record of type {type_.value} ({type_.name}): {error}") from None
+
+
+def _decode_body(type_: RecordType, key: _Reader, raw_key: bytes, value: bytes | None) -> Record:
+    reader = None if value is None else _Reader(value)
+    version = None if reader is None else _value_version(type_, reader)
+    if type_ > RecordType.GROUP_METADATA:
+        return ForeignRecord(type_, key.string(), raw_key, version is None)
+    if type_ is RecordType.GROUP_METADATA:
+        group_id = key.string()
+        if reader is None or version is None:
+            return GroupRecord(group_id, None)
+        return GroupRecord(group_id, _group_value(reader, version))
+    group_id, topic, partition = key.string(), key.string(), key.int32()
+    if reader is None or version is None:
+        return OffsetCommit(group_id, topic, partition, None)
+    return OffsetCommit(group_id, topic, partition, _offset_value(reader, type_, version))
+
+
+def _value_version(type_: RecordType, reader: _Reader) -> int:
+    version, highest = reader.int16(), VALUE_VERSIONS_MAX.get(type_, 0)
+    if not 0 <= version <= highest:
+        raise RecordError(f"value version {version}, and 0 to {highest} are known; was it written by a newer Kafka?")
+    reader.flexible = version >= 4
+    return version
+
+
+def _offset_value(reader: _Reader, type_: RecordType, version: int) -> OffsetAndMetadata:
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
+    metadata = reader.string()
+    commit_timestamp_ms = reader.int64()
+    has_expiry = version == 1 and type_ is RecordType.OFFSET_COMMIT
+    expire_timestamp_ms = reader.int64() if has_expiry else NO_TIMESTAMP
+    topic_id = reader.tags().get(0, ZERO_ID)
+    if len(topic_id) != 16:
+        raise RecordError(f"a topic id of {len(topic_id)} bytes")
+    return OffsetAndMetadata(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id)
+
+
+def _group_value(reader: _Reader, version: int) -> GroupMetadata:
+    protocol_type, generation = reader.string(), reader.int32()
+    protocol, leader = reader.nullable_string(), reader.nullable_string()
+    timestamp_ms = reader.int64() if version >= 2 else NO_TIMESTAMP
+    members = tuple(_member(reader, version) for _ in range(reader.count()))
+    reader.tags()
+    return GroupMetadata(protocol_type, generation, protocol, leader, timestamp_ms, members)
+
+
+def _member(reader: _Reader, version: int) -> MemberMetadata:
+    member_id = reader.string()
+    group_instance_id = reader.nullable_string() if version >= 3 else None
+    client_id, client_host = reader.string(), reader.string()
+    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
+    session_timeout_ms = reader.int32()
+    member = MemberMetadata(
+        member_id,
+        group_instance_id,
+        client_id,
+        client_host,
+        rebalance_timeout_ms,
+        session_timeout_ms,
+        subscription=reader.raw(),
+        assignment=reader.raw(),
+    )
+    reader.tags()
+    return member

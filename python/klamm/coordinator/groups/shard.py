@@ -1,0 +1,236 @@
+"""One partition of `__consumer_offsets` as a state machine: the groups whose ids hash to it (facts 11.1, 11.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Never
+
+from klamm._engine import CommitRequest
+from klamm.coordinator.groups.classic_group import ClassicGroup
+from klamm.coordinator.groups.commits import Commits
+from klamm.coordinator.groups.config import GroupConfig
+from klamm.coordinator.groups.context import EXPIRY_TIMER, ShardContext, TimerKey, log
+from klamm.coordinator.groups.counts import GroupCounts
+from klamm.coordinator.groups.foreign_groups import ForeignGroup
+from klamm.coordinator.groups.group_admin import GroupAdmin
+from klamm.coordinator.groups.joins import Joins
+from klamm.coordinator.groups.membership import Membership
+from klamm.coordinator.groups.offsets import TopicOffsets
+from klamm.coordinator.groups.overwritten import Overwritten
+from klamm.coordinator.groups.rebalance import Rebalances
+from klamm.coordinator.groups.records import (
+    SHORT,
+    ForeignRecord,
+    GroupRecord,
+    OffsetCommit,
+    Record,
+    UnknownRecord,
+    decode,
+)
+from klamm.coordinator.runtime.effects import Reply, Ticket
+from klamm.coordinator.runtime.log import NO_PRODUCER_ID, LoadedRecord
+from klamm.coordinator.runtime.pipeline import Pipeline
+from klamm.coordinator.runtime.timers import Timers
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.group_messages import (
+    Caller,
+    DescribedGroup,
+    FetchGroup,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListedGroup,
+    ListGroupsRequest,
+    OffsetDeleteRequest,
+    SyncGroupRequest,
+)
+
+COMMIT_MARKER: Final = 1
+
+
+class GroupShard:
+    """The group coordinator of one partition.
+
+    `draw_uuid` gives the random part of a member id.
+    """
+
+    def __init__(self, config: GroupConfig, draw_uuid: Callable[[], str], counts: GroupCounts | None = None) -> None:
+        self._context = ShardContext(config, draw_uuid, counts or GroupCounts())
+        self._rebalances = Rebalances(self._context)
+        self._joins = Joins(self._context, self._rebalances)
+        self._membership = Membership(self._context, self._rebalances)
+        self._commits = Commits(self._context)
+        self._admin = GroupAdmin(self._context, self._commits)
+        self._skipped: dict[int, int] = {}
+
+    # For the runtime (`klamm.coordinator.runtime.shard.Shard`)
+
+    @property
+    def pipeline(self) -> Pipeline[Overwritten, Never]:
+        """The way to the log and to the clients."""
+        return self._context.pipeline
+
+    @property
+    def timers(self) -> Timers[TimerKey]:
+        """Sessions, phases of rebalances, and the expiry of offsets."""
+        return self._context.timers
+
+    def replay(self, record: LoadedRecord) -> None:
+        """Take in a record of the log. Raises RecordError for one that cannot be decoded."""
+        if not record.is_control:
+            self._replay(record.offset, record.producer_id, decode(record.key, record.value))
+        elif len(record.key) >= 4:
+            (marker,) = SHORT.unpack_from(record.key, 2)
+            self._context.offsets.end_transaction(record.producer_id, marker == COMMIT_MARKER)
+
+    def _replay(self, offset: int, producer_id: int, record: Record) -> None:
+        context = self._context
+        match record:
+            case OffsetCommit(group_id, topic, partition, value):
+                commit = None if value is None else value._replace(record_offset=offset)
+                if commit is not None and producer_id != NO_PRODUCER_ID:
+                    self._commits.make_simple_group(group_id, None)
+                    context.offsets.put_pending(producer_id, group_id, topic, partition, commit)
+                else:
+                    self._commits.replay((group_id, topic, partition, commit), None)
+            case GroupRecord(group_id, kept):
+                context.remove_group(group_id, None)
+                if kept is not None:
+                    context.groups[group_id] = ClassicGroup.from_record(group_id, kept)
+            case ForeignRecord():
+                self._replay_foreign(record)
+            case UnknownRecord(type_):
+                self._skipped[type_] = self._skipped.get(type_, 0) + 1
+        context.next_record_offset = offset + 1
+
+    def _replay_foreign(self, record: ForeignRecord) -> None:
+        simple = self._context.groups.get(record.group_id)
+        if simple is not None and simple.protocol_type is None and not record.is_tombstone:
+            # Compaction has left an offset before the record of its group.
+            del self._context.groups[record.group_id]
+        self._context.foreign.replay(record)
+
+    def on_loaded(self, now_ms: int) -> list[Reply]:
+        """That was all: sessions start afresh, and groups above a lowered `group.max.size` rebalance."""
+        context = self._context
+        for type_, count in sorted(self._skipped.items()):
+            log.warning("skipped %d records of the unknown type %d, perhaps left by a newer version", count, type_)
+        if len(context.foreign):
+            names = ", ".join(f"{group.group_id} ({group.kind})" for group in context.foreign)
+            log.warning("groups that are not classic are kept, but their members cannot be served: %s", names)
+        for group in list(context.groups.values()):
+            for member in group.members.values():
+                context.renew_session(now_ms, group, member)
+            if len(group.members) > context.config.group_max_size:
+                self._rebalances.prepare(now_ms, group, f"more than {context.config.group_max_size} members")
+        self._admin.schedule_expiry(now_ms)
+        return context.pipeline.take_effects()
+
+    def on_unloaded(self, now_ms: int) -> list[Reply]:
+        """The partition is no longer led here: joins and syncs that wait are answered NOT_COORDINATOR."""
+        context = self._context
+        gone = ErrorCode.NOT_COORDINATOR
+        for group in context.groups.values():
+            self._rebalances.abandon(now_ms, group, gone)
+        return context.pipeline.take_effects()
+
+    def rollback(self, snapshot: Overwritten) -> None:
+        """Restore groups and offsets as they were before a write."""
+        self._context.rollback(snapshot)
+
+    def on_timer(self, now_ms: int, key: TimerKey) -> list[Reply]:
+        """Let happen what is due."""
+        match key:
+            case ("session", group_id, member_id):
+                self._rebalances.on_session_timer(now_ms, group_id, member_id)
+            case ("join", group_id):
+                self._rebalances.on_join_timer(now_ms, group_id)
+            case ("sync", group_id):
+                self._rebalances.on_sync_timer(now_ms, group_id)
+            case _:
+                assert key == EXPIRY_TIMER, key
+                self._admin.on_expiry_timer(now_ms)
+        return self._context.pipeline.take_effects()
+
+    def on_pause(self, now_ms: int, pause_ms: int) -> list[Reply]:
+        """The process did not run, while members' requests came: as after a load, sessions start afresh."""
+        context = self._context
+        for group in context.groups.values():
+            for member in group.members.values():
+                context.renew_session(now_ms, group, member)
+        return context.pipeline.take_effects()
+
+    # Requests. The type of the answer is noted at each.
+
+    def on_join(self, now_ms: int, ticket: Ticket, caller: Caller, request: JoinGroupRequest) -> list[Reply]:
+        """JoinGroupResponse, perhaps after a rebalance."""
+        self._joins.on_join(now_ms, ticket, caller, request)
+        return self._context.pipeline.take_effects()
+
+    def on_sync(self, now_ms: int, ticket: Ticket, request: SyncGroupRequest) -> list[Reply]:
+        """SyncGroupResponse, perhaps after the leader's."""
+        self._membership.on_sync(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_heartbeat(self, now_ms: int, ticket: Ticket, request: HeartbeatRequest) -> list[Reply]:
+        """ErrorCode."""
+        self._membership.on_heartbeat(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_leave(self, now_ms: int, ticket: Ticket, request: LeaveGroupRequest) -> list[Reply]:
+        """LeaveGroupResponse."""
+        self._membership.on_leave(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_offset_commit(self, now_ms: int, ticket: Ticket, request: CommitRequest) -> list[Reply]:
+        """An error code for all offsets of the request, or one for each."""
+        self._commits.on_commit(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_offset_fetch(self, now_ms: int, ticket: Ticket, request: FetchGroup, *, require_stable: bool) -> list[Reply]:
+        """FetchedGroup."""
+        self._commits.on_fetch(now_ms, ticket, request, require_stable)
+        return self._context.pipeline.take_effects()
+
+    def on_offset_delete(self, now_ms: int, ticket: Ticket, request: OffsetDeleteRequest) -> list[Reply]:
+        """OffsetDeleteResponse."""
+        self._commits.on_delete(now_ms, ticket, request)
+        return self._context.pipeline.take_effects()
+
+    def on_delete_groups(self, now_ms: int, ticket: Ticket, group_ids: tuple[str, ...]) -> list[Reply]:
+        """A tuple of DeletedGroup."""
+        self._admin.on_delete_groups(now_ms, ticket, group_ids)
+        return self._context.pipeline.take_effects()
+
+    def on_topics_deleted(self, topics: Iterable[tuple[str, bytes]]) -> list[Reply]:
+        """Deleted topics, name and id; there is no answer."""
+        removed = self._admin.on_topics_deleted(topics)
+        if removed:
+            log.info("removed %d offsets of deleted topics", removed)
+        return self._context.pipeline.take_effects()
+
+    # Reads, answered at once from what is committed.
+
+    def describe(self, api_version: int, group_id: str) -> DescribedGroup:
+        """A group, or that there is none."""
+        return self._admin.describe(api_version, group_id)
+
+    def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
+        """The groups that pass the request's filters."""
+        return self._admin.list_groups(request)
+
+    # What tests and the node look at.
+
+    @property
+    def groups(self) -> dict[str, ClassicGroup]:
+        """The classic groups by id, as they are now; not to be changed."""
+        return self._context.groups
+
+    def offsets_of(self, group_id: str) -> TopicOffsets:
+        """A group's offsets by topic and partition, as they are now; not to be changed."""
+        return self._context.offsets.of_group(group_id)
+
+    @property
+    def foreign_groups(self) -> list[ForeignGroup]:
+        """The groups of other kinds that the log holds."""
+        return list(self._context.foreign)

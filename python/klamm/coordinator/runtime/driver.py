@@ -1,0 +1,342 @@
+"""The runtime in an asyncio loop: it carries the effects of shards to the log and to the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+
+from klamm.coordinator.runtime.counts import RuntimeCounts
+from klamm.coordinator.runtime.effects import Reply, Ticket
+from klamm.coordinator.runtime.hosted_shard import Effects, HostedShard, HostedShards, LoadState, Refuse, ShardT
+from klamm.coordinator.runtime.log import Batch, CoordinatorLog, RecordError
+from klamm.driving.clock import DeadlineTimer, LoopClock
+from klamm.driving.running_time import RunningTime
+from klamm.protocol.errors import ErrorCode, KafkaError
+
+log: Final = logging.getLogger("klamm.coordinator")
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+LOAD_STEP_RECORDS: Final = 200
+"""Records replayed before others get a turn: about 2 ms."""
+FIRST_LOAD_PAUSE_S: Final = 0.1
+LONGEST_LOAD_PAUSE_S: Final = 10.0
+LONG_PAUSE_MS: Final = 1_000
+"""A timer this late means that the process did not run, not that the loop was busy."""
+LONGEST_FAILED_PAUSE_S: Final = 300.0
+"""The same for a log that cannot be read: each attempt reads all of it."""
+FAILURES_FORGOTTEN_MS: Final = 60_000
+"""A shard that has served for so long is loaded again without a longer pause."""
+
+
+def _refuse_effect(hosted: HostedShard[Any], effect: Any) -> None:
+    raise TypeError(f"an effect that no one carries out: {effect!r}")
+
+
+class CoordinatorRuntime(Generic[ShardT]):
+    """Hosts the shards of the partitions of one internal topic that are led here.
+
+    All methods are called in the loop's thread. Shards see the time since 1970.
+    """
+
+    def __init__(
+        self,
+        topic_log: CoordinatorLog,
+        make_shard: Callable[[], ShardT],
+        *,
+        carry_out: Callable[[HostedShard[ShardT], Any], None] = _refuse_effect,
+    ) -> None:
+        """`carry_out` is called with each effect that is the shard's own; what it raises fails the shard."""
+        self._log = topic_log
+        self._carry_out = carry_out
+        self._clock = LoopClock.since_1970()
+        self._now_ms = self._clock.now_ms
+        self._running_time = RunningTime(self._now_ms(), LONG_PAUSE_MS)
+        self._timers: dict[int, DeadlineTimer] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+        self._load_ended = asyncio.Event()
+        self._touched: list[HostedShard[ShardT]] = []
+        """Shards with an event since the last `_settle`."""
+        self.shards: Final = HostedShards(make_shard)
+        self.counts: Final = RuntimeCounts()
+
+    # Leadership
+
+    def on_elected(self, partition: int, leader_epoch: int) -> None:
+        """The partition is led here from now on: load it."""
+        current = self.shards.get(partition)
+        if current is not None:
+            if current.leader_epoch >= leader_epoch:
+                return
+            self._remove(partition)
+        self._add(partition, leader_epoch)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """The partition is no longer led here, since `leader_epoch` if that is known."""
+        current = self.shards.get(partition)
+        if current is not None and (leader_epoch is None or leader_epoch > current.leader_epoch):
+            self._remove(partition)
+
+    def close(self) -> None:
+        """Leave all partitions; requests that wait are answered NOT_COORDINATOR."""
+        for hosted in self.shards.all():
+            self._remove(hosted.partition)
+
+    async def loaded(self) -> None:
+        """Wait until each partition that is led here serves, or has failed to load."""
+        while any(one.state is LoadState.LOADING for one in self.shards.all()):
+            await self.load_changed()
+
+    async def load_changed(self) -> None:
+        """Wait until a load has ended, well or not, or its partition is gone."""
+        self._load_ended.clear()
+        await self._load_ended.wait()
+
+    def _add(self, partition: int, leader_epoch: int) -> HostedShard[ShardT]:
+        hosted = self.shards.add(partition, leader_epoch)
+        self._timers[partition] = DeadlineTimer(self._clock, partial(self._on_timer, hosted))
+        self._loads[partition] = asyncio.get_running_loop().create_task(self._load(hosted))
+        return hosted
+
+    def _remove(self, partition: int) -> None:
+        hosted = self.shards.remove(partition)
+        load = self._loads.pop(partition, None)
+        if load is not None:
+            load.cancel()
+        timer = self._timers.pop(partition, None)
+        if timer is not None:
+            timer.cancel()
+        self._load_ended.set()
+        if hosted is not None:
+            self._unload(hosted)
+
+    def _unload(self, hosted: HostedShard[ShardT]) -> None:
+        """Answer the requests that wait: the shard chooses the answers, and requests that it leaves out are refused."""
+        try:
+            self._carry_out_all(hosted, hosted.on_unloaded(self._now_ms()))
+        except Exception:
+            log.exception("partition %d of %s failed while it was unloaded", hosted.partition, self._log.topic)
+        for ticket, refuse in list(hosted.asked.items()):
+            self._reply(hosted, Reply(ticket, refuse(ErrorCode.NOT_COORDINATOR)))
+
+    # Loading
+
+    async def _load(self, hosted: HostedShard[ShardT]) -> None:
+        partition = hosted.partition
+        while True:
+            await self._pause(hosted)
+            started_ms = self._now_ms()
+            try:
+                count = await self._replay_all(hosted)
+                break
+            except Exception as error:
+                self._on_load_failed(hosted, error)
+        hosted.state, hosted.active_since_ms = LoadState.ACTIVE, self._now_ms()
+        self.counts.loads += 1
+        self.counts.load_time_ms += hosted.active_since_ms - started_ms
+        self._load_ended.set()
+        log.debug("partition %d: %d records loaded in %d ms", partition, count, hosted.active_since_ms - started_ms)
+        self._feed(hosted, hosted.shard.on_loaded)
+        if self.shards.get(partition) is hosted:
+            deferred, hosted.deferred = hosted.deferred, []
+            for event in deferred:
+                self._feed_or_defer(partition, event)
+
+    async def _pause(self, hosted: HostedShard[ShardT]) -> None:
+        """Wait before a failed partition is loaded again, longer after each failure."""
+        if not hosted.failures:
+            return
+        longest_s = LONGEST_LOAD_PAUSE_S if hosted.state is LoadState.LOADING else LONGEST_FAILED_PAUSE_S
+        await asyncio.sleep(min(FIRST_LOAD_PAUSE_S * 2 ** min(hosted.failures - 1, 20), longest_s))
+        self.shards.empty(hosted)
+
+    async def _replay_all(self, hosted: HostedShard[ShardT]) -> int:
+        await self._log.open(hosted.partition)
+        replay, count = hosted.shard.replay, 0
+        for record in self._log.load(hosted.partition):
+            replay(record)
+            count += 1
+            if count % LOAD_STEP_RECORDS == 0:
+                await asyncio.sleep(0)
+        return count
+
+    def _on_load_failed(self, hosted: HostedShard[ShardT], error: Exception) -> None:
+        hosted.failures += 1
+        self.counts.load_failures += 1
+        # Descriptors may come free, and a directory that has failed takes the leadership away.
+        is_passing = isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
+        # As in Kafka: a partition that cannot be read is not served, because later writes would build on a part of it.
+        hosted.state = LoadState.LOADING if is_passing else LoadState.FAILED
+        self._load_ended.set()
+        if str(error) != hosted.load_error:
+            hosted.load_error = str(error)
+            is_known = isinstance(error, KafkaError | RecordError)
+            text = "partition %d of %s cannot be loaded, and is tried again: %s"
+            log.error(text, hosted.partition, self._log.topic, error, exc_info=None if is_known else error)
+
+    def _fail(self, hosted: HostedShard[ShardT], error: Exception) -> None:
+        """The shard's state may differ from its log: load it again, and refuse the requests that wait."""
+        partition = hosted.partition
+        if self.shards.get(partition) is not hosted:
+            return
+        self.counts.faults += 1
+        text = "partition %d of %s failed, and is loaded again: %r"
+        log.error(text, partition, self._log.topic, error, exc_info=error)
+        has_served = self._now_ms() - hosted.active_since_ms >= FAILURES_FORGOTTEN_MS
+        self._remove(partition)
+        again = self._add(partition, hosted.leader_epoch)
+        again.failures = 1 if has_served else hosted.failures + 1
+        again.deferred = list(hosted.deferred)
+
+    # Events
+
+    def ask(
+        self,
+        hosted: HostedShard[ShardT],
+        ticket: Ticket,
+        refuse: Refuse,
+        event: Callable[Concatenate[int, Ticket, P], Effects],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Give the shard a request by its method `event`. The ticket is called once, with the answer:
+
+        the shard's, or what `refuse` makes of an error code if the shard fails or is unloaded.
+        """
+        hosted.asked[ticket] = refuse
+        try:
+            effects = event(self._now_ms(), ticket, *args, **kwargs)
+        except Exception as error:
+            # As Kafka answers an unexpected exception.
+            self._reply(hosted, Reply(ticket, refuse(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            self._fail(hosted, error)
+        else:
+            self._touch(hosted)
+            self._carry_out_all(hosted, effects)
+
+    def tell_all(self, event: Callable[[ShardT, int], Effects]) -> None:
+        """Give each shard an event. A shard that is being loaded, or that the event fails, gets it once it serves."""
+        for hosted in self.shards.all():
+            self._feed_or_defer(hosted.partition, event)
+
+    def _feed_or_defer(self, partition: int, event: Callable[[ShardT, int], Effects]) -> None:
+        hosted = self.shards.get(partition)
+        if hosted is not None and hosted.state is LoadState.ACTIVE:
+            self._feed(hosted, partial(event, hosted.shard))
+        current = self.shards.get(partition)
+        if current is not None and current.state is not LoadState.ACTIVE:
+            current.deferred.append(event)
+
+    def _feed(self, hosted: HostedShard[ShardT], event: Callable[[int], Effects]) -> None:
+        """Give the shard an event. An exception ends this shard's state only."""
+        try:
+            effects = event(self._now_ms())
+        except Exception as error:
+            self._fail(hosted, error)
+        else:
+            self._touch(hosted)
+            self._carry_out_all(hosted, effects)
+
+    # Effects
+
+    def _carry_out_all(self, hosted: HostedShard[ShardT], effects: Effects) -> None:
+        for effect in effects:
+            if type(effect) is Reply:
+                self._reply(hosted, effect)
+                continue
+            try:
+                self._carry_out(hosted, effect)
+            except Exception as error:
+                self._fail(hosted, error)
+                return
+
+    def _reply(self, hosted: HostedShard[ShardT], reply: Reply) -> None:
+        ticket = reply.ticket
+        if hosted.asked.pop(ticket, None) is None:
+            return
+        try:
+            ticket(reply.response)
+        except Exception:
+            log.exception("an answer of the coordinator of %s could not be given", self._log.topic)
+
+    def _touch(self, hosted: HostedShard[ShardT]) -> None:
+        """Append once the loop has run all that is due, in one call for all shards."""
+        if not hosted.is_touched:
+            hosted.is_touched = True
+            if not self._touched:
+                asyncio.get_running_loop().call_soon(self._settle)
+            self._touched.append(hosted)
+
+    def _settle(self) -> None:
+        """Append the records of this turn's events, and set the timers."""
+        touched, self._touched = self._touched, []
+        batches: dict[HostedShard[ShardT], Batch] = {}
+        for hosted in touched:
+            hosted.is_touched = False
+            if self.shards.get(hosted.partition) is not hosted:
+                continue  # its requests were answered when it was unloaded
+            try:
+                records = hosted.take_append()
+                self._timers[hosted.partition].arm(hosted.deadline_ms)
+            except Exception as error:
+                self._fail(hosted, error)
+                continue
+            if records is not None:
+                batches[hosted] = Batch(hosted.partition, records, partial(self._on_append_done, hosted))
+                self.counts.appended_records += len(records)
+        if batches:
+            self._append(batches)
+
+    def _append(self, batches: dict[HostedShard[ShardT], Batch]) -> None:
+        self.counts.appends += len(batches)
+        try:
+            self._log.append(list(batches.values()), self._now_ms())
+        except Exception as error:  # any of them may be in the log
+            for hosted in batches:
+                self._fail(hosted, error)
+
+    def _on_append_done(self, hosted: HostedShard[ShardT], error: ErrorCode | None) -> None:
+        if error is not ErrorCode.NONE:
+            self.counts.append_failures += 1
+        if self.shards.get(hosted.partition) is not hosted:
+            return
+        if error is None:
+            self._fail(hosted, RuntimeError("what became of an append is not known"))
+        else:
+            self._feed(hosted, partial(hosted.on_append_done, error=error))
+
+    # Time
+
+    def _on_timer(self, hosted: HostedShard[ShardT], deadline_ms: int) -> None:
+        self._running_time.on_turn(self._now_ms(), deadline_ms)
+        self._tell_of_pause()
+        if self.shards.get(hosted.partition) is hosted:
+            self._feed(hosted, hosted.on_timer)
+
+    def on_pause(self, pause_ms: int) -> None:
+        """The process did not run for `pause_ms`, and received no requests. A pause that is known has no effect."""
+        self._running_time.on_pause(self._now_ms(), pause_ms)
+        self._tell_of_pause()
+
+    def _tell_of_pause(self) -> None:
+        pause_ms = self._running_time.take_pause()
+        if not pause_ms:
+            return
+        log.warning("the process did not run for %d ms; timers of %s get the time back", pause_ms, self._log.topic)
+        for hosted in self.shards.all():
+            if hosted.state is LoadState.ACTIVE:
+                self._feed(hosted, partial(hosted.on_pause, pause_ms=pause_ms))
+
+
+def into(future: asyncio.Future[T]) -> Callable[[T], None]:
+    """A ticket that sets the future's result, unless the future was cancelled."""
+
+    def take(response: T) -> None:
+        if not future.done():
+            future.set_result(response)
+
+    return take

@@ -1,0 +1,207 @@
+"""A shard with a log in memory that commits at once, or when a test says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from klamm._engine import CommitRequest
+from klamm.coordinator.groups.config import GroupConfig
+from klamm.coordinator.groups.counts import GroupCounts
+from klamm.coordinator.groups.shard import GroupShard
+from klamm.coordinator.runtime.effects import Reply
+from klamm.coordinator.runtime.hosted_shard import HostedShard
+from klamm.coordinator.runtime.log import LoadedRecord, LogRecord
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.group_messages import (
+    ZERO_ID,
+    Caller,
+    FetchGroup,
+    FetchTopic,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinProtocol,
+    LeaveGroupRequest,
+    LeavingMember,
+    SyncAssignment,
+    SyncGroupRequest,
+)
+
+GROUP = "orders"
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+CONFIG = GroupConfig(group_initial_rebalance_delay_ms=3_000)
+
+
+def subscription(*topics: str, version: int = 1) -> bytes:
+    """A consumer's subscription, as far as the coordinator reads it."""
+    raw = version.to_bytes(2, "big") + len(topics).to_bytes(4, "big")
+    for topic in topics:
+        raw += len(topic.encode()).to_bytes(2, "big") + topic.encode()
+    return raw + b"\xff\xff\xff\xff"
+
+
+RANGE = JoinProtocol("range", subscription("topic"))
+STICKY = JoinProtocol("sticky", subscription("topic"))
+
+
+class Room:
+    """A shard, its log, a clock, and the answers it gave, by ticket."""
+
+    def __init__(self, config: GroupConfig = CONFIG, log: list[LogRecord] | None = None) -> None:
+        self.config = config
+        self.log: list[LogRecord] = list(log or ())
+        self.now_ms = 1_000_000
+        self.answers: dict[Any, Any] = {}
+        self.appending: list[LogRecord] | None = None
+        self.holds_appends = False
+        self.failed = False
+        """Whether an append has failed: then a live group may be ahead of its record, as in Kafka."""
+        self._tickets = 0
+        self._uuids = 0
+        self.counts = GroupCounts()
+        self.shard = GroupShard(config, self._draw_uuid, self.counts)
+        self.hosted = HostedShard(0, 0, self.shard)
+        for offset, (key, value) in enumerate(self.log):
+            self.shard.replay(LoadedRecord(offset, key, value))
+        self.take(self.shard.on_loaded(self.now_ms))
+
+    def _draw_uuid(self) -> str:
+        self._uuids += 1
+        return f"{self._uuids:04}"
+
+    def ticket(self) -> int:
+        self._tickets += 1
+        return self._tickets
+
+    def take(self, replies: list[Reply]) -> None:
+        """Do what the shard asks for."""
+        for reply in replies:
+            assert reply.ticket not in self.answers, f"{reply.ticket} was answered twice"
+            self.answers[reply.ticket] = reply.response
+        appending = self.hosted.take_append()
+        if appending is not None:
+            assert self.appending is None, "a second append under way"
+            self.appending = appending
+        if self.appending is not None and not self.holds_appends:
+            self.commit()
+
+    def commit(self) -> None:
+        """The append under way is committed."""
+        assert self.appending is not None
+        self.log += self.appending
+        self.appending = None
+        self.take(self.hosted.on_append_done(self.now_ms))
+
+    def commit_all(self) -> None:
+        while self.appending is not None:
+            self.commit()
+
+    def fail(self, error: ErrorCode) -> None:
+        """The append under way fails."""
+        assert self.appending is not None
+        self.appending = None
+        self.failed = True
+        self.take(self.hosted.on_append_done(self.now_ms, error))
+
+    def pass_time(self, for_ms: int) -> None:
+        """Let time pass, firing what is due when it is due."""
+        end_ms = self.now_ms + for_ms
+        while (deadline_ms := self.hosted.deadline_ms) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.take(self.hosted.on_timer(self.now_ms))
+        self.now_ms = end_ms
+
+    def reloaded(self) -> Room:
+        """Another shard made from the same log."""
+        return Room(self.config, self.log)
+
+    @property
+    def group(self) -> Any:
+        return self.shard.groups[GROUP]
+
+    # Requests: each gives the ticket, or the answer if there is one already.
+
+    def join_later(self, member_id: str = "", *, version: int = 9, client_id: str = "client", **fields: Any) -> int:
+        values: dict[str, Any] = {"protocol_type": "consumer", "protocols": (RANGE,), "group_id": GROUP}
+        values |= {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": REBALANCE_MS, "member_id": member_id}
+        request = JoinGroupRequest(**(values | fields))
+        ticket = self.ticket()
+        self.take(self.shard.on_join(self.now_ms, ticket, Caller(version, client_id, "/127.0.0.1"), request))
+        return ticket
+
+    def join(self, member_id: str = "", **fields: Any) -> JoinGroupResponse:
+        answer: JoinGroupResponse = self.answers[self.join_later(member_id, **fields)]
+        return answer
+
+    def begin(self, *, count: int = 1, **fields: Any) -> list[JoinGroupResponse]:
+        """A group of `count` dynamic members after its first join phase."""
+        tickets = []
+        for _ in range(count):
+            member_id = self.join(**fields).member_id
+            tickets.append(self.join_later(member_id, **fields))
+        while not self.answers.keys() >= set(tickets):
+            self.pass_time(100)
+        return [self.answers[ticket] for ticket in tickets]
+
+    def sync_later(self, joined: JoinGroupResponse, assign: bool = True, **fields: Any) -> int:
+        assignments = tuple(SyncAssignment(m.member_id, f"to {m.member_id}".encode()) for m in joined.members)
+        request = SyncGroupRequest(GROUP, joined.generation_id, joined.member_id, assignments if assign else ())
+        ticket = self.ticket()
+        self.take(self.shard.on_sync(self.now_ms, ticket, replace(request, **fields)))
+        return ticket
+
+    def make_stable(self, **fields: Any) -> list[JoinGroupResponse]:
+        """A stable group."""
+        joined = self.begin(**fields)
+        tickets = [self.sync_later(answer) for answer in joined]
+        assert all(self.answers[ticket].error_code is ErrorCode.NONE for ticket in tickets)
+        return joined
+
+    def heartbeat_later(self, member_id: str, generation_id: int, instance_id: str | None = None) -> int:
+        ticket = self.ticket()
+        request = HeartbeatRequest(GROUP, generation_id, member_id, instance_id)
+        self.take(self.shard.on_heartbeat(self.now_ms, ticket, request))
+        return ticket
+
+    def heartbeat(self, member_id: str, generation_id: int, instance_id: str | None = None) -> ErrorCode:
+        return ErrorCode(self.answers[self.heartbeat_later(member_id, generation_id, instance_id)])
+
+    def leave(self, *members: LeavingMember | str) -> Any:
+        leaving = tuple(LeavingMember(m) if isinstance(m, str) else m for m in members)
+        ticket = self.ticket()
+        self.take(self.shard.on_leave(self.now_ms, ticket, LeaveGroupRequest(GROUP, leaving)))
+        return self.answers[ticket]
+
+    def commit_later(self, offsets: dict[tuple[str, int], int], *, version: int = 9, **fields: Any) -> int:
+        topics: dict[str, list[tuple[int, int, int, str | None]]] = {}
+        metadata = fields.pop("metadata", "")
+        topic_id = fields.pop("topic_id", ZERO_ID)
+        for (topic, partition), offset in offsets.items():
+            topics.setdefault(topic, []).append((partition, offset, 5, metadata))
+        listed = [(topic, topic_id, parts) for topic, parts in topics.items()]
+        if "generation_id" in fields:
+            fields["generation_id_or_member_epoch"] = fields.pop("generation_id")
+        group_id = fields.pop("group_id", GROUP)
+        ticket = self.ticket()
+        request = CommitRequest(group_id, listed, version=version, **fields)
+        self.take(self.shard.on_offset_commit(self.now_ms, ticket, request))
+        return ticket
+
+    def commit_offset(self, offset: int = 42, *, partition: int = 0, topic: str = "topic", **fields: Any) -> ErrorCode:
+        answer = self.answers[self.commit_later({(topic, partition): offset}, **fields)]
+        return ErrorCode(answer[0] if isinstance(answer, list) else answer)
+
+    def fetch_later(self, topics: dict[str, tuple[int, ...]] | None, *, stable: bool = False, **fields: Any) -> int:
+        topic_id = fields.pop("topic_id", ZERO_ID)
+        listed = None if topics is None else tuple(FetchTopic(t, topic_id, parts) for t, parts in topics.items())
+        request = replace(FetchGroup(GROUP, listed), **fields)
+        ticket = self.ticket()
+        self.take(self.shard.on_offset_fetch(self.now_ms, ticket, request, require_stable=stable))
+        return ticket
+
+    def fetch(self, topics: dict[str, tuple[int, ...]] | None = None, **fields: Any) -> dict[tuple[str, int], int]:
+        """Committed offset by place."""
+        answer = self.answers[self.fetch_later(topics, **fields)]
+        return {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions}

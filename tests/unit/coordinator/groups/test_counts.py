@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from tests.unit.coordinator.groups.harness import CONFIG, GROUP, Room
+
+from klamm.coordinator.groups.counts import GroupCounts
+from klamm.protocol.errors import ErrorCode
+from klamm.protocol.messages.group_messages import DeletePartition, DeleteTopic, OffsetDeleteRequest
+
+
+def test_each_moves_when_the_thing_happens() -> None:
+    room = Room()
+    joined = room.make_stable(count=2)
+    assert (room.counts.completed_rebalances, room.counts.offset_commits) == (1, 0)
+    leader = joined[0]
+    generation = {"member_id": leader.member_id, "generation_id": leader.generation_id}
+    room.commit_later({("topic", 0): 1, ("topic", 1): 2, ("other", 0): 3}, **generation)
+    assert room.counts.offset_commits == 3
+    assert room.commit_offset(member_id="nobody", generation_id=1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.counts.offset_commits == 3
+    room.leave(*(one.member_id for one in joined))
+    request = OffsetDeleteRequest(GROUP, (DeleteTopic("topic", (DeletePartition(0), DeletePartition(9))),))
+    room.take(room.shard.on_offset_delete(room.now_ms, room.ticket(), request))
+    assert (room.counts.offset_deletions, room.counts.offset_expirations) == (1, 0)
+    room.pass_time(CONFIG.offsets_retention_ms + CONFIG.offsets_retention_check_interval_ms)
+    assert (room.counts.offset_deletions, room.counts.offset_expirations) == (1, 2)
+
+
+def test_every_number_has_a_name_of_its_own() -> None:
+    assert len(GroupCounts().named()) == len(GroupCounts.__slots__)

@@ -1,0 +1,48 @@
+"""NEXT_STATES over every pair, and what becomes of a group on the ways that it allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klamm.coordinator.groups.classic_group import ClassicGroup
+from klamm.coordinator.groups.states import NEXT_STATES, GroupState, state_table
+
+ALLOWED = {
+    ("Empty", "PreparingRebalance"),
+    ("PreparingRebalance", "Empty"),
+    ("PreparingRebalance", "CompletingRebalance"),
+    ("CompletingRebalance", "PreparingRebalance"),
+    ("CompletingRebalance", "Stable"),
+    ("Stable", "PreparingRebalance"),
+    ("Empty", "Dead"),
+    ("PreparingRebalance", "Dead"),
+    ("CompletingRebalance", "Dead"),
+    ("Stable", "Dead"),
+}
+
+
+@pytest.mark.parametrize("target", GroupState)
+@pytest.mark.parametrize("source", GroupState)
+def test_every_pair(source: GroupState, target: GroupState) -> None:
+    group = ClassicGroup("g", source)
+    if (source.value, target.value) in ALLOWED:
+        assert target in NEXT_STATES[source]
+        group.become(target, 7)
+        assert (group.state, group.previous_state, group.state_timestamp_ms) == (target, source, 7)
+    else:
+        with pytest.raises(AssertionError):
+            group.become(target, 7)
+
+
+def test_the_table_prints() -> None:
+    lines = state_table().splitlines()
+    assert lines[0] == "| from \\ to | Empty | PreparingRebalance | CompletingRebalance | Stable | Dead |"
+    assert lines[4] == "| CompletingRebalance |  | yes |  | yes | yes |"
+    assert len(lines) == 2 + len(GroupState)
+
+
+def test_the_map_shows_the_table() -> None:
+    """ARCHITECTURE.md has the table as it is printed: after a change, paste `state_table()` there."""
+    assert state_table() in (Path(__file__).parents[4] / "ARCHITECTURE.md").read_text()

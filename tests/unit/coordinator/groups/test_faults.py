@@ -173,6 +173,22 @@ async def test_a_topic_deleted_while_a_shard_is_loaded_takes_its_offsets_along()
     groups.close()
 
 
+async def test_a_topic_deleted_while_a_shard_is_loaded_is_not_forgotten_by_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The shard fails as soon as it is loaded, before the deletion was taken in."""
+    log = MemoryLog()
+    groups = await coordinator(log)
+    assert await commit(groups) == ErrorCode.NONE
+    raised = fail_once(monkeypatch, Shard, "on_loaded")
+    groups.on_elected(groups.partition_for("g"), 2)
+    groups.on_topics_deleted([("t", b"x" * 16)])
+    await raised.wait()
+    await groups.loaded()
+    assert (await fetch(groups, require_stable=True)).topics == ()
+    groups.close()
+
+
 async def test_a_shard_that_is_loaded_again_still_counts() -> None:
     log = MemoryLog()
     groups = await coordinator(log)

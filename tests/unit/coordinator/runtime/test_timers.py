@@ -70,3 +70,13 @@ def test_a_late_deadline_is_extended_once() -> None:
     timers.schedule("late", 5_010)
     assert list(timers.pop_due(6_000)) == [], "a key that is set again may be extended again"
     assert list(timers.pop_due(7_000)) == ["late"]
+
+
+def test_a_key_that_is_renewed_while_it_is_extended_may_be_extended_again() -> None:
+    """Its heartbeat was read after the first pause: a second one takes the session no sooner."""
+    timers: Timers[str] = Timers(late_ms=100, grace_ms=1_000)
+    timers.schedule("member", 10)
+    assert list(timers.pop_due(110)) == []
+    timers.schedule("member", 3_000)
+    assert list(timers.pop_due(3_200)) == []
+    assert list(timers.pop_due(4_200)) == ["member"]

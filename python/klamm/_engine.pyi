@@ -1369,12 +1369,13 @@ class Boot:
         has no files may have them there, so it is not created again.
         """
     def finish(
-        self,
+        self, partition_error: Callable[[int, str | None], Exception]
     ) -> tuple[Engine, MetadataLog, tuple[Image, int], tuple[Image, int] | None, list[tuple[str, int]]]:
         """Wait for what was begun, once. StorageError, OSError: it failed, and nothing is left of it.
 
         The images, each with the offset behind its last record: the newest snapshot's, and that of the whole log where
-        it is known to be committed. Then where each listener is bound.
+        it is known to be committed. Then where each listener is bound. `partition_error` makes the exception of an
+        error code and a message that the engine raises for one partition.
         """
     def abandon(self) -> None:
         """Wait for it, and close what was not asked for. StorageError."""
@@ -1383,7 +1384,7 @@ class Boot:
 class Engine:
     """One node's log directories, partitions and network. Partitions open when they are used.
 
-    Topics go by id. What concerns one partition raises klamm.protocol.errors.KafkaError.
+    Topics go by id. What concerns one partition raises the exception that was given to `Boot.finish`.
     """
 
     @property

@@ -73,7 +73,7 @@ class Booting:
         """Wait for it. Raises StorageError or OSError after undoing everything."""
         opened = self._opened
         try:
-            engine, log, snapshot, whole, addresses = self._boot.finish()
+            engine, log, snapshot, whole, addresses = self._boot.finish(_partition_error)
         except BaseException:  # the same, with the thread and the listeners
             self.abandon()
             raise
@@ -101,6 +101,12 @@ def known(given: Mapping[str, str]) -> dict[str, str]:
 def supported_features() -> list[tuple[str, int, int]]:
     """Name, lowest and highest level of what this node knows."""
     return [(name, levels.min_version, levels.max_version) for name, levels in SUPPORTED_FEATURES.items()]
+
+
+def _partition_error(code: int, message: str | None) -> Exception:
+    from klamm.protocol.errors import ErrorCode, KafkaError  # loaded by then: a start does not wait for it
+
+    return KafkaError(ErrorCode(code), message)
 
 
 def _in_order(config: NodeConfig) -> tuple[Listener, ...]:

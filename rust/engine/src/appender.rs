@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 
-use crate::engine::now_ms;
+use crate::clock::now_ms;
 use crate::log::Origin;
 use crate::net::Server;
 use crate::replica::{Partition, Replicas};

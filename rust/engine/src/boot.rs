@@ -10,7 +10,8 @@ use klamm_records::control::ControlRecord;
 use socket2::Socket;
 use tokio::runtime::Handle;
 
-use crate::engine::{Engine, EngineError, EngineOptions, net_config, now_ms};
+use crate::clock::now_ms;
+use crate::engine::{Engine, EngineError, EngineOptions, net_config};
 use crate::log::{LogContext, LogError};
 use crate::metadata::MetadataImage;
 use crate::metadata::checkpoint::{CheckpointError, load_snapshot};

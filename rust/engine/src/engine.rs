@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 use crate::appender::{Appender, OwnBatch};
+use crate::clock::now_ms;
+use crate::config::Settings;
 use crate::counters::Named;
 use crate::log::{
     CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogError, LogManager, ManagerConfig,
 };
 use crate::metadata::MetadataImage;
-use crate::net::backend::{self, Backend};
 use crate::net::{ConnectionLimitsConfig, LogLevel, NetConfig, Server};
 use crate::os;
 use crate::replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned};
-use crate::settings::Settings;
 use crate::{ErrorCode, Uuid};
 
 /// Fewer would not do for the metadata log, and an append beside it.
@@ -55,12 +55,6 @@ pub struct Engine {
     replicas: Arc<Replicas>,
     server: Arc<Server>,
     appender: Appender,
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 impl Engine {
@@ -176,16 +170,6 @@ impl Engine {
         self.appender.end();
         self.replicas.shutdown(broker_epoch);
         self.server.events().close();
-    }
-}
-
-impl Backend for Replicas {
-    fn image(&self) -> Arc<MetadataImage> {
-        Replicas::image(self)
-    }
-
-    fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn backend::Partition>, ErrorCode> {
-        Ok(self.get_in_task(topic, index)?)
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 
 use klamm_engine::boot::{self, BootError, BootOptions, Booted, ImageUpTo};
+use klamm_engine::config::Settings;
 use klamm_engine::engine::{EngineError, EngineOptions};
 use klamm_engine::net::ListenerOptions;
 use klamm_engine::quorum::QuorumLogConfig;
-use klamm_engine::settings::Settings;
 use klamm_engine::wire::api::ListenerKind;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -72,14 +72,14 @@ impl Boot {
         Ok(Self { running: Mutex::new(Some(Running { thread, runtime })) })
     }
 
-    fn finish(&self, py: Python<'_>) -> PyResult<BootedRow> {
+    fn finish(&self, py: Python<'_>, partition_error: Py<PyAny>) -> PyResult<BootedRow> {
         let Some(Running { thread, runtime }) = self.take() else {
             return Err(PyRuntimeError::new_err("finished or abandoned before"));
         };
         let booted = py.detach(|| thread.join()).expect("what a boot does never panics").map_err(boot_error)?;
         let row = |up_to: ImageUpTo| (Image(up_to.image), up_to.end_offset);
         let addresses = booted.addresses.iter().map(|address| (address.ip().to_string(), address.port())).collect();
-        let engine = Engine::new_from(booted.engine, runtime);
+        let engine = Engine::new_from(booted.engine, runtime, partition_error);
         Ok((engine, MetadataLog::over(booted.log)?, row(booted.snapshot), booted.whole.map(row), addresses))
     }
 

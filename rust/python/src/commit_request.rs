@@ -2,9 +2,10 @@
 
 use klamm_engine::ErrorCode;
 use klamm_engine::metadata::MetadataImage;
-use klamm_engine::wire::Writer;
-use klamm_engine::wire::offset_commit::{CommitPartition, CommitTopic, OffsetCommitRequest as Request};
+use klamm_engine::primitives::Writer;
+use klamm_engine::wire::offset_commit::{CommitPartition, CommitTopic, KnownTopic, OffsetCommitRequest as Request};
 use klamm_engine::wire::offset_record::{self, OffsetRecord, TooLarge};
+use klamm_engine::wire::topic::TopicRef;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -37,9 +38,17 @@ impl CommitRequest {
 
     /// Reads a body and looks up what it names.
     pub fn read_from(py: Python<'_>, version: i16, body: &[u8], image: &MetadataImage) -> PyResult<Self> {
-        let request = Request::read(version, body, image);
+        let request = Request::read(version, body, &|named| known_topic(image, named));
         Ok(Self::new_from(py, request.map_err(|error| PyValueError::new_err(error.to_string()))?))
     }
+}
+
+fn known_topic(image: &MetadataImage, named: &TopicRef<'_>) -> Option<KnownTopic> {
+    let topic = match named {
+        TopicRef::Name(name) => image.topics().by_name(name),
+        TopicRef::Id(id) => image.topics().by_id(*id),
+    }?;
+    Some(KnownTopic { name: topic.name().clone(), id: topic.id(), partition_count: topic.partition_count() })
 }
 
 /// Records, their bytes, changes and error codes.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use klamm_engine::appender::OwnBatch;
+use klamm_engine::config::Settings;
 use klamm_engine::engine::Engine as NodeEngine;
 use klamm_engine::metadata::MetadataImage;
 use klamm_engine::net::{Event, ListenerLimits, LogLevel, Reply, Request, SupportedFeatures};
-use klamm_engine::settings::Settings;
 use klamm_engine::wire::api::OFFSET_COMMIT;
 use klamm_engine::wire::api_versions::ApiRange;
 use klamm_engine::{ErrorCode, Uuid};
@@ -39,15 +39,8 @@ const LARGE_BYTES: usize = 64 << 10;
 pub struct Engine {
     pub engine: NodeEngine,
     runtime: Mutex<Option<SharedRuntime>>,
-}
-
-fn refused(py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
-    let raise = || -> PyResult<PyErr> {
-        let errors = py.import("klamm.protocol.errors")?;
-        let code = errors.getattr("ErrorCode")?.call1((code.0,))?;
-        Ok(PyErr::from_value(errors.getattr("KafkaError")?.call1((code, message))?))
-    };
-    raise().unwrap_or_else(|error| error)
+    /// Makes the exception of a code and a message.
+    partition_error: Py<PyAny>,
 }
 
 /// A copy; MemoryError, and no panic, where there is no memory for a large one.
@@ -237,14 +230,14 @@ impl Engine {
     ) -> PyResult<(i64, Bound<'py, PyList>)> {
         let topic = extract_uuid(topic_id)?;
         let bytes = py.detach(|| self.engine.read(topic, partition, offset, max_bytes));
-        let (from, bytes) = bytes.map_err(|code| refused(py, code, None))?;
+        let (from, bytes) = bytes.map_err(|code| self.refused(py, code, None))?;
         let (mut next, mut rows, mut buffer) = (offset, Vec::<RecordRow<'py>>::new(), Vec::new());
         for batch in batches(&bytes).map_while(Result::ok) {
             let header = batch.header();
             next = header.next_offset();
             let producer_id = if header.is_transactional() { header.producer_id() } else { -1 };
             let damaged = |error: RecordsError| {
-                refused(py, ErrorCode::CORRUPT_MESSAGE, Some(format!("offset {}: {error}", header.base_offset())))
+                self.refused(py, ErrorCode::CORRUPT_MESSAGE, Some(format!("offset {}: {error}", header.base_offset())))
             };
             for record in records(batch, &mut buffer, DECOMPRESSED_BYTES_MAX).map_err(damaged)? {
                 let record = record.map_err(damaged)?;
@@ -270,7 +263,7 @@ impl Engine {
         offset: i64,
     ) -> PyResult<i64> {
         let partition = self.partition(py, topic_id, partition)?;
-        partition.delete_records(offset).map_err(|code| refused(py, code, None))
+        partition.delete_records(offset).map_err(|code| self.refused(py, code, None))
     }
 
     fn high_watermark(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<i64> {
@@ -326,9 +319,13 @@ impl Engine {
 }
 
 impl Engine {
-    /// The engine of a node whose tasks run on `runtime`.
-    pub fn new_from(engine: NodeEngine, runtime: SharedRuntime) -> Self {
-        Self { engine, runtime: Mutex::new(Some(runtime)) }
+    /// The engine of a node whose tasks run on `runtime`; `partition_error` makes an exception of a code and a message.
+    pub fn new_from(engine: NodeEngine, runtime: SharedRuntime, partition_error: Py<PyAny>) -> Self {
+        Self { engine, runtime: Mutex::new(Some(runtime)), partition_error }
+    }
+
+    fn refused(&self, py: Python<'_>, code: ErrorCode, message: Option<String>) -> PyErr {
+        self.partition_error.bind(py).call1((code.0, message)).map_or_else(|error| error, PyErr::from_value)
     }
 
     fn partition(
@@ -338,7 +335,7 @@ impl Engine {
         index: i32,
     ) -> PyResult<Arc<klamm_engine::replica::Partition>> {
         let topic: Uuid = extract_uuid(topic_id)?;
-        py.detach(|| self.engine.replicas().get(topic, index)).map_err(|code| refused(py, code, None))
+        py.detach(|| self.engine.replicas().get(topic, index)).map_err(|code| self.refused(py, code, None))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::message_repeats::{Seen, Written};
 use klamm_engine::Uuid;
-use klamm_engine::wire::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
+use klamm_engine::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
 use klamm_engine::wire::versioned::{VersionedReader, VersionedWriter};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

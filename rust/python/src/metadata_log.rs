@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use klamm_engine::log::{AppendError, LogContext, LogError};
-use klamm_engine::net::WakeUp;
 use klamm_engine::quorum::{Answering, OnLoss, QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
+use klamm_engine::wake_up::WakeUp;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};

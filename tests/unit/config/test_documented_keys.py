@@ -32,8 +32,8 @@ NO_READERS: Final = (
 BY_PATTERN: Final = {
     f"compression.{codec}.level": f"compression.{{}}.level ({codec})" for codec in ("gzip", "lz4", "zstd")
 }
-"""Keys whose names the engine puts together: see `settings.rs`."""
-SETTINGS: Final = "rust/engine/src/settings.rs"
+"""Keys whose names the engine puts together: see `replica/config.rs`."""
+SETTINGS: Final = "rust/engine/src/replica/config.rs"
 
 
 def sources() -> dict[str, str]:

@@ -16,6 +16,7 @@ from tests.support.frames import read_frame, send_frame
 
 from klamm import _engine
 from klamm.protocol.connection import request_header
+from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.raft.driver.answers import NativeFetchAnswers
 from klamm.raft.effects import ReadRange
 from klamm.raft.log.native_log import NativeMetadataLog
@@ -84,7 +85,7 @@ class Leader:
             listeners=[listener],
             features=[],
             static_voters=[1, 2, 3],
-        ).finish()
+        ).finish(lambda code, message: KafkaError(ErrorCode(code), message))
         assert self.engine.open("CONTROLLER")
         self.answers = _engine.FetchAnswers(self.log, self.engine)
         self.log.append([b"old"] * START, EPOCH - 1, 1)

@@ -4,7 +4,11 @@
 //! recovery. Here are the walk over directories, the threads, and the comparison of the files beside a segment with its
 //! batches. Reading is parallel by segment, so that a check of every batch goes at the disk's rate.
 
+#[cfg(test)]
+mod aborted_tests;
 mod directory;
+#[cfg(test)]
+mod examination_tests;
 mod indexes;
 mod logs;
 mod metadata;

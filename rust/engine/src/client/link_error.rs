@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::security::SecurityError;
 use super::versions::NoCommonVersion;
 use crate::ErrorCode;
-use crate::wire::primitives::WireError;
+use crate::primitives::WireError;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LinkError {

@@ -10,11 +10,13 @@ mod key;
 mod klamm;
 mod node;
 mod not_honoured;
+mod settings;
 mod topic;
 mod value;
 
 pub use allowed::Allowed;
 pub use key::{ConfigKey, ConfigType, Importance, Scope, Synonym, UpdateMode};
+pub use settings::Settings;
 pub use value::{ConfigError, ConfigValue, parse_value};
 
 /// The keys of a scope: Kafka's, and for a node klamm's own after them. Within each table names are sorted.

@@ -34,6 +34,14 @@ pub enum ConfigValue {
 }
 
 impl ConfigValue {
+    /// The whole number, if it is one.
+    pub fn whole(&self) -> Option<i64> {
+        match self {
+            Self::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
     /// The number that ranges are compared with, as Kafka compares them.
     pub(super) fn as_number(&self) -> f64 {
         match self {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use klamm_records::header::{Header, compute_crc};
 
 use super::clean_stop::ClosedLog;
-use super::error::LogError;
 use super::files::FileCache;
 use super::index::AbortedTxn;
 use super::partition_log::Log;
 use super::recovery::Recovery;
 use super::segment::Segment;
+use crate::LogError;
 
 impl Log {
     /// Makes those of the first `count` segments again that are not what they were.

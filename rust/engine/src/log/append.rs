@@ -2,10 +2,11 @@
 
 use klamm_records::header::{Header, compute_crc, set_position};
 
-use super::error::{AppendError, LogError};
+use super::error::AppendError;
 use super::partition_log::Log;
 use super::producers::{Batch, Origin, Update};
 use super::segment::{RollCheck, Segment};
+use crate::LogError;
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

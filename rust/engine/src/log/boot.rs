@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::error::LogError;
+use crate::LogError;
 
 /// Name of the file in a log directory.
 pub const BOOT_ID: &str = "klamm-boot-id";

@@ -13,7 +13,6 @@ use super::checkpoint::{PARTITION_METADATA, read_partition_metadata};
 use super::clean_stop::ClosedLog;
 use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch};
 use super::epochs::EpochCache;
-use super::error::LogError;
 use super::files::{FileCache, OpenFile};
 use super::finding::{Finding, FindingKind, LogCheck};
 use super::found::{Found, Inventory};
@@ -23,6 +22,7 @@ use super::producers::decode_snapshot;
 use super::recovery::{OpenAt, keeps};
 use super::scan::Headers;
 use super::stray_segment::find_strays;
+use crate::LogError;
 
 /// Open at once: each thread has a segment and the one after it open.
 const FILES_MAX: usize = 64;

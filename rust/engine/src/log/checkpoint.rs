@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crate::Uuid;
 
-use super::error::LogError;
 use super::files::FileCache;
+use crate::LogError;
 
 pub const RECOVERY_POINT: &str = "recovery-point-offset-checkpoint";
 pub const LOG_START_OFFSET: &str = "log-start-offset-checkpoint";

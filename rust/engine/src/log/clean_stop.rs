@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::checkpoint::read_if_there;
-use super::error::LogError;
 use super::files::FileCache;
+use crate::LogError;
 
 /// Name of the file, in a log directory or in the directory of the metadata log.
 pub const CLEAN_STOP: &str = "klamm-clean-stop";

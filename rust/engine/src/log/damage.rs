@@ -7,10 +7,10 @@
 
 use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
 
-use super::error::LogError;
 use super::extent::{claimed_offsets, end_by_checksum};
 use super::files::OpenFile;
 use super::scan::{Batches, checked_size};
+use crate::LogError;
 
 const SECTOR: u64 = 512;
 /// Bytes that are searched at once for the next intact batch.

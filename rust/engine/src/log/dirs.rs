@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 
-use super::error::LogError;
+use crate::LogError;
 use crate::{Uuid, os};
 
 pub const LOCK: &str = ".lock";

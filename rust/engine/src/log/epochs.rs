@@ -8,8 +8,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::checkpoint::{Epochs, LEADER_EPOCH, format_epochs, read_epochs};
-use super::error::LogError;
 use super::files::{FileCache, PartitionDir};
+use crate::LogError;
 
 /// The entries, and whether the file has them.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

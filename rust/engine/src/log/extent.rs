@@ -6,8 +6,8 @@
 
 use klamm_records::header::{HEADER_LEN, Header};
 
-use super::error::LogError;
 use super::files::OpenFile;
+use crate::LogError;
 
 /// Where the bytes begin that the checksum covers.
 const CHECKED_FROM: u64 = 21;

@@ -13,9 +13,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::error::LogError;
 use super::names::{FileName, Stage};
 use super::recorder::{Change, Recorder};
+use crate::LogError;
 
 /// The open files of a process.
 pub struct FileCache {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::epochs::EpochWrite;
-use super::error::LogError;
 use super::files::{FileCache, LogFile, OpenFile, PartitionDir};
 use super::partition_log::Log;
 use super::prepare::Prepared;
 use super::producers::snapshot_path;
+use crate::LogError;
 use crate::os;
 
 /// How far a flush reaches.

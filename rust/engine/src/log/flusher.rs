@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::counters::LogCounters;
-use super::error::LogError;
 use super::flush::FlushJob;
 use super::owner::LogOwner;
+use crate::LogError;
 use crate::os::ask_for_short_turns;
 
 /// From so many waiting owners on, one call for the whole file system is cheaper than theirs: on ext4 it takes as long for

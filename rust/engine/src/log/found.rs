@@ -11,10 +11,10 @@ use super::checkpoint::{
     read_offsets,
 };
 use super::clean_stop::{CLEAN_STOP, CleanStop, ClosedLog};
-use super::error::LogError;
 use super::files::FileCache;
 use super::names::{DirStage, parse_partition_dir};
 use super::recovery::OpenAt;
+use crate::LogError;
 
 /// The topic of the metadata log, which is not a log of the log manager.
 pub const METADATA_TOPIC: &str = "__cluster_metadata";

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::config::LogConfig;
-use super::error::LogError;
 use super::files::{FileCache, PartitionDir};
 use super::names::{FileName, Kind, Stage};
 use super::recovery::Recovery;
 use super::scan::Headers;
 use super::segment::Segment;
+use crate::LogError;
 
 /// The segment files of a partition by base offset: the size of the log and which other kinds are there.
 pub(super) type Listing = BTreeMap<i64, Found>;

@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use super::checkpoint::{CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, format_offsets};
 use super::clean_stop::{CleanStop, ClosedLog};
 use super::dirs::LockedDir;
-use super::error::LogError;
 use super::files::FileCache;
 use super::flusher::{Flusher, TOGETHER_MIN};
 use super::found::{Found, Inventory};
 use super::owner::{LogOwner, with_log};
 use super::partition_log::Log;
+use crate::LogError;
 use crate::Uuid;
 
 /// From so many files of marks on, one call for the whole file system is cheaper than theirs.

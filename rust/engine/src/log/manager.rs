@@ -17,7 +17,6 @@ use super::checkpoint::{PARTITION_METADATA, read_partition_metadata, write_parti
 use super::compaction::{Cleaner, CleanerConfig};
 use super::config::LogConfig;
 use super::dirs::LockedDir;
-use super::error::LogError;
 use super::flusher::Flusher;
 use super::found::{Found, Inventory};
 use super::log_dir::{Key, LogDir};
@@ -26,6 +25,7 @@ use super::owner::{LogOwner, with_log};
 use super::partition_log::{Log, LogContext};
 use super::recovery::{OpenAt, Recovery};
 use super::tasks::{Intervals, Tasks};
+use crate::LogError;
 use crate::Uuid;
 
 /// What somebody should hear of.

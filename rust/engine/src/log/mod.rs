@@ -17,6 +17,7 @@ mod dirs;
 pub mod epochs;
 mod error;
 mod extent;
+mod file_slice;
 pub mod files;
 pub mod finding;
 mod flush;
@@ -50,8 +51,6 @@ mod verify;
 mod write_back;
 
 #[cfg(test)]
-mod aborted_tests;
-#[cfg(test)]
 pub(crate) mod crash;
 #[cfg(test)]
 mod crash_tests;
@@ -68,12 +67,14 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use crate::LogError;
 pub use append::Appended;
 pub use compaction::CleanerConfig;
 pub use config::{LogConfig, TimestampType};
 pub use counters::LogCounters;
 pub use dirs::LockedDir;
-pub use error::{AppendError, LogError};
+pub use error::AppendError;
+pub use file_slice::FileSlice;
 pub use flush::{FlushEnd, FlushJob, MarkJob};
 pub use flusher::Flusher;
 pub use found::{Found, METADATA_TOPIC};

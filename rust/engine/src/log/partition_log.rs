@@ -15,13 +15,13 @@ use super::clean_stop::{ClosedLog, ClosedSegment};
 use super::config::LogConfig;
 use super::counters::LogCounters;
 use super::epochs::{EpochCache, EpochFile};
-use super::error::LogError;
 use super::files::{FileCache, PartitionDir};
 use super::flush::{Extent, FlushEnd, FlushJob};
 use super::names::Stage;
 use super::producers::{Entry, Producers, snapshot_path};
 use super::segment::Segment;
 use super::trash::Trash;
+use crate::LogError;
 use crate::Uuid;
 
 /// What all logs of a node share.
@@ -430,7 +430,7 @@ impl Log {
     }
 
     /// How the log is closed, for the clean-stop record; `None` when nothing of it is on disk.
-    pub(super) fn closed(&self) -> Option<ClosedLog> {
+    pub fn closed(&self) -> Option<ClosedLog> {
         (!self.is_planned()).then(|| ClosedLog {
             log_start_offset: self.log_start_offset,
             log_end_offset: self.log_end_offset,

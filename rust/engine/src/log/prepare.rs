@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::error::LogError;
 use super::files::OpenFile;
+use crate::LogError;
 
 /// Zeroes written at once: an append that collides waits for that long at most.
 const STEP: usize = 256 << 10;

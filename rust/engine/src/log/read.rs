@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::error::LogError;
 use super::files::OpenFile;
 use super::index::AbortedTxn;
 use super::partition_log::Log;
 use super::verify::Unverified;
+use crate::LogError;
 
 /// A range of a segment's file that begins with a batch and may cut its last one.
 #[derive(Clone)]

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::error::LogError;
 use super::partition_log::Log;
 use super::producers::{Batch, Entry};
+use crate::LogError;
 
 /// How many offsets are looked through: batches that are under way together lie near each other.
 const RECALL_OFFSETS: i64 = 10_000;

@@ -15,7 +15,6 @@ use super::clean_stop::ClosedLog;
 use super::config::LogConfig;
 use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch, offsets};
 use super::epochs::EpochFile;
-use super::error::LogError;
 use super::files::PartitionDir;
 use super::listing::{finish_swaps, list, load_segments, note_missing, snapshots_of};
 use super::names::{FileName, Kind};
@@ -24,6 +23,7 @@ use super::producers::Producers;
 use super::replay::read_epochs;
 use super::segment::Segment;
 use super::stray_segment::find_strays;
+use crate::LogError;
 
 /// What the checkpoints of the log directory tell about a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

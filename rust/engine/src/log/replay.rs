@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::checkpoint::LEADER_EPOCH;
 use super::epochs::EpochCache;
-use super::error::LogError;
 use super::files::FileCache;
 use super::index::AbortedTxn;
 use super::partition_log::Log;
 use super::producers::Producers;
 use super::recovery::Recovery;
 use super::segment::Segment;
+use crate::LogError;
 
 impl Log {
     /// Brings back the producers as they were before `upto`: from a snapshot, and from the batches after it.

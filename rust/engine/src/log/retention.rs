@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::error::LogError;
 use super::partition_log::Log;
+use crate::LogError;
 
 /// What a round of retention dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

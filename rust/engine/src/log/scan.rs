@@ -3,8 +3,8 @@
 use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX, compute_crc};
 
 use super::damage::{Bounds, Damage, Search};
-use super::error::LogError;
 use super::files::OpenFile;
+use crate::LogError;
 
 /// Bytes read at once when only headers matter and batches are small. Of larger ones, just the header is read: the bytes
 /// behind it are in nobody's cache, and copying them takes longer than the call.

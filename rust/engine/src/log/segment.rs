@@ -13,13 +13,13 @@ use klamm_records::header::{HEADER_LEN, Header};
 
 use super::config::LogConfig;
 use super::damage::Damage;
-use super::error::LogError;
 use super::files::{FileCache, LogFile, OpenFile, PartitionDir};
 use super::index::{NO_TIMESTAMP, OffsetIndex, TimeIndex, TimestampOffset, TxnIndex};
 use super::names::{FileName, Kind, Stage};
 use super::prepare::Prepared;
 use super::scan::{BatchAt, HEADER_CHUNK, Headers};
 use super::write_back::WriteBack;
+use crate::LogError;
 
 /// Appended batches whose places are remembered, so that a read near the end asks no file.
 const RECENT_MAX: usize = 64;

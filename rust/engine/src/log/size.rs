@@ -1,7 +1,7 @@
 //! How much of a log lies behind an offset.
 
-use super::error::LogError;
 use super::partition_log::Log;
+use crate::LogError;
 
 impl Log {
     /// Bytes of the batches at or above `offset`, the one that holds it counted whole; 0 at the log's end.

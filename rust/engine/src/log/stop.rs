@@ -6,12 +6,12 @@ use parking_lot::Mutex;
 
 use super::checkpoint::write_clean_shutdown;
 use super::config::LogConfig;
-use super::error::LogError;
 use super::flush::FlushJob;
 use super::flusher::sync_together;
 use super::found::Found;
 use super::manager::{Event, LogManager};
 use super::owner::{LogOwner, with_log};
+use crate::LogError;
 
 impl LogManager {
     /// Recovers what nobody opened since a crash, so that the stop which follows is a clean one. Logs that were closed

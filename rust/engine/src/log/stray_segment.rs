@@ -9,10 +9,10 @@ use std::sync::Arc;
 use klamm_records::header::{HEADER_LEN, Header};
 
 use super::clean_stop::{ClosedLog, ClosedSegment};
-use super::error::LogError;
 use super::files::FileCache;
 use super::names::{FileName, Kind, Stage};
 use super::scan::Batches;
+use crate::LogError;
 
 /// Apache Kafka and klamm ignore a file of this name.
 const SUFFIX: &str = ".stray";

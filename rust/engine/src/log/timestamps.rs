@@ -2,11 +2,11 @@
 
 use klamm_records::{Batch, ProduceRules, Record, records};
 
-use super::error::LogError;
 use super::files::OpenFile;
 use super::index::{NO_TIMESTAMP, TimestampOffset};
 use super::partition_log::Log;
 use super::scan::BatchAt;
+use crate::LogError;
 
 impl Log {
     /// The first record from the log start on whose timestamp is at least `timestamp`: its timestamp and offset.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::error::LogError;
 use super::files::{FileCache, LogFile};
+use crate::LogError;
 
 enum Item {
     Files(Vec<Arc<LogFile>>),

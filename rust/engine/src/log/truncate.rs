@@ -1,10 +1,10 @@
 //! Dropping records: the end that a new leader does not know, the start that nobody may read any more.
 
-use super::error::LogError;
 use super::flush::open_if_there;
 use super::partition_log::Log;
 use super::recovery::Recovery;
 use super::segment::Segment;
+use crate::LogError;
 
 impl Log {
     /// Drops every record at or above `offset`; `false` when there is none. A batch that holds `offset` goes whole.

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use super::damage::{Bounds, Damage, Piece, Pieces, first_epoch};
-use super::error::LogError;
 use super::files::{LogFile, OpenFile};
 use super::partition_log::Log;
 use super::segment::Segment;
+use crate::LogError;
 
 /// A range of a segment's file that was not checked since the start.
 #[derive(Clone)]

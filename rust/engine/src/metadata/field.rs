@@ -4,7 +4,7 @@
 //! asked for. So a hostile record costs no more memory than its bytes.
 use crate::Uuid;
 use crate::metadata::schema::{FieldType, StructSchema};
-use crate::wire::{Reader, WireError, Writer};
+use crate::primitives::{Reader, WireError, Writer};
 
 /// A value that can stand in a record.
 pub trait Field<'a>: Sized + Copy {
@@ -81,7 +81,7 @@ impl<'a> Field<'a> for &'a str {
 
     #[inline]
     fn write(&self, writer: &mut Writer, _version: i16) -> Result<(), FieldError> {
-        if self.len() > crate::wire::primitives::STRING_LEN_MAX {
+        if self.len() > crate::primitives::STRING_LEN_MAX {
             return Err(FieldError::StringTooLong(self.len()));
         }
         writer.compact_string(self);

@@ -1,7 +1,7 @@
 //! The frame around a metadata record: frame version, record id, record version, each an unsigned varint (facts 1.1).
 use crate::metadata::field::FieldError;
 use crate::metadata::records::{self, Record};
-use crate::wire::{Reader, WireError, Writer};
+use crate::primitives::{Reader, WireError, Writer};
 
 const FRAME_VERSION: u32 = 1;
 const FRAME_VERSION_BYTE: u8 = FRAME_VERSION as u8;

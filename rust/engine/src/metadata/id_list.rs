@@ -28,7 +28,7 @@ pub fn few(ids: Array<'_, i32>) -> Option<(u8, [i32; FEW])> {
 mod tests {
     use super::*;
     use crate::metadata::field::Field;
-    use crate::wire::{Reader, Writer};
+    use crate::primitives::{Reader, Writer};
 
     #[test]
     fn few_ids_are_those_of_the_array_wherever_it_lies() {

@@ -5,7 +5,7 @@ use crate::Uuid;
 use crate::metadata::field::{Array, Described, Field, FieldError};
 use crate::metadata::record_macro::{records, structures};
 use crate::metadata::schema::{DefaultValue, FieldSchema, FieldType, RecordSchema, StructSchema};
-use crate::wire::{Reader, WireError, Writer};
+use crate::primitives::{Reader, WireError, Writer};
 
 /// Id of a [`PartitionRecord`].
 pub const PARTITION_RECORD: i16 = 3;

@@ -1,7 +1,7 @@
 //! An answer while it is written: bytes, and slices of files that belong between them.
 
-use super::slice::FileSlice;
-use crate::wire::Writer;
+use crate::log::FileSlice;
+use crate::primitives::Writer;
 use crate::wire::header::{FrameTooLong, ResponseHeader, patch_length};
 
 pub struct Answer {

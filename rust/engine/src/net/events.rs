@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::os::WakeUp;
+use crate::wake_up::WakeUp;
 use crate::wire::api;
 use crate::{ErrorCode, Uuid};
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::backend::{Fetched, Partition, PartitionFetch};
+use super::backend::Partition;
 use super::core::Core;
 use super::lookup::{id_with_partition, topic_named, topic_with_id};
 use super::session::{TopicKey, Wanted};
-use super::slice::FileSlice;
+use crate::log::FileSlice;
 use crate::metadata::MetadataImage;
+use crate::replica::{Fetched, PartitionFetch};
 use crate::wire::fetch::{FetchRequest, FetchResult};
 use crate::{ErrorCode, Uuid};
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::listener::Listener;
-use super::slice::FileSlice;
+use crate::log::FileSlice;
 use crate::wire::api::ListenerKind;
 
 /// An answer from elsewhere, without frame length and response header.

@@ -32,21 +32,17 @@ mod rate;
 mod server;
 mod session;
 mod sessions;
-mod slice;
 mod socket;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod topic_name;
-mod waiter;
 
 pub use config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
 pub use core::SupportedFeatures;
 pub use counters::Counters;
 pub use events::{Event, EventQueue, LogLevel, Priority, Request};
 pub use link::Reply;
-pub use os::{WakeUp, block_broken_pipe_signal};
+pub use os::block_broken_pipe_signal;
 pub use server::{ListenerOptions, Server, bind};
-pub use slice::FileSlice;
-pub use waiter::FetchWaiter;

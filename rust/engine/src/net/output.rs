@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::os;
-use super::slice::FileSlice;
+use crate::log::FileSlice;
 use crate::os::read_if_cached;
 
 /// How much of a file is looked up in the page cache at a time.

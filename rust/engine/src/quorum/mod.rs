@@ -7,8 +7,6 @@ mod control;
 #[cfg(test)]
 mod crash_tests;
 mod examination;
-#[cfg(test)]
-mod examination_tests;
 mod flusher;
 mod log;
 mod opening;

@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use self::run::Run;
 use super::QuorumLog;
 use crate::Uuid;
-use crate::net::WakeUp;
-use crate::wire::primitives::STRING_LEN_MAX;
+use crate::primitives::STRING_LEN_MAX;
+use crate::wake_up::WakeUp;
 
 pub use self::request::Position;
 

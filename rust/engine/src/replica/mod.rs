@@ -3,22 +3,26 @@
 mod acks;
 mod assignments;
 mod config;
+mod fetch_waiter;
 mod partition;
 mod planned;
 mod reading;
 mod replicas;
 #[cfg(test)]
 mod replicas_tests;
+mod results;
 mod sizes;
-mod waiter;
+mod watchers;
 mod watermark;
 
 pub use acks::OnAck;
 pub use assignments::Unassigned;
 pub use config::PartitionConfig;
+pub use fetch_waiter::FetchWaiter;
 pub use partition::{Durability, Leadership, Partition, PartitionId};
 pub use reading::{
     EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST, LATEST_TIERED, MAX_TIMESTAMP, UP_TO_HIGH_WATERMARK,
 };
 pub use replicas::{Published, Replicas, ReplicasOptions};
+pub use results::{Appended, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
 pub use watermark::Watermark;

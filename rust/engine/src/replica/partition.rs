@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 
 use super::acks::{Acks, Due, OnAck};
 use super::config::PartitionConfig;
-use super::waiter::Watchers;
+use super::fetch_waiter::FetchWaiter;
+use super::results::{Appended, Refused};
+use super::watchers::Watchers;
 use super::watermark::Watermark;
 use crate::log::{AppendError, FlushEnd, FlushJob, FlushState, Log, LogError, LogManager, LogOwner, Origin};
-use crate::net::FetchWaiter;
-use crate::net::backend::{Appended, Refused};
 use crate::{ErrorCode, Uuid};
 
 /// What an acknowledgement of acks=all promises (`klamm.flush.before.ack`).

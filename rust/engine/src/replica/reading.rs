@@ -1,13 +1,9 @@
 //! What a leader answers to those who read: fetches, offsets by time, ends of epochs, and the removal of records.
 
-use std::sync::Arc;
-
-use super::acks::OnAck;
 use super::partition::{Leader, Partition};
+use super::results::{Fetched, FoundOffset, OffsetQuery, PartitionFetch};
 use crate::ErrorCode;
-use crate::log::{Log, LogError, Origin, Slice, Unverified};
-use crate::net::backend::{self, Appended, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
-use crate::net::{FetchWaiter, FileSlice};
+use crate::log::{FileSlice, Log, LogError, Slice, Unverified};
 
 /// ListOffsets' special timestamps (facts 6.9).
 pub const LATEST: i64 = -1;
@@ -29,16 +25,9 @@ fn check_epoch(leader: &Leader, asked: i32) -> Result<(), ErrorCode> {
     }
 }
 
-impl backend::Partition for Partition {
-    fn append(&self, batch: &mut [u8], acks: i16, now_ms: i64) -> Result<Appended, Refused> {
-        Partition::append(self, batch, acks, Origin::Client, now_ms)
-    }
-
-    fn when_acked(&self, end_offset: i64, done: OnAck) {
-        Partition::when_acked(self, end_offset, done);
-    }
-
-    fn fetch(&self, fetch: &PartitionFetch) -> Fetched {
+impl Partition {
+    /// Reads committed records for a consumer, or says why there are none for it.
+    pub fn fetch(&self, fetch: &PartitionFetch) -> Fetched {
         if fetch.replica_id >= 0 {
             // No other node has a replica of this partition, so whoever says so is not assigned to it.
             return Fetched::error(ErrorCode::NOT_LEADER_OR_FOLLOWER);
@@ -65,11 +54,8 @@ impl backend::Partition for Partition {
         }
     }
 
-    fn watch(&self, waiter: Arc<FetchWaiter>) {
-        Partition::watch(self, waiter);
-    }
-
-    fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
+    /// Finds an offset by its time or by its place in the log (facts 6.9).
+    pub fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
         let mut state = self.state.lock();
         let (log, leader) = state.leading()?;
         check_epoch(leader, query.current_leader_epoch)?;
@@ -85,15 +71,14 @@ impl backend::Partition for Partition {
         })
     }
 
-    fn end_of_epoch(&self, current_leader_epoch: i32, epoch: i32) -> Result<(i32, i64), ErrorCode> {
+    /// The largest known epoch up to `epoch` and its end offset; -1 both when there is none.
+    pub fn end_of_epoch(&self, current_leader_epoch: i32, epoch: i32) -> Result<(i32, i64), ErrorCode> {
         let mut state = self.state.lock();
         let (log, leader) = state.leading()?;
         check_epoch(leader, current_leader_epoch)?;
         Ok(log.end_offset_for_epoch(epoch).unwrap_or((-1, -1)))
     }
-}
 
-impl Partition {
     /// Checks bytes that nobody read since the start, and reports damage; `true` when there were any: then the read is to be
     /// repeated.
     pub fn verify(&self, unverified: Option<Box<Unverified>>) -> Result<bool, LogError> {

@@ -12,12 +12,12 @@ use parking_lot::{Mutex, RwLock};
 use super::assignments::Unassigned;
 use super::partition::{Durability, Leadership, Partition, PartitionId, Place};
 use super::planned::Planned;
+use crate::config::Settings;
 use crate::log::{Found, LogError, LogManager, LogOwner};
 use crate::metadata::MetadataImage;
 use crate::metadata::hash::ByIdAndIndex;
 use crate::metadata::partition::Partition as PartitionRecord;
 use crate::metadata::topic::Topic;
-use crate::settings::Settings;
 use crate::{ErrorCode, Uuid};
 
 /// Type of a topic's resource among the image's configs.
@@ -253,7 +253,7 @@ impl Replicas {
 
     fn config_of(&self, image: &MetadataImage, topic: &str) -> super::PartitionConfig {
         let own = |key: &str| image.configs().value(TOPIC_RESOURCE, topic, key).map(str::to_owned);
-        self.settings.load().of_topic(&own)
+        super::PartitionConfig::of_topic(&self.settings.load(), &own)
     }
 
     /// Opens what is on disk and not open yet, and sets aside what no topic of the image owns. For a thread of its own.

@@ -9,11 +9,11 @@ use std::time::Duration;
 use tempfile::tempdir;
 
 use super::{Durability, Partition, Replicas, ReplicasOptions};
+use crate::config::Settings;
 use crate::log::testing::{BatchSpec, batch, read_all};
 use crate::log::{Event, LockedDir, LogContext, LogManager, ManagerConfig, OnEvent, Origin};
 use crate::metadata::MetadataImage;
 use crate::metadata::records::{PartitionChangeRecord, PartitionRecord, Record, TopicRecord};
-use crate::settings::Settings;
 use crate::{ErrorCode, Uuid};
 
 const NODE: i32 = 1;

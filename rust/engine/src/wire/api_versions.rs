@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::api::{API_VERSIONS, Api};
-use super::primitives::{WireError, Writer};
 use super::versioned::{VersionedReader, VersionedWriter};
 use crate::ErrorCode;
+use crate::primitives::{WireError, Writer};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiVersionsRequest<'a> {

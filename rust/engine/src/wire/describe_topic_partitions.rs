@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::elements::Elements;
 use super::metadata::{PartitionState, TopicHead};
-use super::primitives::{Reader, WireError, Writer};
 use super::versioned::{VersionedReader, VersionedWriter};
 use crate::ErrorCode;
+use crate::primitives::{Reader, WireError, Writer};
 
 /// A request that was read through once.
 #[derive(Clone)]

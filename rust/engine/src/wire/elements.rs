@@ -3,8 +3,8 @@
 //! An element takes more room in memory than on the wire, up to twenty times more for an empty name. So a request is read
 //! through once to see that it is well formed, and keeps nothing; whoever walks an array reads it again.
 
-use super::primitives::WireError;
 use super::versioned::VersionedReader;
+use crate::primitives::WireError;
 
 type ReadElement<'a, T> = fn(&mut VersionedReader<'a>, i16) -> Result<T, WireError>;
 

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::api::{Api, FETCH};
 use super::elements::Elements;
-use super::primitives::{WireError, Writer};
 use super::topic::{NodeEndpoint, TopicRef, write_leader, write_node_endpoints};
 use super::versioned::{VersionedReader, VersionedWriter};
+use crate::primitives::{WireError, Writer};
 use crate::{ErrorCode, Uuid};
 
 /// From here on topics are named by id (KIP-516).

@@ -8,8 +8,8 @@ use super::header::RequestHeader;
 use super::list_offsets::ListOffsetsRequest;
 use super::metadata::MetadataRequest;
 use super::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
-use super::primitives::WireError;
 use super::produce::{ProduceItem, ProduceRequest};
+use crate::primitives::WireError;
 
 /// Reads a frame's header and, when the engine knows the API, its request. Never panics, and allocates in proportion to
 /// the frame. Returns whether everything was well formed.

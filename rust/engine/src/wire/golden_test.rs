@@ -5,12 +5,13 @@ use super::describe_topic_partitions::{
     self, Cursor, DescribeTopicPartitionsRequest, DescribedPartition, DescribedTopic,
 };
 use super::fetch::{FetchPartition, FetchRequest, FetchResponseWriter, FetchResult};
+use super::frame;
 use super::list_offsets::{self, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult};
 use super::metadata::{MetadataRequest, MetadataResponseWriter, NOT_ASKED, PartitionState, TopicHead, TopicQuery};
 use super::offset_for_leader_epoch::{self, EpochPartition, EpochResult, OffsetForLeaderEpochRequest};
 use super::produce::{ProduceItem, ProduceRequest, ProduceResponseWriter, ProduceResult};
 use super::topic::{NodeEndpoint, TopicRef};
-use super::{Writer, frame};
+use crate::primitives::Writer;
 use crate::{ErrorCode, Uuid};
 
 const ID: Uuid = Uuid([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);

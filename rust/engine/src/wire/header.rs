@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use super::api::{API_VERSIONS, Api};
-use super::primitives::{Reader, WireError, Writer};
 use super::versioned::VersionedReader;
+use crate::primitives::{Reader, WireError, Writer};
 
 /// Where the request's own fields begin is told beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::api::{Api, LIST_OFFSETS};
 use super::elements::Elements;
-use super::primitives::{WireError, Writer};
 use super::versioned::{VersionedReader, VersionedWriter};
 use crate::ErrorCode;
+use crate::primitives::{WireError, Writer};
 
 /// Timestamps that mean something else, with the first version that knows them (facts 6.9).
 pub const SPECIAL_TIMESTAMPS: [(i64, i16); 6] = [

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::api::{Api, METADATA};
 use super::elements::Elements;
-use super::primitives::{WireError, Writer};
 use super::topic::NodeEndpoint;
 use super::versioned::{VersionedReader, VersionedWriter};
+use crate::primitives::{WireError, Writer};
 use crate::{ErrorCode, Uuid};
 
 /// From here on a topic may be asked for by id; 10 and 11 have the field and may not use it.

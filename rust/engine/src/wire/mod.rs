@@ -1,4 +1,4 @@
-//! Kafka wire primitives and the messages of the fast path.
+//! The messages of the fast path, and the table of APIs.
 pub mod api;
 pub mod api_versions;
 pub mod describe_topic_partitions;
@@ -13,9 +13,6 @@ pub mod metadata;
 pub mod offset_commit;
 pub mod offset_for_leader_epoch;
 pub mod offset_record;
-pub mod primitives;
 pub mod produce;
 pub mod topic;
 pub mod versioned;
-
-pub use primitives::{Reader, WireError, Writer};

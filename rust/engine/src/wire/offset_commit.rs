@@ -1,15 +1,13 @@
-//! OffsetCommit v2-10: the request, held against the metadata, and its answer. Which group and member may commit is
-//! Python's to decide.
+//! OffsetCommit v2-10: the request, with what the caller knows of its topics, and its answer. The group coordinator decides
+//! which group and member may commit.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::api::{Api, OFFSET_COMMIT};
-use super::primitives::{WireError, Writer};
 use super::topic::TopicRef;
 use super::versioned::{VersionedReader, VersionedWriter};
-use crate::metadata::MetadataImage;
-use crate::metadata::topic::Topic;
+use crate::primitives::{WireError, Writer};
 use crate::{ErrorCode, Uuid};
 
 /// A request whose topics and partitions were looked up.
@@ -26,6 +24,17 @@ pub struct OffsetCommitRequest {
     /// A topic without partitions is here, once, if it is unknown: Apache Kafka names it in its answer.
     pub topics: Vec<CommitTopic>,
 }
+
+/// What is known of a topic that exists.
+#[derive(Clone, Debug)]
+pub struct KnownTopic {
+    pub name: Arc<str>,
+    pub id: Uuid,
+    pub partition_count: usize,
+}
+
+/// Finds the topic of a name or an id; `None` when there is none.
+pub type FindTopic<'f> = dyn Fn(&TopicRef<'_>) -> Option<KnownTopic> + 'f;
 
 /// A topic of the request.
 #[derive(Debug)]
@@ -60,8 +69,8 @@ impl CommitPartition {
 const TOPIC_ID_VERSION: i16 = 10;
 
 impl OffsetCommitRequest {
-    /// Reads a body of `version` and looks up in `image` what it names.
-    pub fn read(version: i16, body: &[u8], image: &MetadataImage) -> Result<Self, WireError> {
+    /// Reads a body of `version` and finds the topics that it names.
+    pub fn read(version: i16, body: &[u8], find_topic: &FindTopic<'_>) -> Result<Self, WireError> {
         let mut reader = VersionedReader::new(body, is_flexible(version));
         let group_id = reader.string()?.into_owned();
         let generation_id = reader.i32()?;
@@ -70,7 +79,7 @@ impl OffsetCommitRequest {
         let retention_time_ms = if version <= 4 { reader.i64()? } else { -1 };
         let (mut topics, mut bare) = (Vec::new(), HashSet::new());
         for _ in 0..reader.array_len(3)? {
-            let (topic, is_known) = read_topic(&mut reader, version, image)?;
+            let (topic, is_known) = read_topic(&mut reader, version, find_topic)?;
             // A topic without partitions takes many times its bytes, so that it is kept once.
             if !topic.partitions.is_empty() || (!is_known && bare.insert((topic.name.clone(), topic.id))) {
                 topics.push(topic);
@@ -158,36 +167,37 @@ fn write_topic(answer: &mut VersionedWriter<'_>, version: i16, topic: &CommitTop
 fn read_topic(
     reader: &mut VersionedReader<'_>,
     version: i16,
-    image: &MetadataImage,
+    find_topic: &FindTopic<'_>,
 ) -> Result<(CommitTopic, bool), WireError> {
     let named = TopicRef::read(reader, version >= TOPIC_ID_VERSION)?;
-    let (topic, unknown) = match &named {
-        TopicRef::Name(name) => (image.topics().by_name(name), ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-        TopicRef::Id(id) => (image.topics().by_id(*id), ErrorCode::UNKNOWN_TOPIC_ID),
+    let unknown = match &named {
+        TopicRef::Name(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        TopicRef::Id(_) => ErrorCode::UNKNOWN_TOPIC_ID,
     };
-    let topic: Option<&Topic> = topic.map(|topic| &**topic);
-    let partitions = reader.array(12, |reader| read_partition(reader, version, topic, unknown))?;
+    let topic = find_topic(&named);
+    let partition_count = topic.as_ref().map(|topic| topic.partition_count);
+    let partitions = reader.array(12, |reader| read_partition(reader, version, partition_count, unknown))?;
     reader.skip_tags()?;
+    let is_known = topic.is_some();
     let found = match (topic, named) {
-        (Some(topic), _) => CommitTopic { name: topic.name().clone(), id: topic.id(), partitions },
+        (Some(topic), _) => CommitTopic { name: topic.name, id: topic.id, partitions },
         (None, TopicRef::Name(name)) => CommitTopic { name: (&*name).into(), id: Uuid::ZERO, partitions },
         (None, TopicRef::Id(id)) => CommitTopic { name: "".into(), id, partitions },
     };
-    Ok((found, topic.is_some()))
+    Ok((found, is_known))
 }
 
 fn read_partition(
     reader: &mut VersionedReader<'_>,
     version: i16,
-    topic: Option<&Topic>,
+    partition_count: Option<usize>,
     unknown: ErrorCode,
 ) -> Result<CommitPartition, WireError> {
     let (index, offset) = (reader.i32()?, reader.i64()?);
     let leader_epoch = if version >= 6 { reader.i32()? } else { -1 };
     let metadata = reader.nullable_string()?.unwrap_or_default().into();
     reader.skip_tags()?;
-    let is_there = |topic: &Topic| usize::try_from(index).is_ok_and(|index| index < topic.partition_count());
-    let refused = match topic.map(is_there) {
+    let refused = match partition_count.map(|count| usize::try_from(index).is_ok_and(|index| index < count)) {
         Some(true) => ErrorCode::NONE,
         Some(false) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         None => unknown,
@@ -204,7 +214,7 @@ mod tests {
         b"\x02g\xff\xff\xff\xff\x01\x00\x02\x02t\x02\0\0\0\x07\0\0\0\0\0\0\0\x01\xff\xff\xff\xff\x01\0\0\0";
 
     fn read(body: &[u8]) -> Result<OffsetCommitRequest, WireError> {
-        OffsetCommitRequest::read(8, body, &MetadataImage::default())
+        OffsetCommitRequest::read(8, body, &|_| None)
     }
 
     fn answer(request: &OffsetCommitRequest, codes: &[i16]) -> Vec<u8> {

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::api::{Api, OFFSET_FOR_LEADER_EPOCH};
 use super::elements::Elements;
-use super::primitives::{WireError, Writer};
 use super::versioned::{VersionedReader, VersionedWriter};
 use crate::ErrorCode;
+use crate::primitives::{WireError, Writer};
 
 /// A request that was read through once.
 #[derive(Clone)]

@@ -6,10 +6,10 @@
 use std::ops::Range;
 
 use super::api::{Api, PRODUCE};
-use super::primitives::{WireError, Writer};
 use super::topic::{NodeEndpoint, TopicRef, write_leader, write_node_endpoints};
 use super::versioned::{VersionedReader, VersionedWriter};
 use crate::ErrorCode;
+use crate::primitives::{WireError, Writer};
 
 /// From here on topics are named by id (KIP-516).
 const TOPIC_ID_VERSION: i16 = 13;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::primitives::{WireError, Writer};
 use super::versioned::{VersionedReader, VersionedWriter};
 use crate::Uuid;
+use crate::primitives::{WireError, Writer};
 
 /// A topic as a request names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

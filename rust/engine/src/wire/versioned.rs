@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
 use crate::Uuid;
+use crate::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
 
 /// A reader that knows whether the version it reads is flexible.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! The fields of a record in the order of its schema, wherever they stand in the bytes.
 
 use klamm_engine::metadata::schema::{FieldSchema, StructSchema};
-use klamm_engine::wire::{Reader, WireError};
+use klamm_engine::primitives::{Reader, WireError};
 
 use super::growing::Values;
 use super::secrets::Hidden;

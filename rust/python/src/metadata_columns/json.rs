@@ -4,7 +4,7 @@ use klamm_engine::Uuid;
 use klamm_engine::metadata::frame::{self, RecordError};
 use klamm_engine::metadata::records;
 use klamm_engine::metadata::schema::{DefaultValue, FieldSchema, FieldType, StructSchema};
-use klamm_engine::wire::{Reader, WireError};
+use klamm_engine::primitives::{Reader, WireError};
 use klamm_records::control::{ControlRecord, Voter};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use klamm_engine::config::{self, Scope};
 use klamm_engine::metadata::records::{ConfigRecord, Record};
 use klamm_engine::metadata::schema::{FieldSchema, FieldType};
-use klamm_engine::wire::{Reader, WireError};
+use klamm_engine::primitives::{Reader, WireError};
 
 /// In place of a secret.
 pub const HIDDEN: &str = "(hidden)";

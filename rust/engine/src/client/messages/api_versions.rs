@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::{Request, is_flexible};
 use crate::ErrorCode;
+use crate::primitives::WireError;
 use crate::wire::api::API_VERSIONS;
-use crate::wire::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 
 /// Asks for the versions of every API. A broker older than Apache Kafka 2.4 refuses v3 and answers as v0 (KIP-511).

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::{Request, is_flexible};
+use crate::primitives::WireError;
 use crate::wire::api::FETCH;
 use crate::wire::fetch::TOPIC_ID_VERSION;
-use crate::wire::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 use crate::{ErrorCode, Uuid};
 

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::{Request, is_flexible, read_by_topic};
 use crate::ErrorCode;
+use crate::primitives::WireError;
 use crate::wire::api::LIST_OFFSETS;
-use crate::wire::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 
 /// In place of a timestamp: behind the last record, the last stable one under read_committed.

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{Request, is_flexible};
+use crate::primitives::WireError;
 use crate::wire::api::METADATA;
-use crate::wire::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 use crate::{ErrorCode, Uuid};
 

@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::primitives::{Reader, WireError, Writer};
 use crate::wire::api::{API_VERSIONS, Api};
 use crate::wire::header::patch_length;
-use crate::wire::primitives::{Reader, WireError, Writer};
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 
 /// A request, and how its answer is read.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Request, is_flexible, read_by_topic};
 use crate::ErrorCode;
-use crate::wire::primitives::WireError;
+use crate::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 
 const OFFSET_FETCH: i16 = 9;
@@ -82,7 +82,7 @@ impl Request for OffsetFetchRequest<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::primitives::Writer;
+    use crate::primitives::Writer;
 
     fn answer(of_partition: ErrorCode, of_group: ErrorCode) -> Bytes {
         let mut writer = Writer::with_capacity(64);

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::{Request, is_flexible, read_by_topic, write_by_topic};
 use crate::ErrorCode;
+use crate::primitives::WireError;
 use crate::wire::api::PRODUCE;
-use crate::wire::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 
 /// From here on a transactional request enlists its partitions by itself (KIP-890), which this client does before.
@@ -94,7 +94,7 @@ fn read_partition(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::primitives::Writer;
+    use crate::primitives::Writer;
 
     #[test]
     fn partitions_share_the_name_of_their_topic() {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Request, is_flexible};
 use crate::ErrorCode;
-use crate::wire::primitives::WireError;
+use crate::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 
 const SASL_HANDSHAKE: i16 = 17;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Request, is_flexible, read_by_topic, write_by_topic};
 use crate::ErrorCode;
-use crate::wire::primitives::WireError;
+use crate::primitives::WireError;
 use crate::wire::versioned::{VersionedReader, VersionedWriter};
 
 const FIND_COORDINATOR: i16 = 10;

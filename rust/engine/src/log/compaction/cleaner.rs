@@ -11,7 +11,7 @@ use super::job::{CleanError, CleanJob, Stats};
 use super::offset_map::OffsetMap;
 use super::pace::Pace;
 use super::plan::CleanPlan;
-use crate::log::error::LogError;
+use crate::LogError;
 use crate::log::files::FileCache;
 use crate::log::log_dir::{Key, LogDir};
 use crate::log::manager::{Event, LogManager};

@@ -1,6 +1,6 @@
 //! Which logs need cleaning, and how far they may be cleaned.
 
-use crate::log::error::LogError;
+use crate::LogError;
 use crate::log::partition_log::Log;
 
 /// What cleaning a log would take and give.

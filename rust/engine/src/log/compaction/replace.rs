@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::filter::LastBatch;
 use super::job::{CleanJob, Cleaned, Source};
 use super::plan::CleanPlan;
-use crate::log::error::LogError;
+use crate::LogError;
 use crate::log::names::Stage;
 use crate::log::partition_log::Log;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use klamm_records::header::HEADER_LEN;
 
 use super::store::{Store, number};
-use crate::log::error::LogError;
+use crate::LogError;
 use crate::log::files::{FileCache, LogFile};
 
 const ENTRY_SIZE: usize = 8;

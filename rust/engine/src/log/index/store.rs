@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::log::error::LogError;
+use crate::LogError;
 use crate::log::files::{FileCache, LogFile};
 
 /// Entries kept in memory before they are written (without a sync).

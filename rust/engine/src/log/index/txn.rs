@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::store::number;
-use crate::log::error::LogError;
+use crate::LogError;
 use crate::log::files::{FileCache, LogFile};
 
 /// A transaction that was aborted (34 bytes in the file).

@@ -19,10 +19,11 @@ use klamm_records::header::Header;
 pub use check::{CompletedTxn, Marker, Origin, Update};
 pub use entry::{Batch, Entry};
 
-use super::error::{AppendError, LogError};
+use super::error::AppendError;
 use super::files::{FileCache, PartitionDir};
 use super::index::AbortedTxn;
 use super::names::{FileName, Kind};
+use crate::LogError;
 
 /// All producers of one log.
 pub struct Producers {

@@ -11,7 +11,7 @@ mod writer;
 pub use reader::{check, first_words, header_records, load_snapshot, read_records, read_values};
 pub use writer::{write_snapshot, write_values};
 
-use crate::log::LogError;
+use crate::LogError;
 use crate::metadata::frame::RecordError;
 use crate::metadata::image_records::UnwritableError;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use klamm_records::control::ControlRecord;
 use klamm_records::{Batch, HEADER_LEN, records};
 
-use crate::log::LogError;
+use crate::LogError;
 use crate::metadata::MetadataImage;
 use crate::metadata::checkpoint::CheckpointError;
 use crate::metadata::image::Provenance;

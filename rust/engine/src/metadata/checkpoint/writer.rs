@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use klamm_records::control::ControlRecord;
 use klamm_records::{BatchBuilder, BatchFields, Compression};
 
-use crate::log::LogError;
+use crate::LogError;
 use crate::metadata::MetadataImage;
 use crate::metadata::checkpoint::{CheckpointError, CheckpointHeader};
 use crate::metadata::image_records;
-use crate::wire::Writer;
+use crate::primitives::Writer;
 
 /// Records in a batch at most.
 const BATCH_RECORDS_MAX: i32 = 1024;

@@ -15,8 +15,8 @@ use crate::net::fetch_context::Context;
 use crate::net::fetch_read::{Gathered, Limits, Told};
 use crate::net::listener::Listener;
 use crate::net::session::TopicKey;
-use crate::net::waiter::FetchWaiter;
 use crate::os::read_if_cached;
+use crate::replica::FetchWaiter;
 use crate::wire::fetch::{FetchRequest, FetchResponseWriter, FetchResult, TOPIC_ID_VERSION};
 use crate::wire::header::ResponseHeader;
 

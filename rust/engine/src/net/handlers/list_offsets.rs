@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use super::{Call, Outcome};
 use crate::ErrorCode;
 use crate::metadata::MetadataImage;
-use crate::net::backend::OffsetQuery;
 use crate::net::core::Core;
 use crate::net::lookup::{id_with_partition, topic_named};
+use crate::replica::OffsetQuery;
 use crate::wire::list_offsets::{
     CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult,
     SPECIAL_TIMESTAMPS, write_response,

@@ -17,7 +17,7 @@ use super::answer::Answer;
 use super::core::Core;
 use super::link::Link;
 use super::listener::Listener;
-use crate::wire::WireError;
+use crate::primitives::WireError;
 use crate::wire::api::Api;
 
 /// One request on its way through a handler.

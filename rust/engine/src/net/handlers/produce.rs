@@ -11,12 +11,13 @@ use crate::metadata::MetadataImage;
 use crate::metadata::topic::Topic;
 use crate::net::acks::AckWait;
 use crate::net::answer::Frame;
-use crate::net::backend::{Appended, Partition};
+use crate::net::backend::Partition;
 use crate::net::core::now_ms;
 use crate::net::lookup::{id_with_partition, topic_named, topic_with_id};
 use crate::net::produced::{first_batch, only_batch_len};
 use crate::net::topic_name::is_internal;
-use crate::wire::Writer;
+use crate::primitives::Writer;
+use crate::replica::Appended;
 use crate::wire::produce::{ProduceItem, ProduceRequest, ProduceResponseWriter, ProduceResult};
 use crate::wire::topic::TopicRef;
 

@@ -7,12 +7,13 @@ use klamm_records::header::{self, Header};
 use parking_lot::Mutex;
 
 use super::{INTERNAL, NAMED, image};
+use crate::log::FileSlice;
 use crate::log::files::{FileCache, LogFile, OpenFile, PartitionDir};
 use crate::log::names::{FileName, Kind};
 use crate::metadata::MetadataImage;
 use crate::metadata::records::{Record, RemoveTopicRecord};
-use crate::net::backend::{Appended, Backend, Fetched, FoundOffset, OffsetQuery, Partition, PartitionFetch, Refused};
-use crate::net::{FetchWaiter, FileSlice};
+use crate::net::backend::{Backend, Partition};
+use crate::replica::{Appended, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
 use crate::{ErrorCode, Uuid};
 
 /// One partition: batches in a file, acknowledged at once or when told.

@@ -3,8 +3,8 @@
 use klamm_records::header::HEADER_LEN;
 
 use super::NAMED;
+use crate::primitives::{Reader, Writer};
 use crate::wire::api::Api;
-use crate::wire::{Reader, Writer};
 use crate::{ErrorCode, Uuid};
 
 /// A frame with length and request header, client id `test`.

@@ -1,7 +1,7 @@
 //! Metadata and DescribeTopicPartitions over the image of the fixture.
 
 use crate::net::testing::{Fixture, NAMED};
-use crate::wire::{Reader, Writer};
+use crate::primitives::{Reader, Writer};
 use crate::{ErrorCode, Uuid};
 
 /// What is read of an answer's topic.

@@ -2,7 +2,7 @@
 
 use crate::ErrorCode;
 use crate::net::testing::{Fixture, batch, produce};
-use crate::wire::{Reader, Writer};
+use crate::primitives::{Reader, Writer};
 
 /// Body of ListOffsets v7 (flexible, without the time-out) for partitions of one topic.
 fn list(isolation_level: i8, topic: &str, partitions: &[(i32, i64)]) -> Vec<u8> {

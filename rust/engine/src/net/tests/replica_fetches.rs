@@ -13,10 +13,10 @@ use crate::net::handlers::replica_fetch::WaitingReplica;
 use crate::net::pending::{Pending, PendingQueue};
 use crate::net::testing::{Client, Fixture, frame};
 use crate::net::{Event, ListenerOptions, NetConfig, Reply, Request};
+use crate::primitives::{Reader, Writer};
 use crate::quorum::{Answering, Lead, OnLoss, QuorumLog, QuorumLogConfig, Taken};
 use crate::wire::api::{API_VERSIONS, FETCH, ListenerKind, VOTE};
 use crate::wire::header::ResponseHeader;
-use crate::wire::{Reader, Writer};
 
 const LONG_MS: i32 = 60_000;
 const EPOCH: i32 = 7;

@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::log::LogContext;
+use crate::primitives::Reader;
 use crate::quorum::{OnLoss, QuorumLogConfig};
-use crate::wire::Reader;
 
 const EPOCH: i32 = 7;
 /// The log of a scene: four records of the epoch before, three of the epoch that is led, of which the first is flushed.

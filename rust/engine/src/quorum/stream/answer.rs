@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use klamm_records::batches;
 
+use crate::primitives::{Reader, WireError};
 use crate::quorum::METADATA_TOPIC_ID;
-use crate::wire::{Reader, WireError};
 
 /// Who is believed to lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

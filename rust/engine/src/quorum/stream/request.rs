@@ -1,8 +1,8 @@
 //! The Fetch of a follower, byte for byte as Python's codec writes it.
 
 use super::FetchPlan;
+use crate::primitives::Writer;
 use crate::quorum::METADATA_TOPIC_ID;
-use crate::wire::Writer;
 use crate::wire::api::FETCH;
 use crate::wire::header::patch_length;
 

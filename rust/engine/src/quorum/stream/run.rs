@@ -16,9 +16,9 @@ use super::link::{self, Link};
 use super::request::{Position, fetch_frame};
 use super::{End, FetchPlan, News};
 use crate::log::{FlushJob, LogError};
-use crate::net::WakeUp;
 use crate::os::ask_for_short_turns;
 use crate::quorum::QuorumLog;
+use crate::wake_up::WakeUp;
 
 /// How many answers in a row may come early and say nothing new; then each costs a pause.
 const FRUITLESS_MAX: u32 = 3;

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::answer::{Expected, Plain, body_of, plain};
 use super::request::{Position, fetch_frame};
 use super::*;
+use crate::primitives::Writer;
 use crate::quorum::METADATA_TOPIC_ID;
-use crate::wire::Writer;
 use crate::wire::fetch::FetchRequest;
 use crate::wire::header::RequestHeader;
 

@@ -7,15 +7,13 @@ use std::sync::mpsc::channel;
 use klamm_records::batches;
 use tempfile::{TempDir, tempdir};
 
-use super::examination::{Examination, Proof};
-use super::log::{QuorumLog, QuorumLogConfig};
-use super::opening::OnLoss;
-use super::recovery_point::{FILE_NAME, LogEnd};
-use super::snapshots::SnapshotId;
-use crate::check::{LogToCheck, Progress, check_logs};
+use super::{LogToCheck, Progress, check_logs};
 use crate::log::{LogContext, LogError};
 use crate::metadata::checkpoint::{CheckpointHeader, write_values};
+use crate::quorum::{Examination, LogEnd, OnLoss, Proof, QuorumLog, QuorumLogConfig, SnapshotId};
 
+/// Of the recovery point beside the segments.
+const FILE_NAME: &str = "klamm-recovery-point";
 const FIRST: &str = "00000000000000000000.log";
 const CONFIG: QuorumLogConfig = QuorumLogConfig { segment_bytes: 1000, segment_ms: i64::MAX, advice: None };
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use klamm_records::control::end_transaction_marker;
 use tempfile::tempdir;
 
-use super::clean_stop::ClosedLog;
-use super::index::AbortedTxn;
-use super::testing::{BatchSpec, batch, config, create};
-use super::*;
-use crate::check::{LogToCheck, Progress, check_logs};
+use super::{LogToCheck, Progress, check_logs};
+use crate::log::clean_stop::ClosedLog;
+use crate::log::index::AbortedTxn;
+use crate::log::testing::{BatchSpec, batch, config, create};
+use crate::log::{Log, LogConfig, LogContext, OpenAt, Origin, Recovery};
 
 /// Bytes of an entry.
 const ENTRY: usize = 34;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::net::FetchWaiter;
+use super::fetch_waiter::FetchWaiter;
 
 /// The waiters of one partition. Entries of fetches that ended elsewhere are swept when the list doubles.
 #[derive(Debug, Default)]

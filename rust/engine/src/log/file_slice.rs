@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::log::files::OpenFile;
+use super::files::OpenFile;
 
 /// `len` bytes of `file` from `position` on. Holding it keeps the file usable, also when it is removed meanwhile.
 #[derive(Clone)]

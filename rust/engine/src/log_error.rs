@@ -1,0 +1,64 @@
+//! What can go wrong with a log, and which protocol error it is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::ErrorCode;
+
+/// The disk or its content did wrong, or was asked for what it does not have.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("{action} {}: {source}", path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("{} is damaged at byte {position}: {reason}", path.display())]
+    Corrupt { path: PathBuf, position: u64, reason: String },
+    #[error(
+        "{} holds message format v{magic} at byte {position}: only v2 is supported. Let Apache Kafka 3.x rewrite it \
+         (consume and produce again), or delete the topic",
+        path.display()
+    )]
+    OldFormat { path: PathBuf, position: u64, magic: i8 },
+    #[error("offset {offset} is not in [{start}, {end}]")]
+    OffsetOutOfRange { offset: i64, start: i64, end: i64 },
+    #[error("all {limit} files that may be open are in use: raise klamm.open.files.max or the descriptor limit")]
+    TooManyOpenFiles { limit: usize },
+    /// Nothing is done any more after what failed first. The text is that cause, which names the file, so that a message
+    /// about the directory has it once, whoever met it first.
+    #[error("{cause}")]
+    Offline { cause: String },
+    #[error("{}: {reason}", path.display())]
+    Directory { path: PathBuf, reason: String },
+}
+
+impl LogError {
+    /// Wraps an I/O error with what was being done to which file.
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LogError {
+        move |source| LogError::Io { action, path: path.to_owned(), source }
+    }
+
+    /// What a client is told.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            LogError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
+            LogError::Corrupt { .. } | LogError::OldFormat { .. } => ErrorCode::CORRUPT_MESSAGE,
+            LogError::TooManyOpenFiles { .. }
+            | LogError::Io { .. }
+            | LogError::Offline { .. }
+            | LogError::Directory { .. } => ErrorCode::KAFKA_STORAGE_ERROR,
+        }
+    }
+
+    /// Whether a number of open files was reached: nothing is wrong, and the same may work in a moment.
+    pub fn is_limit(&self) -> bool {
+        match self {
+            LogError::TooManyOpenFiles { .. } => true,
+            LogError::Io { source, .. } => matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
+            _ => false,
+        }
+    }
+
+    /// Whether the log directory can no longer be trusted.
+    pub fn stops_directory(&self) -> bool {
+        matches!(self, LogError::Io { .. }) && !self.is_limit()
+    }
+}

@@ -112,8 +112,9 @@ def test_the_source_distribution_holds_all_that_a_wheel_is_built_from(dist: Path
     with tarfile.open(archive) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
     sources = [ROOT / name for name in ("Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml")]
-    for folder, kind in (("rust/records/src", "*.rs"), ("rust/engine/src", "*.rs"), ("rust/python/src", "*.rs")):
-        sources += (ROOT / folder).rglob(kind)
+    left_out = {ROOT / "rust" / "fuzz"}
+    for crate in (file.parent for file in (ROOT / "rust").glob("*/Cargo.toml") if file.parent not in left_out):
+        sources += [crate / "Cargo.toml", *(crate / "src").rglob("*.rs")]
     for kind in ("*.py", "*.pyi", "py.typed"):
         sources += (ROOT / "python" / "klamm").rglob(kind)
     assert {file.relative_to(ROOT).as_posix() for file in sources} <= names

@@ -1306,7 +1306,7 @@ EngineEvent = tuple[str, Any]  # in the stub only
 
 @final
 class Api:
-    """One row of the table of APIs (rust/engine/src/wire/api/table.rs), Kafka 4.3's."""
+    """One row of the table of APIs (rust/wire/src/api/table.rs), Kafka 4.3's."""
 
     @property
     def key(self) -> int: ...

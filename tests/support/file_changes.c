@@ -2,7 +2,7 @@
  *
  * To be loaded with LD_PRELOAD. KLAMM_CHANGES_OF is the folder, KLAMM_CHANGES_TO the file of changes, appended to (a node
  * that is started again goes on in the same), KLAMM_CHANGES_SYNC_US makes every sync that much slower, so that much is
- * under way. rust/engine/examples/power_cut.rs reads the file.
+ * under way. rust/log/examples/power_cut.rs reads the file.
  *
  * A change and its record are made under one lock, so that their order is the true one; and under a lock of the file of
  * changes, which whoever kills the process takes: a change that is made is recorded. A sync runs outside of it and names

@@ -1,7 +1,7 @@
 """Power cuts for a whole node: every change to its files is recorded, and what a cut leaves is made from the record.
 
 The recorder stands between the node and the C library (`file_changes.c`); the disk that loses its unsynced writes is
-that of the engine's own tests (`rust/engine/src/log/crash.rs`), driven through its example `power_cut`.
+that of the engine's own tests (`rust/log/src/crash.rs`), driven through its example `power_cut`.
 """
 
 from __future__ import annotations

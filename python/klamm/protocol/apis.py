@@ -1,4 +1,4 @@
-"""The one table of APIs, by key: it is in the engine (rust/engine/src/wire/api/table.rs)."""
+"""The one table of APIs, by key: it is in the engine (rust/wire/src/api/table.rs)."""
 
 from __future__ import annotations
 

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use klamm_base::clock::now_ms;
+use klamm_base::{ErrorCode, Uuid};
+use klamm_log::Origin;
+use klamm_net::Server;
+use klamm_replica::{Partition, Replicas};
 use parking_lot::Mutex;
-
-use crate::clock::now_ms;
-use crate::log::Origin;
-use crate::net::Server;
-use crate::replica::{Partition, Replicas};
-use crate::{ErrorCode, Uuid};
 
 /// A batch of a coordinator of this node.
 pub struct OwnBatch {

@@ -6,17 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use klamm_base::LogError;
+use klamm_base::clock::now_ms;
+use klamm_log::LogContext;
+use klamm_metadata::MetadataImage;
+use klamm_metadata::checkpoint::{CheckpointError, load_snapshot};
+use klamm_net::{ListenerOptions, LogLevel, NetConfig, SupportedFeatures, bind};
+use klamm_quorum::{ControlEntry, OnLoss, QuorumLog, QuorumLogConfig, check_not_empty};
 use klamm_records::control::ControlRecord;
 use socket2::Socket;
 use tokio::runtime::Handle;
 
-use crate::clock::now_ms;
 use crate::engine::{Engine, EngineError, EngineOptions, net_config};
-use crate::log::{LogContext, LogError};
-use crate::metadata::MetadataImage;
-use crate::metadata::checkpoint::{CheckpointError, load_snapshot};
-use crate::net::{ListenerOptions, LogLevel, NetConfig, SupportedFeatures, bind};
-use crate::quorum::{ControlEntry, OnLoss, QuorumLog, QuorumLogConfig, check_not_empty};
 
 /// Files of the metadata log that may be open at a time.
 const OPEN_FILES_MAX: usize = 64;
@@ -178,8 +179,9 @@ fn kraft_version_if_alone(entries: &[ControlEntry], node_id: i32, static_voters:
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use klamm_records::control::Voter;
+
+    use super::*;
 
     fn voters(ids: &[i32]) -> ControlEntry {
         let voter =

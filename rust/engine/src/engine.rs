@@ -5,20 +5,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use klamm_base::LogError;
+use klamm_base::clock::now_ms;
+use klamm_base::counters::Named;
+use klamm_base::os;
+use klamm_base::{ErrorCode, Uuid};
+use klamm_config::Settings;
+use klamm_log::{CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogManager, ManagerConfig};
+use klamm_metadata::MetadataImage;
+use klamm_net::{ConnectionLimitsConfig, LogLevel, NetConfig, Server};
+use klamm_replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned};
 use tokio::runtime::Handle;
 
 use crate::appender::{Appender, OwnBatch};
-use crate::clock::now_ms;
-use crate::config::Settings;
-use crate::counters::Named;
-use crate::log::{
-    CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogError, LogManager, ManagerConfig,
-};
-use crate::metadata::MetadataImage;
-use crate::net::{ConnectionLimitsConfig, LogLevel, NetConfig, Server};
-use crate::os;
-use crate::replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned};
-use crate::{ErrorCode, Uuid};
 
 /// Fewer would not do for the metadata log, and an append beside it.
 const OPEN_FILES_LEAST: usize = 16;

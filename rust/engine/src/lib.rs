@@ -1,26 +1,10 @@
-//! klamm's engine: what grows with bytes, records or partitions. No Python in here.
+//! A node's engine, assembled from the crates below it: its log directories, partitions and network ([`engine`]), the first
+//! half of its start ([`boot`]), and the appends of its coordinators ([`appender`]). No Python in here.
+//!
+//! The crates are layers. `klamm-base` and `klamm-records` are at the bottom; `klamm-log`, `klamm-metadata`, `klamm-wire` and
+//! `klamm-config` do not know each other; `klamm-client` is above wire, `klamm-quorum` above log, metadata and wire,
+//! `klamm-replica` above log, metadata and config; `klamm-net` answers from replicas and the quorum's log.
 
 pub mod appender;
 pub mod boot;
-pub mod check;
-pub mod client;
-pub mod clock;
-pub mod config;
-pub mod counters;
 pub mod engine;
-pub mod error_code;
-pub mod log;
-pub mod log_error;
-pub mod metadata;
-pub mod net;
-pub mod os;
-pub mod primitives;
-pub mod quorum;
-pub mod replica;
-pub mod uuid;
-pub mod wake_up;
-pub mod wire;
-
-pub use error_code::ErrorCode;
-pub use log_error::LogError;
-pub use uuid::Uuid;

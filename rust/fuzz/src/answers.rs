@@ -2,20 +2,20 @@
 //! at any version; the records of a fetch lead the reader on, never back, and it holds no more than the limit of them.
 
 use bytes::Bytes;
-use klamm_engine::client::Slice;
-use klamm_engine::client::messages::api_versions::ApiVersionsRequest;
-use klamm_engine::client::messages::fetch::FetchRequest;
-use klamm_engine::client::messages::list_offsets::ListOffsetsRequest;
-use klamm_engine::client::messages::metadata::MetadataRequest;
-use klamm_engine::client::messages::offset_fetch::OffsetFetchRequest;
-use klamm_engine::client::messages::produce::ProduceRequest;
-use klamm_engine::client::messages::sasl::{SaslAuthenticateRequest, SaslHandshakeRequest};
-use klamm_engine::client::messages::transactions::{
+use klamm_client::Slice;
+use klamm_client::messages::api_versions::ApiVersionsRequest;
+use klamm_client::messages::fetch::FetchRequest;
+use klamm_client::messages::list_offsets::ListOffsetsRequest;
+use klamm_client::messages::metadata::MetadataRequest;
+use klamm_client::messages::offset_fetch::OffsetFetchRequest;
+use klamm_client::messages::produce::ProduceRequest;
+use klamm_client::messages::sasl::{SaslAuthenticateRequest, SaslHandshakeRequest};
+use klamm_client::messages::transactions::{
     AddOffsetsRequest, AddPartitionsRequest, EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest,
     TxnOffsetCommitRequest,
 };
-use klamm_engine::client::messages::{Request, split_answer};
-use klamm_engine::client::slice::Watermarks;
+use klamm_client::messages::{Request, split_answer};
+use klamm_client::slice::Watermarks;
 use klamm_records::{RecordsError, records};
 
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024;

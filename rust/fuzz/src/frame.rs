@@ -1,8 +1,8 @@
 //! Invariant: no bytes make the reader of requests panic, loop, or hold more than four times the input and 64 KiB, at any
 //! version of any API; the batches of a produce lie in its frame, each behind the one before.
 
-use klamm_engine::wire::api::Api;
-use klamm_engine::wire::frame::{read, read_request};
+use klamm_wire::api::Api;
+use klamm_wire::frame::{read, read_request};
 
 /// Reads the bytes as a frame, and as the request of the API and version that the first two bytes choose.
 pub fn frame(data: &[u8]) {

@@ -35,11 +35,11 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "batch", run: batch, seeds: &["tests/golden/records", "tests/golden/records/clients"] },
     Target { name: "metadata", run: metadata, seeds: &["tests/golden/metadata"] },
-    Target { name: "frame", run: frame, seeds: &["rust/engine/src/wire/golden/seeds"] },
-    Target { name: "answers", run: answers, seeds: &["tests/golden/records", "rust/engine/src/wire/golden/seeds"] },
-    Target { name: "log_files", run: log_files, seeds: &["rust/engine/src/log/golden/files"] },
-    Target { name: "log_open", run: log_open, seeds: &["rust/engine/src/log/golden/open"] },
-    Target { name: "metadata_log", run: metadata_log, seeds: &["rust/engine/src/quorum/golden/logs"] },
-    Target { name: "metadata_snapshot", run: metadata_snapshot, seeds: &["rust/engine/src/quorum/golden/snapshots"] },
+    Target { name: "frame", run: frame, seeds: &["rust/wire/src/golden/seeds"] },
+    Target { name: "answers", run: answers, seeds: &["tests/golden/records", "rust/wire/src/golden/seeds"] },
+    Target { name: "log_files", run: log_files, seeds: &["rust/log/src/golden/files"] },
+    Target { name: "log_open", run: log_open, seeds: &["rust/log/src/golden/open"] },
+    Target { name: "metadata_log", run: metadata_log, seeds: &["rust/quorum/src/golden/logs"] },
+    Target { name: "metadata_snapshot", run: metadata_snapshot, seeds: &["rust/quorum/src/golden/snapshots"] },
     Target { name: "values", run: values, seeds: &["tests/golden/formats/seeds"] },
 ];

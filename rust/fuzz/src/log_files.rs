@@ -1,11 +1,11 @@
 //! Invariant: no bytes make a reader of the log's small files panic or hold more than four times the input and 64 KiB, and
 //! what such a reader takes is written back as something that it takes again, to the same content.
 
-use klamm_engine::log::checkpoint::{
+use klamm_log::checkpoint::{
     format_epochs, format_offsets, format_partition_metadata, parse_epochs, parse_offsets, parse_partition_metadata,
 };
-use klamm_engine::log::names::{FileName, parse_partition_dir};
-use klamm_engine::log::producers::snapshot;
+use klamm_log::names::{FileName, parse_partition_dir};
+use klamm_log::producers::snapshot;
 
 /// The first byte chooses the file; a snapshot is also read with a checksum that fits.
 pub fn log_files(data: &[u8]) {

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use klamm_engine::log::{Log, LogConfig, LogContext, LogError, OpenAt, Origin};
+use klamm_base::LogError;
+use klamm_log::{Log, LogConfig, LogContext, OpenAt, Origin};
 use klamm_records::header::{Header, set_crc};
 use klamm_records::{BatchBuilder, BatchFields, Compression, batches};
 

@@ -2,9 +2,9 @@
 //! than four times the input and 64 KiB. What was applied in one piece is what is applied batch by batch, and an image made of
 //! an image's records is said by the same records.
 
-use klamm_engine::metadata::MetadataImage;
-use klamm_engine::metadata::image_records::{UnwritableError, for_each_record};
-use klamm_engine::metadata::records::Record;
+use klamm_metadata::MetadataImage;
+use klamm_metadata::image_records::{UnwritableError, for_each_record};
+use klamm_metadata::records::Record;
 use klamm_records::{Batch, header};
 
 /// Reads the bytes as one record, and as a metadata log whose batches have a CRC and offsets that fit.

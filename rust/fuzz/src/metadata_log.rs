@@ -5,8 +5,9 @@
 use std::fs;
 use std::path::Path;
 
-use klamm_engine::log::{LogContext, LogError};
-use klamm_engine::quorum::{LogReader, OnLoss, QuorumLog, QuorumLogConfig};
+use klamm_base::LogError;
+use klamm_log::LogContext;
+use klamm_quorum::{LogReader, OnLoss, QuorumLog, QuorumLogConfig};
 use klamm_records::Batch;
 use klamm_records::header::{Header, set_crc, set_position};
 

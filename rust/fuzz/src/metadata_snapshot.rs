@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use klamm_engine::metadata::checkpoint::load_snapshot;
+use klamm_metadata::checkpoint::load_snapshot;
 
 use crate::folder::Folder;
 use crate::metadata_log::mended;

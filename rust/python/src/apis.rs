@@ -1,6 +1,6 @@
 //! The table of APIs as Python reads it.
 
-use klamm_engine::wire::api::{self, Check, Quota, Served};
+use klamm_wire::api::{self, Check, Quota, Served};
 use pyo3::prelude::*;
 
 /// Adds what this file defines to the module.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 
+use klamm_config::Settings;
 use klamm_engine::boot::{self, BootError, BootOptions, Booted, ImageUpTo};
-use klamm_engine::config::Settings;
 use klamm_engine::engine::{EngineError, EngineOptions};
-use klamm_engine::net::ListenerOptions;
-use klamm_engine::quorum::QuorumLogConfig;
-use klamm_engine::wire::api::ListenerKind;
+use klamm_net::ListenerOptions;
+use klamm_quorum::QuorumLogConfig;
+use klamm_wire::api::ListenerKind;
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 

@@ -1,6 +1,6 @@
 //! What formatting a directory writes.
 
-use klamm_engine::metadata::bootstrap;
+use klamm_metadata::bootstrap;
 use klamm_records::control::{Endpoint, Voter};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

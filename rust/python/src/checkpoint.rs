@@ -1,7 +1,7 @@
 //! Snapshot files and `bootstrap.checkpoint`. Everything here blocks on the disk, without the GIL.
 use std::path::PathBuf;
 
-use klamm_engine::metadata::checkpoint::{self, CheckpointError, CheckpointHeader};
+use klamm_metadata::checkpoint::{self, CheckpointError, CheckpointHeader};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;

@@ -1,11 +1,11 @@
 //! `CommitRequest`: one OffsetCommit as the engine reads it, for the group coordinator to decide about.
 
-use klamm_engine::ErrorCode;
-use klamm_engine::metadata::MetadataImage;
-use klamm_engine::primitives::Writer;
-use klamm_engine::wire::offset_commit::{CommitPartition, CommitTopic, KnownTopic, OffsetCommitRequest as Request};
-use klamm_engine::wire::offset_record::{self, OffsetRecord, TooLarge};
-use klamm_engine::wire::topic::TopicRef;
+use klamm_base::ErrorCode;
+use klamm_base::primitives::Writer;
+use klamm_metadata::MetadataImage;
+use klamm_wire::offset_commit::{CommitPartition, CommitTopic, KnownTopic, OffsetCommitRequest as Request};
+use klamm_wire::offset_record::{self, OffsetRecord, TooLarge};
+use klamm_wire::topic::TopicRef;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;

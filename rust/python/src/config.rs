@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use klamm_engine::config::{self, ConfigValue, Importance, Scope, UpdateMode};
+use klamm_config::{ConfigValue, Importance, Scope, UpdateMode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
@@ -14,7 +14,7 @@ const SCOPES: [(&str, Scope); 4] =
 
 /// One configuration key.
 #[pyclass(frozen, module = "klamm._engine")]
-pub struct ConfigKey(&'static config::ConfigKey);
+pub struct ConfigKey(&'static klamm_config::ConfigKey);
 
 #[pymethods]
 impl ConfigKey {
@@ -109,12 +109,12 @@ impl ConfigKey {
 
 #[pyfunction]
 fn config_keys(scope: &str) -> PyResult<Vec<ConfigKey>> {
-    Ok(config::keys(parse_scope(scope)?).map(ConfigKey).collect())
+    Ok(klamm_config::keys(parse_scope(scope)?).map(ConfigKey).collect())
 }
 
 #[pyfunction]
 fn find_config_key(scope: &str, name: &str) -> PyResult<Option<ConfigKey>> {
-    Ok(config::find(parse_scope(scope)?, name).map(ConfigKey))
+    Ok(klamm_config::find(parse_scope(scope)?, name).map(ConfigKey))
 }
 
 #[pyfunction]
@@ -134,7 +134,7 @@ fn format_config(scope: &str, name: &str, value: &str) -> PyResult<String> {
 }
 
 fn parse(scope: &str, name: &str, value: &str) -> PyResult<ConfigValue> {
-    config::parse(parse_scope(scope)?, name, value).map_err(|error| ConfigError::new_err(error.to_string()))
+    klamm_config::parse(parse_scope(scope)?, name, value).map_err(|error| ConfigError::new_err(error.to_string()))
 }
 
 fn parse_scope(name: &str) -> PyResult<Scope> {

@@ -1,5 +1,5 @@
 //! What differs between two images.
-use klamm_engine::metadata::delta;
+use klamm_metadata::delta;
 use pyo3::prelude::*;
 
 use crate::id::Id;

@@ -1,9 +1,9 @@
 //! Elections, placement and the records of new partitions, over an image.
-use klamm_engine::metadata::creation::{self, CreationError};
-use klamm_engine::metadata::election::Election;
-use klamm_engine::metadata::elections::{BrokerEvent, ElectionDefaults, Outcome, PartLimits, Place, WantedChange};
-use klamm_engine::metadata::partition::LeaderRecoveryState;
-use klamm_engine::metadata::placement;
+use klamm_metadata::creation::{self, CreationError};
+use klamm_metadata::election::Election;
+use klamm_metadata::elections::{BrokerEvent, ElectionDefaults, Outcome, PartLimits, Place, WantedChange};
+use klamm_metadata::partition::LeaderRecoveryState;
+use klamm_metadata::placement;
 use parking_lot::Mutex;
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -63,8 +63,8 @@ pub struct Elections {
 }
 
 impl Elections {
-    fn engine(&self) -> klamm_engine::metadata::elections::Elections<'_> {
-        klamm_engine::metadata::elections::Elections::new(&self.image.0, self.defaults)
+    fn engine(&self) -> klamm_metadata::elections::Elections<'_> {
+        klamm_metadata::elections::Elections::new(&self.image.0, self.defaults)
     }
 }
 

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use klamm_base::{ErrorCode, Uuid};
+use klamm_config::Settings;
 use klamm_engine::appender::OwnBatch;
-use klamm_engine::config::Settings;
 use klamm_engine::engine::Engine as NodeEngine;
-use klamm_engine::metadata::MetadataImage;
-use klamm_engine::net::{Event, ListenerLimits, LogLevel, Reply, Request, SupportedFeatures};
-use klamm_engine::wire::api::OFFSET_COMMIT;
-use klamm_engine::wire::api_versions::ApiRange;
-use klamm_engine::{ErrorCode, Uuid};
+use klamm_metadata::MetadataImage;
+use klamm_net::{Event, ListenerLimits, LogLevel, Reply, Request, SupportedFeatures};
 use klamm_records::control::control_kind;
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
+use klamm_wire::api::OFFSET_COMMIT;
+use klamm_wire::api_versions::ApiRange;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -267,14 +267,14 @@ impl Engine {
     }
 
     fn high_watermark(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<i64> {
-        use klamm_engine::log::LogOwner;
+        use klamm_log::LogOwner;
         Ok(self.partition(py, topic_id, partition)?.high_watermark())
     }
 
     fn producers(&self, py: Python<'_>, topic_id: &Bound<'_, PyAny>, partition: i32) -> PyResult<Vec<ProducerRow>> {
         let partition = self.partition(py, topic_id, partition)?;
         Ok(partition.with(|log| {
-            let row = |(id, entry): (i64, &klamm_engine::log::producers::Entry)| {
+            let row = |(id, entry): (i64, &klamm_log::producers::Entry)| {
                 let last_sequence = entry.last_batch().map_or(-1, |batch| batch.last_sequence);
                 let (epoch, coordinator_epoch) = (i32::from(entry.producer_epoch), entry.coordinator_epoch);
                 (id, epoch, last_sequence, entry.last_timestamp, coordinator_epoch, entry.txn_first_offset)
@@ -285,7 +285,7 @@ impl Engine {
 
     fn log_dirs(&self, py: Python<'_>) -> Vec<DirRow> {
         let replicas = self.engine.replicas();
-        let row = |(dir, sizes): (&Arc<klamm_engine::log::LogDir>, Vec<(String, i32, u64)>)| {
+        let row = |(dir, sizes): (&Arc<klamm_log::LogDir>, Vec<(String, i32, u64)>)| {
             (dir.path().to_owned(), Id(dir.id()), dir.offline_cause().map(str::to_owned), sizes)
         };
         py.detach(|| replicas.logs().dirs().iter().zip(replicas.sizes()).map(row).collect())
@@ -333,7 +333,7 @@ impl Engine {
         py: Python<'_>,
         topic_id: &Bound<'_, PyAny>,
         index: i32,
-    ) -> PyResult<Arc<klamm_engine::replica::Partition>> {
+    ) -> PyResult<Arc<klamm_replica::Partition>> {
         let topic: Uuid = extract_uuid(topic_id)?;
         py.detach(|| self.engine.replicas().get(topic, index)).map_err(|code| self.refused(py, code, None))
     }

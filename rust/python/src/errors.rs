@@ -1,6 +1,6 @@
 //! The engine's errors as Python's exceptions.
 
-use klamm_engine::log::LogError;
+use klamm_base::LogError;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;

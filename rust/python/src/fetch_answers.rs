@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use klamm_engine::Uuid;
-use klamm_engine::quorum::{Answering, Lead, Noted};
-use klamm_engine::wire::topic::NodeEndpoint;
+use klamm_base::Uuid;
+use klamm_quorum::{Answering, Lead, Noted};
+use klamm_wire::topic::NodeEndpoint;
 use pyo3::prelude::*;
 
 use crate::engine::Engine;

@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use klamm_engine::Uuid;
-use klamm_engine::quorum::{End, FetchPlan, FetchStream as Stream, News};
+use klamm_base::Uuid;
+use klamm_quorum::{End, FetchPlan, FetchStream as Stream, News};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

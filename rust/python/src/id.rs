@@ -1,6 +1,6 @@
 //! `Id`: what Python holds as sixteen bytes.
 
-use klamm_engine::Uuid;
+use klamm_base::Uuid;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

@@ -2,11 +2,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use klamm_engine::metadata::MetadataImage;
-use klamm_engine::metadata::image::Provenance;
-use klamm_engine::metadata::partition::Partition;
-use klamm_engine::metadata::security::{QuotaEntity, ScramKey};
-use klamm_engine::metadata::topics::TopicsImage;
+use klamm_metadata::MetadataImage;
+use klamm_metadata::image::Provenance;
+use klamm_metadata::partition::Partition;
+use klamm_metadata::security::{QuotaEntity, ScramKey};
+use klamm_metadata::topics::TopicsImage;
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

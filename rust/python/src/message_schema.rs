@@ -3,14 +3,15 @@
 //! Python describes each message class once a version; reading then fills objects of that class and writing takes them
 //! apart, without a Python call a field. The bytes are a peer's: every length is held against what is left (`Reader`).
 
-use crate::message_repeats::{Seen, Written};
-use klamm_engine::Uuid;
-use klamm_engine::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
-use klamm_engine::wire::versioned::{VersionedReader, VersionedWriter};
+use klamm_base::Uuid;
+use klamm_base::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
+use klamm_wire::versioned::{VersionedReader, VersionedWriter};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use pyo3::{ffi, intern};
+
+use crate::message_repeats::{Seen, Written};
 
 /// What one value is on the wire.
 enum Kind {

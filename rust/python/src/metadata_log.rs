@@ -5,9 +5,10 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use klamm_engine::log::{AppendError, LogContext, LogError};
-use klamm_engine::quorum::{Answering, OnLoss, QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
-use klamm_engine::wake_up::WakeUp;
+use klamm_base::LogError;
+use klamm_base::WakeUp;
+use klamm_log::{AppendError, LogContext};
+use klamm_quorum::{Answering, OnLoss, QuorumLog, QuorumLogConfig, ReceiveError, ReplayFailed, SnapshotId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -214,7 +215,7 @@ impl MetadataLog {
     }
 
     fn snapshots(&self) -> Vec<(i64, i32, u64, i64)> {
-        let row = |info: klamm_engine::quorum::SnapshotInfo| {
+        let row = |info: klamm_quorum::SnapshotInfo| {
             (info.id.end_offset, info.id.epoch, info.size_bytes, info.last_contained_log_timestamp_ms)
         };
         self.log.snapshots().into_iter().map(row).collect()

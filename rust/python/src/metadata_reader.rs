@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use klamm_engine::log::LogError;
-use klamm_engine::quorum::{BATCH_BYTES_MAX, Examination, LogReader};
+use klamm_base::LogError;
+use klamm_quorum::{BATCH_BYTES_MAX, Examination, LogReader};
 use klamm_records::control::control_kind;
 use klamm_records::{RecordsError, batches, records};
 use parking_lot::Mutex;

@@ -1,12 +1,12 @@
 //! Metadata records for Python: a codec that walks the engine's schema.
-use klamm_engine::Uuid;
-use klamm_engine::metadata::field::FieldError;
-use klamm_engine::metadata::frame::{self, RecordError};
-use klamm_engine::metadata::records;
-use klamm_engine::metadata::schema::{DefaultValue, FieldSchema, FieldType, StructSchema};
-use klamm_engine::metadata::version::MetadataVersion;
-use klamm_engine::primitives::STRING_LEN_MAX;
-use klamm_engine::primitives::{Reader, WireError, Writer};
+use klamm_base::Uuid;
+use klamm_base::primitives::STRING_LEN_MAX;
+use klamm_base::primitives::{Reader, WireError, Writer};
+use klamm_metadata::field::FieldError;
+use klamm_metadata::frame::{self, RecordError};
+use klamm_metadata::records;
+use klamm_metadata::schema::{DefaultValue, FieldSchema, FieldType, StructSchema};
+use klamm_metadata::version::MetadataVersion;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use klamm_engine::metadata::cluster::{BrokerRegistration, ControllerRegistration, Endpoint, SupportedFeature};
+use klamm_metadata::cluster::{BrokerRegistration, ControllerRegistration, Endpoint, SupportedFeature};
 use pyo3::prelude::*;
 
 use crate::getters::getters;

@@ -5,7 +5,7 @@ use std::process;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use klamm_engine::net::block_broken_pipe_signal;
+use klamm_net::block_broken_pipe_signal;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// How long tasks that are under way may take when the last node has gone.

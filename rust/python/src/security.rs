@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use klamm_engine::Uuid;
-use klamm_engine::metadata::security::{Acl, DelegationToken, ScramCredential};
+use klamm_base::Uuid;
+use klamm_metadata::security::{Acl, DelegationToken, ScramCredential};
 use pyo3::prelude::*;
 
 use crate::getters::getters;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use klamm_engine::check::{self, CheckedDirectory, Finding, LogCheck, Progress};
+use klamm_check::{CheckedDirectory, Finding, LogCheck, Progress};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -52,13 +52,13 @@ impl StorageCheck {
         is_deep: bool,
         threads: usize,
     ) -> PyResult<Vec<FoundDirectory>> {
-        let found = py.detach(|| check::check_directories(&paths, is_deep, threads, &self.progress));
+        let found = py.detach(|| klamm_check::check_directories(&paths, is_deep, threads, &self.progress));
         Ok(found.into_iter().map(|one| directory(py, one)).collect())
     }
 
     #[staticmethod]
     fn snapshot(py: Python<'_>, path: PathBuf) -> Option<Found> {
-        py.detach(|| check::check_snapshot(&path)).map(finding)
+        py.detach(|| klamm_check::check_snapshot(&path)).map(finding)
     }
 
     fn progress(&self) -> (u64, u64) {

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from klamm._engine import ConfigScope
 
 ROOT: Final = Path(__file__).parents[3]
-READERS: Final = ("rust/engine/src", "python/klamm")
+READERS: Final = ("rust", "python/klamm")
 NO_READERS: Final = (
-    "rust/engine/src/config/",
+    "rust/config/src/",
+    "rust/fuzz/",
     "python/klamm/config/rules.py",
     "python/klamm/config/broker_checks.py",
     "python/klamm/config/keys.py",
@@ -32,8 +33,8 @@ NO_READERS: Final = (
 BY_PATTERN: Final = {
     f"compression.{codec}.level": f"compression.{{}}.level ({codec})" for codec in ("gzip", "lz4", "zstd")
 }
-"""Keys whose names the engine puts together: see `replica/config.rs`."""
-SETTINGS: Final = "rust/engine/src/replica/config.rs"
+"""Keys whose names the engine puts together: see `rust/replica/src/config.rs`."""
+SETTINGS: Final = "rust/replica/src/config.rs"
 
 
 def sources() -> dict[str, str]:

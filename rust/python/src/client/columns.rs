@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use klamm_engine::client::Slice;
+use klamm_client::Slice;
 use klamm_records::{Headers, Record, RecordsError, records};
 
 use crate::arrow::export::Column;
@@ -158,7 +158,7 @@ impl<'a> Growing<'a> {
     fn take_in(
         &mut self,
         slice: &mut Slice,
-        data: &klamm_engine::client::slice::DataBatch<'_>,
+        data: &klamm_client::slice::DataBatch<'_>,
         window: &mut Vec<u8>,
         limits: Limits,
     ) -> Result<(), RecordsError> {

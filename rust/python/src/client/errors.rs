@@ -1,7 +1,7 @@
 //! The client's errors as Python's exceptions.
 
-use klamm_engine::ErrorCode;
-use klamm_engine::client::{ClientError as Error, LinkError};
+use klamm_base::ErrorCode;
+use klamm_client::{ClientError as Error, LinkError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;

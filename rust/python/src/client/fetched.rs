@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use klamm_engine::client::slice::Watermarks;
+use klamm_client::slice::Watermarks;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use klamm_engine::client::{Client, ClientConfig, ClientError as Error, FetchRange, Rows, Slice};
+use klamm_client::{Client, ClientConfig, ClientError as Error, FetchRange, Rows, Slice};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};

@@ -1,6 +1,6 @@
 //! Arrow columns as rows to produce.
 
-use klamm_engine::client::{Row, Rows, digest};
+use klamm_client::{Row, Rows, digest};
 use klamm_records::RecordHeader;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

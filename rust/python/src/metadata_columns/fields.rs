@@ -1,7 +1,7 @@
 //! The fields of a record in the order of its schema, wherever they stand in the bytes.
 
-use klamm_engine::metadata::schema::{FieldSchema, StructSchema};
-use klamm_engine::primitives::{Reader, WireError};
+use klamm_base::primitives::{Reader, WireError};
+use klamm_metadata::schema::{FieldSchema, StructSchema};
 
 use super::growing::Values;
 use super::secrets::Hidden;

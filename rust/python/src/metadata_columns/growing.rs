@@ -1,7 +1,7 @@
 //! Columns of any field while they grow.
 
-use klamm_engine::metadata::schema::{DefaultValue, FieldSchema, FieldType, StructSchema};
-use klamm_engine::primitives::{Reader, WireError};
+use klamm_base::primitives::{Reader, WireError};
+use klamm_metadata::schema::{DefaultValue, FieldSchema, FieldType, StructSchema};
 
 use super::fields;
 use super::secrets::{HIDDEN, Hidden, read_hidden};

@@ -1,10 +1,10 @@
 //! The fields of records as JSON, by the names and in the forms that `klamm.metadata.rendering.fields` has.
 
-use klamm_engine::Uuid;
-use klamm_engine::metadata::frame::{self, RecordError};
-use klamm_engine::metadata::records;
-use klamm_engine::metadata::schema::{DefaultValue, FieldSchema, FieldType, StructSchema};
-use klamm_engine::primitives::{Reader, WireError};
+use klamm_base::Uuid;
+use klamm_base::primitives::{Reader, WireError};
+use klamm_metadata::frame::{self, RecordError};
+use klamm_metadata::records;
+use klamm_metadata::schema::{DefaultValue, FieldSchema, FieldType, StructSchema};
 use klamm_records::control::{ControlRecord, Voter};
 use serde_json::{Value, json};
 

@@ -8,9 +8,10 @@ mod secrets;
 
 use std::sync::Arc;
 
-use klamm_engine::metadata::frame::{self, RecordError};
-use klamm_engine::metadata::records;
-use klamm_engine::quorum::BATCH_BYTES_MAX;
+use growing::{Values, int32, int64, times};
+use klamm_metadata::frame::{self, RecordError};
+use klamm_metadata::records;
+use klamm_quorum::BATCH_BYTES_MAX;
 use klamm_records::control::control_kind;
 use klamm_records::{RecordsError, batches, records as records_of};
 use pyo3::exceptions::PyValueError;
@@ -20,7 +21,6 @@ use pyo3::types::PyCapsule;
 use crate::arrow::export::{Column, capsules};
 use crate::metadata_records::MetadataRecordError;
 use crate::records::damaged;
-use growing::{Values, int32, int64, times};
 
 /// Adds what this folder defines to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

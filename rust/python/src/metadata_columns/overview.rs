@@ -1,8 +1,8 @@
 //! Records of any type in one table: what each is, whom it concerns, and its fields as JSON.
 
-use klamm_engine::Uuid;
-use klamm_engine::metadata::frame::{self, RecordError};
-use klamm_engine::metadata::records::Record;
+use klamm_base::Uuid;
+use klamm_metadata::frame::{self, RecordError};
+use klamm_metadata::records::Record;
 use klamm_records::control::ControlRecord;
 
 use super::growing::{bools, some_int32};

@@ -1,9 +1,9 @@
 //! What leaves the engine as "(hidden)": passwords, values of keys that nobody knows, SCRAM credentials.
 
-use klamm_engine::config::{self, Scope};
-use klamm_engine::metadata::records::{ConfigRecord, Record};
-use klamm_engine::metadata::schema::{FieldSchema, FieldType};
-use klamm_engine::primitives::{Reader, WireError};
+use klamm_base::primitives::{Reader, WireError};
+use klamm_config::Scope;
+use klamm_metadata::records::{ConfigRecord, Record};
+use klamm_metadata::schema::{FieldSchema, FieldType};
 
 /// In place of a secret.
 pub const HIDDEN: &str = "(hidden)";
@@ -44,7 +44,7 @@ fn is_public(record: &ConfigRecord<'_>) -> bool {
         32 => Scope::Group,
         _ => return false,
     };
-    config::find(scope, record.name).is_some_and(|key| !key.is_sensitive())
+    klamm_config::find(scope, record.name).is_some_and(|key| !key.is_sensitive())
 }
 
 /// Passes over a hidden value. Whether there is one.

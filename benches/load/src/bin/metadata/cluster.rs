@@ -1,9 +1,9 @@
 //! The image of a cluster, made of records.
-use klamm_engine::Uuid;
-use klamm_engine::metadata::MetadataImage;
-use klamm_engine::metadata::creation::topic_records;
-use klamm_engine::metadata::records::{BrokerEndpoint, FeatureLevelRecord, Record, RegisterBrokerRecord};
-use klamm_engine::metadata::version::MetadataVersion;
+use klamm_base::Uuid;
+use klamm_metadata::MetadataImage;
+use klamm_metadata::creation::topic_records;
+use klamm_metadata::records::{BrokerEndpoint, FeatureLevelRecord, Record, RegisterBrokerRecord};
+use klamm_metadata::version::MetadataVersion;
 
 pub const PARTITIONS_OF_A_TOPIC: usize = 10;
 const REPLICAS: usize = 3;

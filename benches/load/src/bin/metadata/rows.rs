@@ -3,12 +3,12 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use klamm_engine::metadata::MetadataImage;
-use klamm_engine::metadata::checkpoint::{CheckpointHeader, load_snapshot, write_snapshot};
-use klamm_engine::metadata::delta::Delta;
-use klamm_engine::metadata::elections::{BrokerEvent, ElectionDefaults, Elections};
-use klamm_engine::metadata::records::PartitionChangeRecord;
-use klamm_engine::replica::Watermark;
+use klamm_metadata::MetadataImage;
+use klamm_metadata::checkpoint::{CheckpointHeader, load_snapshot, write_snapshot};
+use klamm_metadata::delta::Delta;
+use klamm_metadata::elections::{BrokerEvent, ElectionDefaults, Elections};
+use klamm_metadata::records::PartitionChangeRecord;
+use klamm_replica::Watermark;
 
 use crate::cluster::{PARTITIONS_OF_A_TOPIC, apply, cluster, encoded, topic, topic_id};
 use crate::{Options, Row, Unit, timed};

@@ -1,0 +1,19 @@
+//! What every layer shares and none of them owns: ids and error codes, the protocol's primitive types, counters, and what is
+//! asked of the operating system.
+//!
+//! A type belongs here when two crates that must not depend on each other both need it. Nothing here knows a log, a message
+//! or a connection.
+
+pub mod clock;
+pub mod counters;
+mod error_code;
+mod log_error;
+pub mod os;
+pub mod primitives;
+mod uuid;
+mod wake_up;
+
+pub use error_code::ErrorCode;
+pub use log_error::LogError;
+pub use uuid::{ParseUuidError, Uuid};
+pub use wake_up::WakeUp;

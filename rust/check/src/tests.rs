@@ -1,0 +1,98 @@
+use std::fs;
+use std::path::Path;
+
+use klamm_log::OpenAt;
+use klamm_log::names::{FileName, Kind as FileKind};
+use klamm_log::testing::{BatchSpec, batch};
+use klamm_records::header::{Header, set_position};
+use proptest::prelude::*;
+use tempfile::tempdir;
+
+use super::*;
+
+/// A segment of batches with so many records each, and where each begins.
+fn segment(counts: &[i32]) -> (Vec<u8>, Vec<(usize, i64)>) {
+    let (mut bytes, mut places, mut offset) = (Vec::new(), Vec::new(), 0);
+    for &records in counts {
+        let mut one = batch(&BatchSpec { records, value_bytes: 40, ..BatchSpec::default() });
+        set_position(&mut one, offset, 0);
+        places.push((bytes.len(), offset));
+        offset = Header::at_start_of(&one).expect("a header").next_offset();
+        bytes.extend(one);
+    }
+    (bytes, places)
+}
+
+fn write(dir: &Path, base_offset: i64, bytes: &[u8]) {
+    fs::write(dir.join(FileName::live(base_offset, FileKind::Log).to_string()), bytes).expect("write");
+}
+
+fn check(dir: &Path) -> LogCheck {
+    let at = OpenAt { clean: true, ..OpenAt::default() };
+    let log = LogToCheck { path: dir.to_owned(), is_deep: true, is_metadata: false, at };
+    check_logs(&[log], 2, &Progress::default()).remove(0)
+}
+
+fn wrong(log: &LogCheck) -> Vec<&Finding> {
+    let of_log = |one: &&Finding| one.kind != Kind::Note && one.file.extension().is_some_and(|suffix| suffix == "log");
+    log.findings.iter().filter(of_log).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_flipped_bit_is_found_and_costs_one_batch(
+        counts in proptest::collection::vec(1..4i32, 2..6), at in any::<prop::sample::Index>(), bit in 0..8u8
+    ) {
+        let dir = tempdir().expect("temporary directory");
+        let (mut bytes, places) = segment(&counts);
+        let at = at.index(bytes.len());
+        let hit = places.iter().rposition(|&(position, _)| position <= at).expect("a batch");
+        // Nothing in the segment says which epoch its last batch has: the epoch checkpoint does.
+        prop_assume!(!(hit == places.len() - 1 && (12..16).contains(&(at - places[hit].0))));
+        bytes[at] ^= 1 << bit;
+        write(dir.path(), 0, &bytes);
+        let checked = check(dir.path());
+        let found = wrong(&checked);
+        prop_assert!(!found.is_empty(), "byte {} of batch {}", at, hit);
+        prop_assert!(checked.batches + 1 >= counts.len() as u64, "{:?}", found);
+        let (first, next) = found[0].offsets.expect("offsets");
+        prop_assert!(first <= places[hit].1 && (next > places[hit].1 || next == first), "{:?}", found);
+    }
+
+    #[test]
+    fn any_bytes_are_checked(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let dir = tempdir().expect("temporary directory");
+        write(dir.path(), 0, &bytes);
+        let _ = check(dir.path());
+        for kind in FileKind::ALL {
+            fs::write(dir.path().join(FileName::live(0, kind).to_string()), &bytes).expect("write");
+        }
+        let _ = check(dir.path());
+        let _ = check_directories(&[dir.path().to_owned()], true, 2, &Progress::default());
+    }
+}
+
+#[test]
+fn segments_go_on_where_the_one_before_ended() {
+    let dir = tempdir().expect("temporary directory");
+    let (bytes, places) = segment(&[2, 3, 1]);
+    write(dir.path(), 0, &bytes[..places[1].0]);
+    write(dir.path(), 5, &bytes[places[2].0..]);
+    let checked = check(dir.path());
+    let found = wrong(&checked);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].kind, found[0].offsets), (Kind::Missing, Some((2, 5))));
+    assert_eq!((checked.log_start_offset, checked.log_end_offset, checked.batches), (0, 6, 2));
+    write(dir.path(), 2, &bytes[places[1].0..places[2].0]);
+    assert!(wrong(&check(dir.path())).is_empty());
+}
+
+#[test]
+fn a_check_that_is_cancelled_ends() {
+    let dir = tempdir().expect("temporary directory");
+    write(dir.path(), 0, &segment(&[1; 50]).0);
+    let progress = Progress::default();
+    progress.cancel();
+    let log = LogToCheck { path: dir.path().to_owned(), is_deep: true, ..LogToCheck::default() };
+    assert_eq!(check_logs(&[log], 2, &progress)[0].batches, 0);
+}

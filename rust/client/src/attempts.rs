@@ -1,0 +1,208 @@
+//! Whether and when to try again.
+
+use klamm_base::{ErrorCode, Uuid};
+
+use super::link_error::LinkError;
+
+/// Why a try came to nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Fault {
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("{}{}", .0, hint_of(*.0))]
+    Code(ErrorCode),
+    #[error("it has {count} partitions, numbered from 0")]
+    NoSuchPartition { count: usize },
+    #[error("the answer leaves out what was asked for")]
+    LeftOut,
+    #[error("the topic with id {expected} was deleted, and another one with id {found} has its name")]
+    AnotherTopic { expected: Uuid, found: Uuid },
+    #[error("the brokers have no transactions; klamm's have none yet, Apache Kafka's do")]
+    NoTransactions,
+}
+
+/// The way out, for those errors that people meet.
+fn hint_of(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => " (the cluster has no such topic: check its name, or create it)",
+        ErrorCode::UNKNOWN_TOPIC_ID => " (the topic was deleted, or made anew under its name)",
+        ErrorCode::INVALID_TOPIC_EXCEPTION => " (that can be no name of a topic)",
+        ErrorCode::TOPIC_AUTHORIZATION_FAILED => " (an ACL must allow it)",
+        ErrorCode::MESSAGE_TOO_LARGE => {
+            " (the topic's max.message.bytes is smaller than the batch: lower batch.size, or raise it)"
+        }
+        ErrorCode::PRODUCER_FENCED | ErrorCode::INVALID_PRODUCER_EPOCH => {
+            " (another producer has the same transactional.id: only the newest may go on)"
+        }
+        ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER | ErrorCode::UNKNOWN_PRODUCER_ID => {
+            " (the partition lacks records that were acknowledged, or forgot the producer)"
+        }
+        ErrorCode::INVALID_TRANSACTION_TIMEOUT => {
+            " (transaction.timeout.ms is above the brokers' transaction.max.timeout.ms: lower it)"
+        }
+        ErrorCode::LEADER_NOT_AVAILABLE => " (nobody leads the partition: are the brokers that hold it up?)",
+        ErrorCode::UNSUPPORTED_VERSION => " (the broker is too old for it)",
+        _ => "",
+    }
+}
+
+/// What may help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// To learn anew who leads, then try again.
+    Refresh,
+    /// To try again after a while.
+    Wait,
+    /// The same, but soon it is taken for the truth.
+    WaitShortly,
+    /// Nothing: the caller must know.
+    None,
+}
+
+impl Fault {
+    /// Whether nothing listens where a connection was to be made.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Link(error) if error.is_refused())
+    }
+
+    /// What Apache Kafka's clients do about it.
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Self::Link(error) if error.is_passing() => Remedy::Refresh,
+            Self::Link(_) | Self::LeftOut | Self::NoTransactions => Remedy::None,
+            // A broker that lags may still describe the topic that was deleted.
+            Self::NoSuchPartition { .. } | Self::AnotherTopic { .. } => Remedy::WaitShortly,
+            Self::Code(code) => remedy_of(*code),
+        }
+    }
+}
+
+fn remedy_of(code: ErrorCode) -> Remedy {
+    match code {
+        ErrorCode::NOT_LEADER_OR_FOLLOWER
+        | ErrorCode::FENCED_LEADER_EPOCH
+        | ErrorCode::LEADER_NOT_AVAILABLE
+        | ErrorCode::REPLICA_NOT_AVAILABLE
+        | ErrorCode::KAFKA_STORAGE_ERROR
+        | ErrorCode::BROKER_NOT_AVAILABLE
+        | ErrorCode::NETWORK_EXCEPTION
+        | ErrorCode::INCONSISTENT_TOPIC_ID
+        | ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR => Remedy::Refresh,
+        ErrorCode::UNKNOWN_LEADER_EPOCH
+        | ErrorCode::OFFSET_NOT_AVAILABLE
+        | ErrorCode::REQUEST_TIMED_OUT
+        | ErrorCode::THROTTLING_QUOTA_EXCEEDED
+        | ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
+        | ErrorCode::COORDINATOR_NOT_AVAILABLE
+        | ErrorCode::NOT_COORDINATOR
+        | ErrorCode::CONCURRENT_TRANSACTIONS
+        | ErrorCode::UNKNOWN_SERVER_ERROR => Remedy::Wait,
+        ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID => Remedy::WaitShortly,
+        _ => Remedy::None,
+    }
+}
+
+/// How patient a call is, in ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    pub timeout_ms: u64,
+    pub backoff_ms: u64,
+    pub backoff_max_ms: u64,
+    /// Tries after the first one.
+    pub retries: u32,
+    /// How long every bootstrap server may refuse connections before any broker has been reached.
+    pub refused_ms: u64,
+}
+
+impl Patience {
+    /// How long to wait before another try after so many failures, in ms: twice as long after each.
+    pub fn backoff_after(&self, failures: u32) -> u64 {
+        let doubled = self.backoff_ms.saturating_mul(1 << failures.min(16));
+        doubled.min(self.backoff_max_ms.max(self.backoff_ms))
+    }
+}
+
+/// How long something may be unknown that a broker may only not have heard of yet, in ms.
+const UNKNOWN_MS: u64 = 1_500;
+/// The same when it was known before.
+const UNKNOWN_AGAIN_MS: u64 = 10_000;
+
+/// The tries of one call.
+#[derive(Debug)]
+pub struct Attempts {
+    patience: Patience,
+    began_ms: u64,
+    failures: u32,
+    /// Since when what is asked for has been unknown without a break.
+    unknown_since_ms: Option<u64>,
+    /// Since when every bootstrap server has refused connections without a break.
+    refused_since_ms: Option<u64>,
+}
+
+/// What the client knows of the cluster when a try came to nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The topic, and the partition if one is asked for, were told of earlier.
+    pub topic: bool,
+    /// A broker has answered this client at some time.
+    pub cluster: bool,
+}
+
+/// What follows a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    Retry { after_ms: u64, refresh: bool },
+    GiveUp(Because),
+}
+
+/// Why there is no other try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// Another try would find the same.
+    Final,
+    /// The call's time or number of tries is used up.
+    TimedOut,
+    /// Nothing listens at the bootstrap servers.
+    Refused,
+}
+
+impl Attempts {
+    pub fn new(patience: Patience, now_ms: u64) -> Self {
+        Self { patience, began_ms: now_ms, failures: 0, unknown_since_ms: None, refused_since_ms: None }
+    }
+
+    /// How long the call may still take.
+    pub fn left_ms(&self, now_ms: u64) -> u64 {
+        self.patience.timeout_ms.saturating_sub(now_ms.saturating_sub(self.began_ms))
+    }
+
+    pub fn on_fault(&mut self, now_ms: u64, fault: &Fault, known: Known) -> Next {
+        let remedy = fault.remedy();
+        if fault.is_refused() && !known.cluster {
+            let since = *self.refused_since_ms.get_or_insert(now_ms);
+            if now_ms.saturating_sub(since) >= self.patience.refused_ms {
+                return Next::GiveUp(Because::Refused);
+            }
+        } else {
+            self.refused_since_ms = None;
+        }
+        if remedy == Remedy::WaitShortly {
+            let since = *self.unknown_since_ms.get_or_insert(now_ms);
+            let bound = if known.topic { UNKNOWN_AGAIN_MS } else { UNKNOWN_MS };
+            if now_ms.saturating_sub(since) >= bound {
+                return Next::GiveUp(Because::Final);
+            }
+        } else {
+            self.unknown_since_ms = None;
+        }
+        if remedy == Remedy::None {
+            return Next::GiveUp(Because::Final);
+        }
+        let after_ms = self.patience.backoff_after(self.failures);
+        self.failures += 1;
+        if self.failures > self.patience.retries || after_ms >= self.left_ms(now_ms) {
+            return Next::GiveUp(Because::TimedOut);
+        }
+        Next::Retry { after_ms, refresh: remedy != Remedy::Wait }
+    }
+}

@@ -1,0 +1,108 @@
+use std::io;
+use std::sync::Arc;
+
+use klamm_base::{ErrorCode, Uuid};
+
+use super::attempts::{Attempts, Because, Fault, Known, Next, Patience, Remedy};
+use super::link_error::LinkError;
+
+const PATIENCE: Patience =
+    Patience { timeout_ms: 1_000, backoff_ms: 100, backoff_max_ms: 350, retries: 100, refused_ms: u64::MAX };
+const NOTHING: Known = Known { topic: false, cluster: false };
+
+fn broken() -> Fault {
+    let source = Arc::new(io::Error::from(io::ErrorKind::ConnectionReset));
+    Fault::Link(LinkError::Broken { address: "b:1".to_owned(), source })
+}
+
+#[test]
+fn waits_grow_until_the_time_is_over() {
+    let mut attempts = Attempts::new(PATIENCE, 5_000);
+    let mut now_ms = 5_000;
+    let mut waits = Vec::new();
+    while let Next::Retry { after_ms, refresh } = attempts.on_fault(now_ms, &broken(), NOTHING) {
+        assert!(refresh, "the leader may be another one by then");
+        waits.push(after_ms);
+        now_ms += after_ms;
+    }
+    assert_eq!(waits, [100, 200, 350]);
+    assert_eq!(attempts.on_fault(now_ms, &broken(), NOTHING), Next::GiveUp(Because::TimedOut));
+    assert_eq!(attempts.left_ms(now_ms), 350);
+}
+
+#[test]
+fn retries_are_bounded_by_their_number_too() {
+    let mut attempts = Attempts::new(Patience { retries: 1, ..PATIENCE }, 0);
+    assert!(matches!(attempts.on_fault(0, &broken(), NOTHING), Next::Retry { .. }));
+    assert_eq!(attempts.on_fault(0, &broken(), NOTHING), Next::GiveUp(Because::TimedOut));
+}
+
+#[test]
+fn what_is_unknown_is_soon_taken_for_missing_unless_it_was_known() {
+    let unknown = Fault::Code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    let patient = Patience { timeout_ms: 60_000, ..PATIENCE };
+    for (was_known, gives_up_ms) in [(false, 1_500), (true, 10_000)] {
+        let mut attempts = Attempts::new(patient, 0);
+        assert!(matches!(
+            attempts.on_fault(0, &unknown, Known { topic: was_known, cluster: true }),
+            Next::Retry { refresh: true, .. }
+        ));
+        assert!(matches!(
+            attempts.on_fault(gives_up_ms - 1, &unknown, Known { topic: was_known, cluster: true }),
+            Next::Retry { .. }
+        ));
+        assert_eq!(
+            attempts.on_fault(gives_up_ms, &unknown, Known { topic: was_known, cluster: true }),
+            Next::GiveUp(Because::Final)
+        );
+    }
+}
+
+#[test]
+fn each_fault_has_its_remedy() {
+    let expected = [
+        (ErrorCode::NOT_LEADER_OR_FOLLOWER, Remedy::Refresh),
+        (ErrorCode::FENCED_LEADER_EPOCH, Remedy::Refresh),
+        (ErrorCode::UNKNOWN_LEADER_EPOCH, Remedy::Wait),
+        (ErrorCode::COORDINATOR_LOAD_IN_PROGRESS, Remedy::Wait),
+        (ErrorCode::UNKNOWN_TOPIC_ID, Remedy::WaitShortly),
+        (ErrorCode::TOPIC_AUTHORIZATION_FAILED, Remedy::None),
+        (ErrorCode::PRODUCER_FENCED, Remedy::None),
+    ];
+    for (code, remedy) in expected {
+        assert_eq!(Fault::Code(code).remedy(), remedy, "{code}");
+    }
+    assert_eq!(broken().remedy(), Remedy::Refresh);
+    let hostile = LinkError::TooLong { address: "b:1".to_owned(), len: -1 };
+    assert_eq!(Fault::Link(hostile).remedy(), Remedy::None);
+}
+
+fn refused() -> Fault {
+    let source = Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused));
+    Fault::Link(LinkError::Connect { address: "b:1".to_owned(), source })
+}
+
+#[test]
+fn bootstrap_servers_that_refuse_are_given_up_unless_the_cluster_was_there() {
+    let patience = Patience { timeout_ms: 60_000, refused_ms: 5_000, ..PATIENCE };
+    let mut attempts = Attempts::new(patience, 0);
+    assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
+    assert!(matches!(attempts.on_fault(4_999, &refused(), NOTHING), Next::Retry { .. }));
+    assert_eq!(attempts.on_fault(5_000, &refused(), NOTHING), Next::GiveUp(Because::Refused));
+
+    let mut attempts = Attempts::new(patience, 0);
+    let known = Known { topic: false, cluster: true };
+    assert!(matches!(attempts.on_fault(0, &refused(), known), Next::Retry { .. }));
+    assert!(matches!(attempts.on_fault(30_000, &refused(), known), Next::Retry { .. }), "it restarts");
+
+    let mut attempts = Attempts::new(patience, 0);
+    assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
+    assert!(matches!(attempts.on_fault(4_000, &broken(), NOTHING), Next::Retry { .. }), "it is there now");
+    assert!(matches!(attempts.on_fault(6_000, &refused(), NOTHING), Next::Retry { .. }));
+}
+
+#[test]
+fn another_topic_of_the_name_is_soon_taken_for_the_truth() {
+    let fault = Fault::AnotherTopic { expected: Uuid::ZERO, found: Uuid::ZERO };
+    assert_eq!(fault.remedy(), Remedy::WaitShortly);
+}

@@ -1,0 +1,41 @@
+//! klamm as a client of brokers, its own and Apache Kafka's: reads ranges of partitions, finds offsets,
+//! produces, with transactions.
+//!
+//! What decides has no socket and no clock: [`cluster`] knows who leads what, [`attempts`] whether and when to try
+//! again, [`slice`] which records of an answer a reader may see,
+//! `producing::lanes` which batch is sent when. [`connection`] and [`pool`] move bytes, and [`Client`]
+//! runs the one with the other.
+
+pub mod attempts;
+#[cfg(test)]
+mod attempts_tests;
+mod authentication;
+mod client;
+pub mod cluster;
+#[cfg(test)]
+mod cluster_tests;
+pub mod config;
+mod connection;
+mod error;
+mod fetching;
+mod keys;
+mod link;
+mod link_error;
+mod listing;
+pub mod messages;
+mod pool;
+mod producing;
+pub mod security;
+pub mod slice;
+#[cfg(test)]
+mod slice_tests;
+mod versions;
+
+pub use client::Client;
+pub use config::{ClientConfig, ClientConfigError};
+pub use error::ClientError;
+pub use fetching::FetchRange;
+pub use link::Link;
+pub use link_error::LinkError;
+pub use producing::{Partitioner, Row, Rows, digest};
+pub use slice::Slice;

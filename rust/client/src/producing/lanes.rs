@@ -1,0 +1,410 @@
+//! The core of a producer: which batch is sent when, and what an answer means for it.
+//!
+//! 1. Batches of a partition are sent in the order of their sequences, and none is [`IN_FLIGHT_MAX`] or more ahead of one
+//!    that is not acknowledged: that many the broker remembers, to tell a repeated one from a new one (KIP-98). One that
+//!    was appended though its answer was lost would be forgotten if those behind it went on without it.
+//!    Before its first batch is acknowledged, one: a broker that knows nothing of a producer takes any sequence for its
+//!    first, so that a second batch which overtakes a failed first one would shut that out.
+//! 2. After a fault nothing more of the partition is sent before all answers are in; then what failed is sent again,
+//!    in order. What was appended though its answer was lost, the broker knows by its sequence.
+//! 3. A batch that fails for good fails all others: their sequences would leave a gap.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use klamm_base::ErrorCode;
+
+use super::super::attempts::{Fault, Patience, Remedy};
+use super::super::cluster::{ClusterView, Leader};
+use super::super::link_error::LinkError;
+use super::super::messages::produce::ProducedPartition;
+
+/// Batches of a partition, and requests to a broker, that may be unanswered.
+pub const IN_FLIGHT_MAX: usize = 5;
+
+/// Topic and partition.
+pub type Place = (Arc<str>, i32);
+
+/// A batch that waits to be sent or answered.
+#[derive(Debug)]
+pub struct ClosedBatch {
+    pub bytes: Bytes,
+    pub records: i32,
+    /// When it is given up.
+    pub deadline_ms: u64,
+}
+
+/// A batch with its number among those of its partition.
+type Numbered = (u64, ClosedBatch);
+
+/// The batches of a partition.
+#[derive(Debug, Default)]
+struct Lane {
+    queue: VecDeque<Numbered>,
+    /// With the tag of its request.
+    in_flight: VecDeque<(u64, Numbered)>,
+    failed: Vec<Numbered>,
+    next_number: u64,
+    /// Whether the broker knows the producer.
+    is_known: bool,
+    failures: u32,
+    not_before_ms: u64,
+    last_fault: Option<Fault>,
+}
+
+/// A request to send.
+#[derive(Debug)]
+pub struct Send {
+    pub tag: u64,
+    pub address: String,
+    pub batches: Vec<(Arc<str>, i32, Bytes)>,
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub struct Todo {
+    pub sends: Vec<Send>,
+    /// Topics to learn anew about.
+    pub refresh: BTreeSet<Arc<str>>,
+    /// Partitions to enlist in the transaction before anything is sent there.
+    pub enlist: BTreeSet<Place>,
+    /// When to look again though nothing happened.
+    pub wake_at_ms: Option<u64>,
+}
+
+/// Why a producer failed.
+#[derive(Debug)]
+pub struct Failure {
+    pub place: Place,
+    pub fault: Fault,
+    /// The broker's own words.
+    pub message: Option<String>,
+    pub timed_out: bool,
+    /// Records that were given, and are not known to be in the log.
+    pub records: u64,
+}
+
+/// All batches on their way.
+#[derive(Debug)]
+pub struct Lanes {
+    lanes: BTreeMap<Place, Lane>,
+    /// The request's broker and places, by tag.
+    requests: HashMap<u64, (String, Vec<Place>)>,
+    by_broker: HashMap<String, usize>,
+    next_tag: u64,
+    /// Bytes of all batches here.
+    bytes: usize,
+    patience: Patience,
+    request_bytes_max: usize,
+    /// Places of the transaction, where there is one.
+    enlisted: Option<BTreeSet<Place>>,
+    failure: Option<Failure>,
+    has_lost: bool,
+}
+
+impl Lanes {
+    pub fn new(patience: Patience, request_bytes_max: usize, transactional: bool) -> Self {
+        Self {
+            lanes: BTreeMap::new(),
+            requests: HashMap::new(),
+            by_broker: HashMap::new(),
+            next_tag: 0,
+            bytes: 0,
+            patience,
+            request_bytes_max,
+            enlisted: transactional.then(BTreeSet::new),
+            failure: None,
+            has_lost: false,
+        }
+    }
+
+    /// A batch of the next sequence of its partition. After a failure it is lost with the others.
+    pub fn push(&mut self, place: Place, batch: ClosedBatch) {
+        if let Some(failure) = &mut self.failure {
+            failure.records += batch.records as u64;
+        }
+        if self.has_lost {
+            return;
+        }
+        self.bytes += batch.bytes.len();
+        let lane = self.lanes.entry(place).or_default();
+        lane.queue.push_back((lane.next_number, batch));
+        lane.next_number += 1;
+    }
+
+    /// Bytes that wait to be sent or answered.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether everything is answered.
+    pub fn is_idle(&self) -> bool {
+        self.bytes == 0 && self.requests.is_empty()
+    }
+
+    /// Whether no request is unanswered.
+    pub fn has_nothing_in_flight(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Whether sequences were used that no batch will have.
+    pub fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    /// Why batches were lost; told once.
+    pub fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+
+    pub fn has_failure(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Forgets all that is not sent yet; what is in flight is still waited for.
+    pub fn discard(&mut self) {
+        for lane in self.lanes.values_mut() {
+            self.has_lost |= !(lane.queue.is_empty() && lane.failed.is_empty());
+            lane.queue.clear();
+            lane.failed.clear();
+        }
+        self.bytes =
+            self.lanes.values().flat_map(|lane| &lane.in_flight).map(|(_, (_, batch))| batch.bytes.len()).sum();
+    }
+
+    /// Begins anew, with a new identity. Nothing may be in flight.
+    pub fn reset(&mut self) {
+        assert!(self.requests.is_empty(), "in flight: {:?}", self.requests);
+        self.lanes.clear();
+        self.bytes = 0;
+        self.has_lost = false;
+        self.failure = None;
+    }
+
+    /// The partitions are part of the transaction.
+    pub fn on_enlisted(&mut self, places: &BTreeSet<Place>) {
+        if let Some(enlisted) = &mut self.enlisted {
+            enlisted.extend(places.iter().cloned());
+        }
+    }
+
+    /// Whether a batch waits for one of these partitions to be enlisted.
+    pub fn waits_for(&self, places: &BTreeSet<Place>) -> bool {
+        places.iter().any(|place| self.lanes.get(place).is_some_and(|lane| !lane.queue.is_empty()))
+    }
+
+    /// Whether anything is part of the transaction.
+    pub fn has_enlisted(&self) -> bool {
+        self.enlisted.as_ref().is_some_and(|enlisted| !enlisted.is_empty())
+    }
+
+    /// The transaction ended.
+    pub fn end_transaction(&mut self) {
+        if let Some(enlisted) = &mut self.enlisted {
+            enlisted.clear();
+        }
+    }
+
+    /// What can be sent, to whom, and what is needed for the rest.
+    pub fn poll(&mut self, now_ms: u64, view: &ClusterView) -> Todo {
+        let mut todo = Todo::default();
+        self.give_up_late_ones(now_ms);
+        while let Some(send) = self.next_send(now_ms, view, &mut todo) {
+            todo.sends.push(send);
+        }
+        let open = self.lanes.values().filter(|lane| !lane.queue.is_empty() || !lane.failed.is_empty());
+        let times = open.flat_map(|lane| {
+            let deadline = lane.queue.front().filter(|_| lane.in_flight.is_empty()).map(|(_, batch)| batch.deadline_ms);
+            [(lane.not_before_ms > now_ms).then_some(lane.not_before_ms), deadline].into_iter().flatten()
+        });
+        todo.wake_at_ms = times.min();
+        todo
+    }
+
+    fn give_up_late_ones(&mut self, now_ms: u64) {
+        let late = |lane: &Lane| {
+            lane.in_flight.is_empty() && lane.queue.front().is_some_and(|(_, batch)| batch.deadline_ms <= now_ms)
+        };
+        let Some((place, lane)) = self.lanes.iter_mut().find(|(_, lane)| late(lane)) else { return };
+        let fault = lane.last_fault.take().unwrap_or(Fault::Code(ErrorCode::LEADER_NOT_AVAILABLE));
+        let place = place.clone();
+        self.fail(Failure { place, fault, message: None, timed_out: true, records: 0 });
+    }
+
+    /// One request to one broker: the first batch of each of its partitions that may be sent.
+    fn next_send(&mut self, now_ms: u64, view: &ClusterView, todo: &mut Todo) -> Option<Send> {
+        let mut address: Option<String> = None;
+        let (mut batches, mut places, mut size) = (Vec::new(), Vec::new(), 0);
+        let tag = self.next_tag;
+        for (place, lane) in &mut self.lanes {
+            if !lane.may_send(now_ms) {
+                continue;
+            }
+            if self.enlisted.as_ref().is_some_and(|enlisted| !enlisted.contains(place)) {
+                todo.enlist.insert(place.clone());
+                continue;
+            }
+            let Ok(Leader { address: leader, .. }) = view.leader(&place.0, place.1) else {
+                todo.refresh.insert(place.0.clone());
+                continue;
+            };
+            let is_full = self.by_broker.get(&leader).is_some_and(|requests| *requests >= IN_FLIGHT_MAX);
+            let next = lane.queue.front().map_or(0, |(_, batch)| batch.bytes.len());
+            let fits = batches.is_empty() || size + next <= self.request_bytes_max;
+            if is_full || !fits || address.as_ref().is_some_and(|chosen| *chosen != leader) {
+                continue;
+            }
+            let Some(numbered) = lane.queue.pop_front() else { continue };
+            size += next;
+            batches.push((place.0.clone(), place.1, numbered.1.bytes.clone()));
+            lane.in_flight.push_back((tag, numbered));
+            places.push(place.clone());
+            address = Some(leader);
+        }
+        let address = address?;
+        self.next_tag += 1;
+        *self.by_broker.entry(address.clone()).or_default() += 1;
+        self.requests.insert(tag, (address.clone(), places));
+        Some(Send { tag, address, batches })
+    }
+
+    /// Nothing could be learnt about a topic's leaders.
+    pub fn on_unknown(&mut self, topic: &str, fault: &Fault) {
+        for (_, lane) in self.lanes.iter_mut().filter(|(place, _)| *place.0 == *topic) {
+            lane.last_fault = Some(fault.clone());
+        }
+    }
+
+    /// The producer cannot go on: everything is lost.
+    pub fn on_fatal(&mut self, fault: Fault) {
+        let waiting = self.lanes.iter().find(|(_, lane)| !lane.queue.is_empty());
+        if let Some(place) = waiting.map(|(place, _)| place.clone()) {
+            self.fail(Failure { place, fault, message: None, timed_out: false, records: 0 });
+        }
+    }
+
+    /// The answer to a request, or why there is none. Gives the topics whose leaders are in doubt.
+    pub fn on_answer(
+        &mut self,
+        now_ms: u64,
+        tag: u64,
+        outcome: &Result<Vec<ProducedPartition>, LinkError>,
+    ) -> BTreeSet<Arc<str>> {
+        let mut doubtful = BTreeSet::new();
+        let Some((address, places)) = self.requests.remove(&tag) else { return doubtful };
+        if let Some(requests) = self.by_broker.get_mut(&address) {
+            *requests -= 1;
+        }
+        for place in places {
+            let answered = match outcome {
+                Ok(answer) => result_of(answer, &place),
+                Err(error) => Err((Fault::Link(error.clone()), None)),
+            };
+            if self.on_partition(now_ms, tag, &place, answered) {
+                doubtful.insert(place.0);
+            }
+        }
+        doubtful
+    }
+
+    /// Whether the partition's leader is in doubt.
+    fn on_partition(
+        &mut self,
+        now_ms: u64,
+        tag: u64,
+        place: &Place,
+        answered: Result<(), (Fault, Option<String>)>,
+    ) -> bool {
+        let Some(lane) = self.lanes.get_mut(place) else { return false };
+        let Some(at) = lane.in_flight.iter().position(|(of, _)| *of == tag) else { return false };
+        let Some((_, (number, batch))) = lane.in_flight.remove(at) else { return false };
+        let mut doubtful = false;
+        match answered {
+            Ok(()) => {
+                self.bytes -= batch.bytes.len();
+                lane.failures = 0;
+                lane.is_known = true;
+            }
+            Err(_) if self.has_lost => self.bytes -= batch.bytes.len(),
+            Err((fault, message)) => {
+                let remedy = lane.remedy(&fault, number);
+                doubtful = remedy == Remedy::Refresh;
+                let is_late = now_ms >= batch.deadline_ms;
+                lane.failed.push((number, batch));
+                if remedy == Remedy::None || is_late {
+                    let timed_out = remedy != Remedy::None;
+                    self.fail(Failure { place: place.clone(), fault, message, timed_out, records: 0 });
+                    return doubtful;
+                }
+                lane.last_fault = Some(fault);
+            }
+        }
+        if let Some(lane) = self.lanes.get_mut(place) {
+            lane.settle(now_ms, self.patience);
+        }
+        doubtful
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        let lost = self.lanes.values().flat_map(|lane| lane.queue.iter().chain(&lane.failed));
+        let records = lost.map(|(_, batch)| batch.records as u64).sum();
+        self.failure.get_or_insert(Failure { records, ..failure });
+        self.discard();
+        self.has_lost = true;
+    }
+}
+
+impl Lane {
+    fn may_send(&self, now_ms: u64) -> bool {
+        let Some((number, _)) = self.queue.front() else { return false };
+        let ahead = self.in_flight.front().map_or(0, |(_, (oldest, _))| number - oldest);
+        let most = if self.is_known { IN_FLIGHT_MAX as u64 } else { 1 };
+        self.failed.is_empty() && ahead < most && now_ms >= self.not_before_ms
+    }
+
+    fn remedy(&self, fault: &Fault, number: u64) -> Remedy {
+        match fault {
+            // One before it failed, and is sent again first.
+            Fault::Code(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)
+                if self.failed.iter().any(|(earlier, _)| *earlier < number) =>
+            {
+                Remedy::Wait
+            }
+            Fault::Code(
+                ErrorCode::NOT_ENOUGH_REPLICAS
+                | ErrorCode::NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                | ErrorCode::CONCURRENT_TRANSACTIONS
+                | ErrorCode::CORRUPT_MESSAGE,
+            ) => Remedy::Wait,
+            // A topic that was there when the record was taken: its leader may be about to change.
+            fault => match fault.remedy() {
+                Remedy::WaitShortly => Remedy::Refresh,
+                remedy => remedy,
+            },
+        }
+    }
+
+    /// When all answers are in, what failed is next.
+    fn settle(&mut self, now_ms: u64, patience: Patience) {
+        if self.failed.is_empty() || !self.in_flight.is_empty() {
+            return;
+        }
+        self.failed.sort_by_key(|(number, _)| *number);
+        for batch in self.failed.drain(..).rev() {
+            self.queue.push_front(batch);
+        }
+        self.not_before_ms = now_ms + patience.backoff_after(self.failures);
+        self.failures += 1;
+    }
+}
+
+fn result_of(answer: &[ProducedPartition], place: &Place) -> Result<(), (Fault, Option<String>)> {
+    let produced = answer.iter().find(|produced| *produced.topic == *place.0 && produced.partition == place.1);
+    match produced {
+        None => Err((Fault::LeftOut, None)),
+        // Appended by an earlier try whose answer was lost.
+        Some(ProducedPartition { error: ErrorCode::NONE | ErrorCode::DUPLICATE_SEQUENCE_NUMBER, .. }) => Ok(()),
+        Some(ProducedPartition { error, message, .. }) => Err((Fault::Code(*error), message.clone())),
+    }
+}

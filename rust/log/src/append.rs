@@ -1,0 +1,247 @@
+//! Appending: offsets and epochs assigned in place, producers checked, one write.
+
+use klamm_base::LogError;
+use klamm_records::header::{Header, compute_crc, set_position};
+
+use super::error::AppendError;
+use super::partition_log::Log;
+use super::producers::{Batch, Origin, Update};
+use super::segment::{RollCheck, Segment};
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub base_offset: i64,
+    pub last_offset: i64,
+    /// Largest timestamp of the batches, -1 when they have none.
+    pub max_timestamp: i64,
+    /// The time the broker gave the records, -1 when it kept their producer's.
+    pub append_time_ms: i64,
+    /// Nothing was written: the offsets are those of the batch that this one repeats.
+    pub duplicate: bool,
+}
+
+/// Batches that lie one after the other.
+#[derive(Clone, Copy)]
+struct Summary {
+    first_offset: i64,
+    last_offset: i64,
+    max_timestamp: i64,
+    append_time: bool,
+}
+
+impl Log {
+    /// Appends batches that a leader took and `klamm_records` checked; gives them the next offsets and `leader_epoch`.
+    ///
+    /// On an error nothing was appended, but the offsets in `batches` may have been changed.
+    pub fn append_as_leader(
+        &mut self,
+        batches: &mut [u8],
+        leader_epoch: i32,
+        now_ms: i64,
+        origin: Origin,
+    ) -> Result<Appended, AppendError> {
+        let summary = assign(batches, self.log_end_offset, leader_epoch)?;
+        self.check_size(batches.len())?;
+        let (update, repeated) = self.check_producers(batches, origin)?;
+        if let Some(batch) = repeated {
+            return Ok(Appended {
+                base_offset: batch.first_offset(),
+                last_offset: batch.last_offset,
+                max_timestamp: summary.max_timestamp,
+                append_time_ms: batch.timestamp,
+                duplicate: true,
+            });
+        }
+        let appended = self.write(batches, summary, now_ms, &update)?;
+        let counters = &self.context.counters;
+        counters.appends.add(1);
+        counters.bytes.add(batches.len() as u64);
+        counters.records.add((summary.last_offset + 1 - summary.first_offset) as u64);
+        Ok(appended)
+    }
+
+    /// What an append changes, or the batch that it repeats.
+    fn check_producers(&mut self, batches: &[u8], origin: Origin) -> Result<(Update, Option<Batch>), AppendError> {
+        let mut update = Update::default();
+        match self.producers.check(batches, origin, &mut update) {
+            Err(AppendError::OutOfOrderSequence { producer_id, .. }) if self.recall(producer_id)? => {
+                update = Update::default();
+                self.producers.check(batches, origin, &mut update)
+            }
+            checked => checked,
+        }
+        .map(|repeated| (update, repeated))
+    }
+
+    /// Appends what a leader sent, offsets and epochs as they are. An incomplete batch at the end is left out, and so is
+    /// everything from the first batch on whose epoch is newer than `leader_epoch`. `None` when nothing is left.
+    pub fn append_as_follower(
+        &mut self,
+        batches: &[u8],
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Option<Appended>, AppendError> {
+        let (len, summary) = check_replicated(batches, leader_epoch)?;
+        let Some(summary) = summary else { return Ok(None) };
+        if summary.first_offset < self.log_end_offset {
+            return Err(AppendError::UnexpectedOffset { offset: summary.first_offset, end: self.log_end_offset });
+        }
+        self.check_size(len)?;
+        let batches = &batches[..len];
+        let mut update = Update::default();
+        self.producers.check(batches, Origin::Replication, &mut update)?;
+        self.write(batches, summary, now_ms, &update).map(Some)
+    }
+
+    fn check_size(&self, size: usize) -> Result<(), AppendError> {
+        let segment_bytes = self.config.segment_bytes;
+        if size as u64 > u64::from(segment_bytes) {
+            return Err(AppendError::LargerThanSegment { size, segment_bytes });
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        batches: &[u8],
+        summary: Summary,
+        now_ms: i64,
+        update: &Update,
+    ) -> Result<Appended, AppendError> {
+        self.make_if_planned(now_ms)?;
+        self.maybe_roll(batches.len(), &summary, now_ms)?;
+        self.note_epochs(batches);
+        let active = self.segments.last_mut().expect("at least one segment");
+        active.append(&self.context.cache, batches)?;
+        if !self.config.flush_before_ack {
+            let end = active.size();
+            active.write_back_mut().on_append(now_ms, end, self.config.segment_bytes);
+        }
+        self.log_end_offset = summary.last_offset + 1;
+        self.producers.apply(update);
+        for txn in &update.completed {
+            if let Some(aborted) = self.producers.complete(txn) {
+                active.txns().push(&self.context.cache, aborted)?;
+            }
+        }
+        self.producers.set_map_end_offset(self.log_end_offset);
+        Ok(Appended {
+            base_offset: summary.first_offset,
+            last_offset: summary.last_offset,
+            max_timestamp: summary.max_timestamp,
+            append_time_ms: if summary.append_time { summary.max_timestamp } else { -1 },
+            duplicate: false,
+        })
+    }
+
+    fn note_epochs(&mut self, batches: &[u8]) {
+        let mut at = 0;
+        while let Some(header) = Header::at_start_of(&batches[at..]) {
+            // A batch without an epoch belongs to the one before it.
+            if header.leader_epoch() >= 0 {
+                self.epochs.assign(header.leader_epoch(), header.base_offset());
+            }
+            at += header.size().expect("whole batches");
+        }
+    }
+
+    fn maybe_roll(&mut self, bytes: usize, summary: &Summary, now_ms: i64) -> Result<(), LogError> {
+        let jitter_ms = self.jitter_ms();
+        let check = RollCheck { bytes, max_timestamp: summary.max_timestamp, last_offset: summary.last_offset, now_ms };
+        let active = self.segments.last_mut().expect("at least one segment");
+        if active.should_roll(&self.context.cache, &self.config, &check, jitter_ms)? {
+            self.roll(summary.first_offset, now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Up to `segment.jitter.ms`, the same for a segment whenever it is asked, so that logs do not all roll at once.
+    fn jitter_ms(&self) -> i64 {
+        let most = self.config.segment_jitter_ms.min(self.config.segment_ms);
+        if most <= 0 {
+            return 0;
+        }
+        let seed =
+            crc32c::crc32c(format!("{}-{}-{}", self.topic, self.partition, self.active_base_offset()).as_bytes());
+        i64::from(seed) % most
+    }
+
+    /// Begins a new segment at `next_offset`, or at the log's end if that is later.
+    pub fn roll(&mut self, next_offset: i64, now_ms: i64) -> Result<(), LogError> {
+        let cache = self.context.cache.clone();
+        let base_offset = next_offset.max(self.log_end_offset);
+        let active = self.segments.last_mut().expect("at least one segment");
+        if active.base_offset() == base_offset {
+            assert_eq!(active.size(), 0, "a segment with batches cannot begin where the next one does");
+            return Ok(());
+        }
+        active.become_inactive(&cache)?;
+        self.rolled_offset = self.rolled_offset.or(Some(active.base_offset()));
+        self.producers.set_map_end_offset(base_offset);
+        self.take_snapshot()?;
+        self.segments.push(Segment::create(&cache, &self.dir, base_offset, &self.config, now_ms)?);
+        self.dir_dirty = true;
+        self.context.counters.rolls.add(1);
+        Ok(())
+    }
+}
+
+/// The batch at `batches[at..]`, which must be whole and hold at least one offset.
+fn whole_batch(batches: &[u8], at: usize) -> Result<(Header<'_>, usize), AppendError> {
+    let malformed = AppendError::Malformed { position: at, len: batches.len() };
+    let header = Header::at_start_of(&batches[at..]);
+    match header.and_then(|header| Some((header, header.size()?))) {
+        Some((header, size)) if size <= batches.len() - at && header.last_offset_delta() >= 0 => Ok((header, size)),
+        _ => Err(malformed),
+    }
+}
+
+/// Gives every batch its place from `next_offset` on.
+fn assign(batches: &mut [u8], next_offset: i64, leader_epoch: i32) -> Result<Summary, AppendError> {
+    let mut summary =
+        Summary { first_offset: next_offset, last_offset: next_offset - 1, max_timestamp: -1, append_time: false };
+    let mut at = 0;
+    while at < batches.len() {
+        let (header, size) = whole_batch(batches, at)?;
+        let base_offset = summary.last_offset + 1;
+        summary.last_offset = base_offset + i64::from(header.last_offset_delta());
+        summary.max_timestamp = summary.max_timestamp.max(header.max_timestamp());
+        summary.append_time |= header.is_log_append_time();
+        set_position(&mut batches[at..at + size], base_offset, leader_epoch);
+        at += size;
+    }
+    if batches.is_empty() { Err(AppendError::Malformed { position: 0, len: 0 }) } else { Ok(summary) }
+}
+
+/// Checks what a leader sent: how many of its bytes are whole batches of an epoch that is not newer, and what they hold.
+fn check_replicated(batches: &[u8], leader_epoch: i32) -> Result<(usize, Option<Summary>), AppendError> {
+    let mut summary: Option<Summary> = None;
+    let mut at = 0;
+    while at < batches.len() {
+        let malformed = || AppendError::Malformed { position: at, len: batches.len() };
+        let Some(header) = Header::at_start_of(&batches[at..]) else { break };
+        let size = header.size().filter(|_| header.magic() == 2).ok_or_else(malformed)?;
+        let Some(batch) = batches.get(at..at + size) else { break };
+        if header.leader_epoch() > leader_epoch {
+            break;
+        }
+        let in_order = header.last_offset_delta() >= 0
+            && header.base_offset() >= 0
+            && header.base_offset().checked_add(i64::from(header.last_offset_delta())).is_some()
+            && summary.is_none_or(|before| header.base_offset() > before.last_offset);
+        if !in_order || header.crc() != compute_crc(batch) {
+            return Err(malformed());
+        }
+        let before = summary.get_or_insert(Summary {
+            first_offset: header.base_offset(),
+            last_offset: -1,
+            max_timestamp: -1,
+            append_time: false,
+        });
+        before.last_offset = header.last_offset();
+        before.max_timestamp = before.max_timestamp.max(header.max_timestamp());
+        at += size;
+    }
+    Ok((at, summary))
+}

@@ -1,0 +1,289 @@
+//! The threads that clean: each takes the dirtiest log of all directories that no other has, again and again.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use klamm_base::LogError;
+use parking_lot::{Condvar, Mutex};
+
+use super::job::{CleanError, CleanJob, Stats};
+use super::offset_map::OffsetMap;
+use super::pace::Pace;
+use super::plan::CleanPlan;
+use crate::files::FileCache;
+use crate::log_dir::{Key, LogDir};
+use crate::manager::{Event, LogManager};
+use crate::owner::{LogOwner, with_log};
+use crate::tasks::{delete_expired, now_ms};
+
+/// How logs are cleaned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CleanerConfig {
+    /// `log.cleaner.threads`
+    pub threads: usize,
+    /// `log.cleaner.dedupe.buffer.size`, of all threads together.
+    pub dedupe_buffer_bytes: usize,
+    /// `log.cleaner.io.buffer.size`, of all threads together.
+    pub io_buffer_bytes: usize,
+    /// `log.cleaner.io.buffer.load.factor`
+    pub load_factor: f64,
+    /// `log.cleaner.io.max.bytes.per.second`
+    pub io_bytes_per_second_max: f64,
+    /// `log.cleaner.backoff.ms`
+    pub backoff_ms: u64,
+}
+
+impl Default for CleanerConfig {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            dedupe_buffer_bytes: 128 << 20,
+            io_buffer_bytes: 512 << 10,
+            load_factor: 0.9,
+            io_bytes_per_second_max: f64::MAX,
+            backoff_ms: 15_000,
+        }
+    }
+}
+
+impl CleanerConfig {
+    /// Bytes that one thread's map of keys may take.
+    fn map_bytes(&self) -> usize {
+        self.dedupe_buffer_bytes / self.threads.max(1)
+    }
+
+    /// Bytes that one thread reads, and collects to write, at a time.
+    fn buffer_bytes(&self) -> usize {
+        self.io_buffer_bytes / self.threads.max(1) / 2
+    }
+}
+
+/// A log that was chosen.
+struct Chosen {
+    at: usize,
+    dir: Arc<LogDir>,
+    key: Key,
+    owner: Arc<dyn LogOwner>,
+    plan: CleanPlan,
+}
+
+/// What the threads have in common.
+struct Shared {
+    config: CleanerConfig,
+    stop: Stop,
+    claims: Mutex<Claims>,
+    pace: Mutex<Pace>,
+}
+
+/// Which logs are not to be chosen. Its lock is taken before any other.
+#[derive(Default)]
+struct Claims {
+    /// A thread is at it.
+    cleaning: HashSet<Key>,
+    /// What failed once is not tried again before the cleaner's next start.
+    uncleanable: HashSet<Key>,
+}
+
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Stop {
+    /// Sleeps for `duration`; `false` when it is over.
+    fn sleep(&self, duration: Duration) -> bool {
+        let mut stopped = self.stopped.lock();
+        if !*stopped {
+            self.wake.wait_for(&mut stopped, duration);
+        }
+        !*stopped
+    }
+}
+
+/// The threads.
+pub(crate) struct Cleaner {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Cleaner {
+    pub(crate) fn start(manager: &Arc<LogManager>, config: CleanerConfig) -> Self {
+        let pace = Mutex::new(Pace::new(config.io_bytes_per_second_max));
+        let shared = Arc::new(Shared { config, stop: Stop::default(), claims: Mutex::default(), pace });
+        let start = |at| {
+            let (manager, shared) = (Arc::downgrade(manager), shared.clone());
+            let thread = thread::Builder::new().name(format!("klamm-cleaner-{at}"));
+            thread.spawn(move || shared.run(&manager)).expect("the system has a thread for the cleaner")
+        };
+        let threads = (0..shared.config.threads).map(start).collect();
+        Self { shared, threads }
+    }
+
+    pub(crate) fn config(&self) -> &CleanerConfig {
+        &self.shared.config
+    }
+
+    pub(crate) fn stop(self) {
+        *self.shared.stop.stopped.lock() = true;
+        self.shared.stop.wake.notify_all();
+        for thread in self.threads {
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, manager: &Weak<LogManager>) {
+        while self.stop.sleep(Duration::from_millis(self.config.backoff_ms.max(1))) {
+            let Some(manager) = manager.upgrade() else { return };
+            while let Some(chosen) = self.claim(&manager) {
+                let cleaned = clean(&manager.context.cache, &chosen, &self.config, &mut |bytes| self.may_go_on(bytes));
+                self.claims.lock().cleaning.remove(&chosen.key);
+                match cleaned {
+                    Ok(stats) => {
+                        let counters = &manager.context.counters;
+                        counters.cleanings.add(1);
+                        counters.cleaner_read_bytes.add(stats.bytes_read);
+                        counters.cleaner_kept_bytes.add(stats.bytes_kept);
+                    }
+                    Err(CleanError::Stopped) => return,
+                    // Perhaps at the next look.
+                    Err(CleanError::Log(error)) if error.is_limit() => break,
+                    Err(CleanError::Log(error)) => self.give_up(&manager, &chosen, error),
+                }
+                self.expire(&manager);
+            }
+            self.expire(&manager);
+        }
+    }
+
+    /// Retention of the compacted logs that no thread is cleaning: a round whose segments go meanwhile is for nothing.
+    fn expire(&self, manager: &LogManager) {
+        let cleaning = self.claims.lock().cleaning.clone();
+        delete_expired(manager, |key, log| log.config().compact && !cleaning.contains(key));
+    }
+
+    /// The dirtiest log that is due, for this thread alone.
+    fn claim(&self, manager: &LogManager) -> Option<Chosen> {
+        let mut claims = self.claims.lock();
+        let chosen = choose(manager, &mut claims)?;
+        claims.cleaning.insert(chosen.key.clone());
+        Some(chosen)
+    }
+
+    /// Waits until so many bytes are allowed; `false` when it is over.
+    fn may_go_on(&self, bytes: u64) -> bool {
+        let wait = self.pace.lock().take(bytes);
+        match wait {
+            Some(wait) => self.stop.sleep(wait),
+            None => !*self.stop.stopped.lock(),
+        }
+    }
+
+    fn give_up(&self, manager: &LogManager, chosen: &Chosen, error: LogError) {
+        if has_failed(manager, chosen.at, &chosen.key, &*chosen.owner, error) {
+            self.claims.lock().uncleanable.insert(chosen.key.clone());
+        }
+    }
+}
+
+/// The dirtiest log that is due and free.
+fn choose(manager: &LogManager, claims: &mut Claims) -> Option<Chosen> {
+    let mut best: Option<Chosen> = None;
+    // Whoever has the name of a deleted one is another.
+    claims.uncleanable.retain(|(topic, partition)| manager.place_of(topic, *partition).is_some());
+    for (at, dir) in manager.online() {
+        for (key, owner) in dir.owners() {
+            if claims.uncleanable.contains(&key) || claims.cleaning.contains(&key) {
+                continue;
+            }
+            let checkpoint = dir.cleaner_checkpoint(&key);
+            let high_watermark = owner.high_watermark();
+            let planned: Result<_, LogError> = with_log(&*owner, |log| {
+                let config = log.config().clone();
+                if !config.compact {
+                    return Ok(None);
+                }
+                let plan = log.clean_plan(checkpoint, high_watermark, now_ms())?;
+                let due = plan.overdue && plan.cleanable_bytes > 0 || plan.ratio() > config.min_cleanable_dirty_ratio;
+                Ok(Some((plan, due)))
+            });
+            let planned = planned.and_then(|planned| {
+                if let Some((plan, _)) = planned.filter(|(plan, _)| plan.reset_checkpoint) {
+                    dir.set_cleaner_checkpoint(&manager.context.cache, &key, &owner, plan.first_dirty_offset)?;
+                }
+                Ok(planned.and_then(|(plan, due)| due.then_some(plan)))
+            });
+            match planned {
+                Ok(Some(plan)) if best.as_ref().is_none_or(|best| plan.ratio() > best.plan.ratio()) => {
+                    best = Some(Chosen { at, dir: dir.clone(), key, owner, plan });
+                }
+                Ok(_) => {}
+                Err(error) if error.is_limit() => {}
+                Err(error) => {
+                    if has_failed(manager, at, &key, &*owner, error) {
+                        claims.uncleanable.insert(key);
+                    }
+                }
+            }
+        }
+    }
+    best
+}
+
+/// Judges an error of cleaning; `false` when the log was put away meanwhile, which is no failure.
+fn has_failed(manager: &LogManager, at: usize, key: &Key, owner: &dyn LogOwner, error: LogError) -> bool {
+    if with_log(owner, |log| log.is_away()) {
+        return false;
+    }
+    let warning = format!("{}-{} is not cleaned any more: {error}", key.0, key.1);
+    let _ = manager.judge_log(at, owner, Err::<(), _>(error));
+    (manager.on_event)(Event::Warning(warning));
+    true
+}
+
+/// One round over one log.
+fn clean(
+    cache: &Arc<FileCache>,
+    chosen: &Chosen,
+    config: &CleanerConfig,
+    pace: &mut dyn FnMut(u64) -> bool,
+) -> Result<Stats, CleanError> {
+    let job = with_log(&*chosen.owner, |log| log.begin_clean(&chosen.plan, now_ms()))?;
+    let job = CleanJob { buffer_bytes: config.buffer_bytes(), ..job };
+    let mut map = OffsetMap::new(config.map_bytes(), config.load_factor);
+    let end_offset = job.map_keys(&mut map, pace)?;
+    let note = |offset| chosen.dir.set_cleaner_checkpoint(cache, &chosen.key, &chosen.owner, offset);
+    let mut cleaning = job.cleaning(&map);
+    if chosen.dir.cleaner_checkpoint(&chosen.key).is_none() {
+        // The first gaps are about to come: a start after a crash has to know, whatever the policy is by then.
+        note(chosen.plan.first_dirty_offset)?;
+    }
+    let mut groups = job.groups(end_offset).into_iter();
+    while groups.len() > 0 {
+        if with_log(&*chosen.owner, |log| log.is_away()) {
+            return Ok(cleaning.stats);
+        }
+        // The lowest first: where a higher one is not whole yet, a start after a crash completes those below.
+        let mut cleaned = cleaning.clean_some(&mut groups, pace)?.into_iter();
+        while let Some(one) = cleaned.next() {
+            let replaced = with_log(&*chosen.owner, |log| log.replace_segments(one, now_ms()));
+            if !matches!(replaced, Ok(true)) {
+                job.discard(cleaned)?;
+                replaced?;
+                return Ok(cleaning.stats);
+            }
+        }
+    }
+    let mut stats = cleaning.stats;
+    stats.keys = map.len();
+    // A checkpoint that outlived the swaps would leave old values behind tombstones that go.
+    job.sync_names()?;
+    note(end_offset.max(chosen.plan.first_dirty_offset))?;
+    Ok(stats)
+}

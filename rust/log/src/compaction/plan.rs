@@ -1,0 +1,85 @@
+//! Which logs need cleaning, and how far they may be cleaned.
+
+use klamm_base::LogError;
+
+use crate::partition_log::Log;
+
+/// What cleaning a log would take and give.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CleanPlan {
+    /// Everything below is clean.
+    pub first_dirty_offset: i64,
+    /// Base offset of the first segment that must stay as it is.
+    pub first_uncleanable_offset: i64,
+    /// The checkpoint was out of the log's range and must be written anew.
+    pub reset_checkpoint: bool,
+    pub clean_bytes: u64,
+    pub cleanable_bytes: u64,
+    /// A dirty record is older than `max.compaction.lag.ms`.
+    pub overdue: bool,
+}
+
+impl CleanPlan {
+    /// Share of the bytes that are dirty and may be cleaned.
+    pub fn ratio(&self) -> f64 {
+        let total = self.clean_bytes + self.cleanable_bytes;
+        if total == 0 { 0.0 } else { self.cleanable_bytes as f64 / total as f64 }
+    }
+}
+
+impl Log {
+    /// Looks at what could be cleaned. `checkpoint` is the first dirty offset that the last round left.
+    pub fn clean_plan(
+        &mut self,
+        checkpoint: Option<i64>,
+        high_watermark: i64,
+        now_ms: i64,
+    ) -> Result<CleanPlan, LogError> {
+        let checkpoint = checkpoint.unwrap_or(self.log_start_offset);
+        let reset_checkpoint = checkpoint < self.log_start_offset || checkpoint > self.log_end_offset;
+        let first_dirty_offset = if reset_checkpoint { self.log_start_offset } else { checkpoint };
+        let mut uncleanable = self.last_stable_offset(high_watermark).min(self.active_base_offset());
+        let lag_ms = self.config.min_compaction_lag_ms.max(0);
+        if lag_ms > 0
+            && let Some(young) = self.first_younger_segment(first_dirty_offset, now_ms.saturating_sub(lag_ms))?
+        {
+            uncleanable = uncleanable.min(young);
+        }
+        let uncleanable = uncleanable.max(first_dirty_offset);
+        // Segments are cleaned whole: the one that holds the bound is not.
+        let end = self.floor_segment(uncleanable);
+        let dirty = self.floor_segment(first_dirty_offset).min(end);
+        let clean = self.segments.partition_point(|segment| segment.base_offset() < first_dirty_offset);
+        let bytes = |range: std::ops::Range<usize>| self.segments[range].iter().map(|segment| segment.size()).sum();
+        Ok(CleanPlan {
+            first_dirty_offset,
+            first_uncleanable_offset: self.segments[end].base_offset(),
+            reset_checkpoint,
+            clean_bytes: bytes(0..clean),
+            cleanable_bytes: bytes(dirty..end),
+            overdue: self.is_overdue(first_dirty_offset, now_ms)?,
+        })
+    }
+
+    /// Base offset of the first dirty segment that holds records younger than `limit_ms`.
+    fn first_younger_segment(&mut self, first_dirty_offset: i64, limit_ms: i64) -> Result<Option<i64>, LogError> {
+        for at in self.floor_segment(first_dirty_offset)..self.segments.len() - 1 {
+            if self.largest_timestamp(at)? > limit_ms {
+                return Ok(Some(self.segments[at].base_offset()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_overdue(&mut self, first_dirty_offset: i64, now_ms: i64) -> Result<bool, LogError> {
+        let limit_ms = now_ms.saturating_sub(self.config.max_compaction_lag_ms.max(0));
+        let cache = self.context.cache.clone();
+        for at in self.floor_segment(first_dirty_offset)..self.segments.len() - 1 {
+            let first = self.segments[at].first_timestamp(&cache)?;
+            if first > 0 && first < limit_ms {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,150 @@
+//! What logs have done: one set for all partitions of a node, one for its metadata log.
+
+use klamm_base::counters::{Counter, Named};
+
+/// Counters of the logs that share a context.
+#[derive(Default)]
+pub struct LogCounters {
+    pub records: Counter,
+    pub bytes: Counter,
+    /// Writes, of one or more batches each.
+    pub appends: Counter,
+    pub flushes: Counter,
+    /// What those took that waited for the disk; many logs that were flushed together count once.
+    pub flush_us: Counter,
+    pub rolls: Counter,
+    /// By retention, or because the log was told to begin behind them.
+    pub deleted_segments: Counter,
+    pub deleted_bytes: Counter,
+    /// Logs that were opened after a stop that was not clean.
+    pub recoveries: Counter,
+    pub recovered_bytes: Counter,
+    pub truncated_bytes: Counter,
+    pub cleanings: Counter,
+    pub cleaner_read_bytes: Counter,
+    pub cleaner_kept_bytes: Counter,
+}
+
+const PARTITIONS: [&str; 14] = [
+    "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec",
+    "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec",
+    "klamm.log:type=Log,name=Appends",
+    "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+    "klamm.log:type=Log,name=FlushTimeUs",
+    "klamm.log:type=Log,name=Rolls",
+    "klamm.log:type=Log,name=DeletedSegments",
+    "klamm.log:type=Log,name=DeletedBytes",
+    "klamm.log:type=Log,name=Recoveries",
+    "klamm.log:type=Log,name=RecoveredBytes",
+    "klamm.log:type=Log,name=TruncatedBytes",
+    "klamm.log:type=LogCleaner,name=Rounds",
+    "klamm.log:type=LogCleaner,name=ReadBytes",
+    "klamm.log:type=LogCleaner,name=KeptBytes",
+];
+
+/// Of the metadata log, which is not cleaned and is checked whole at every start.
+const METADATA: [&str; 8] = [
+    "klamm.raft:type=MetadataLog,name=Records",
+    "klamm.raft:type=MetadataLog,name=Bytes",
+    "klamm.raft:type=MetadataLog,name=Appends",
+    "klamm.raft:type=MetadataLog,name=Flushes",
+    "klamm.raft:type=MetadataLog,name=FlushTimeUs",
+    "klamm.raft:type=MetadataLog,name=Rolls",
+    "klamm.raft:type=MetadataLog,name=DeletedSegments",
+    "klamm.raft:type=MetadataLog,name=DeletedBytes",
+];
+
+impl LogCounters {
+    /// Named as those of a node's partitions.
+    pub fn of_partitions(&self) -> impl Iterator<Item = Named> {
+        named(&PARTITIONS, self.values())
+    }
+
+    /// Named as those of its metadata log.
+    pub fn of_metadata(&self) -> impl Iterator<Item = Named> {
+        named(&METADATA, self.values())
+    }
+
+    /// In the order of the names.
+    fn values(&self) -> [u64; PARTITIONS.len()] {
+        [
+            &self.records,
+            &self.bytes,
+            &self.appends,
+            &self.flushes,
+            &self.flush_us,
+            &self.rolls,
+            &self.deleted_segments,
+            &self.deleted_bytes,
+            &self.recoveries,
+            &self.recovered_bytes,
+            &self.truncated_bytes,
+            &self.cleanings,
+            &self.cleaner_read_bytes,
+            &self.cleaner_kept_bytes,
+        ]
+        .map(Counter::get)
+    }
+}
+
+fn named(names: &'static [&'static str], values: [u64; PARTITIONS.len()]) -> impl Iterator<Item = Named> {
+    names.iter().map(|name| (*name).to_owned()).zip(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::testing::{BatchSpec, batch, config};
+    use crate::{Log, LogConfig, LogContext, OpenAt, Origin};
+
+    fn append(log: &mut Log) -> u64 {
+        let mut bytes = batch(&BatchSpec { records: 3, ..BatchSpec::default() });
+        log.append_as_leader(&mut bytes, 0, 0, Origin::Client).expect("append");
+        bytes.len() as u64
+    }
+
+    #[test]
+    fn each_moves_when_the_thing_happens() {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("t-0");
+        let context = LogContext::new(8);
+        let counters = context.counters.clone();
+        let config = Arc::new(LogConfig { retention_bytes: 0, delete: true, ..config() });
+        let mut log = Log::create(&path, "t", 0, config.clone(), &context, 0, 0).expect("create");
+        let size = append(&mut log);
+        append(&mut log);
+        assert_eq!([counters.records.get(), counters.bytes.get(), counters.appends.get()], [6, 2 * size, 2]);
+        log.roll(6, 0).expect("roll");
+        append(&mut log);
+        assert_eq!([counters.rolls.get(), counters.deleted_segments.get()], [1, 0]);
+        log.delete_expired(6, 0).expect("retention");
+        assert_eq!([counters.deleted_segments.get(), counters.deleted_bytes.get()], [1, 2 * size]);
+        drop(log);
+
+        let at = |clean| OpenAt { recovery_point: 6, log_start_offset: 6, clean, has_gaps: false, ..OpenAt::default() };
+        Log::open(&path, "t", 0, config.clone(), &context, at(true), 0).expect("open");
+        assert_eq!(counters.recoveries.get(), 0);
+        let active = path.join("00000000000000000006.log");
+        let mut torn = std::fs::read(&active).expect("written");
+        torn.truncate(size as usize);
+        torn.extend_from_slice(b"torn");
+        std::fs::write(&active, torn).expect("write");
+        Log::open(&path, "t", 0, config, &context, at(false), 0).expect("open");
+        assert_eq!(counters.recoveries.get(), 1);
+        assert_eq!([counters.recovered_bytes.get() >= size, counters.truncated_bytes.get() == 4], [true; 2]);
+    }
+
+    #[test]
+    fn every_counter_has_a_name_of_its_own() {
+        let counters = LogCounters::default();
+        let mut names: Vec<_> = counters.of_partitions().chain(counters.of_metadata()).map(|(name, _)| name).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

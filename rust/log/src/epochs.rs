@@ -1,0 +1,205 @@
+//! Which leader epoch began at which offset (facts 6.6), and the file that remembers it.
+//!
+//! Invariant: entries rise strictly in epoch and in start offset.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use klamm_base::LogError;
+use parking_lot::Mutex;
+
+use super::checkpoint::{Epochs, LEADER_EPOCH, format_epochs, read_epochs};
+use super::files::{FileCache, PartitionDir};
+
+/// The entries, and whether the file has them.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct EpochCache {
+    entries: Epochs,
+    dirty: bool,
+}
+
+impl EpochCache {
+    /// The entries of a partition's directory. Entries that do not rise are dropped by the later ones.
+    pub fn read(dir: &Path) -> Result<Self, LogError> {
+        let mut cache = Self::default();
+        for (epoch, offset) in read_epochs(&dir.join(LEADER_EPOCH))? {
+            if epoch >= 0 && offset >= 0 {
+                cache.assign(epoch, offset);
+            }
+        }
+        cache.dirty = false;
+        Ok(cache)
+    }
+
+    /// Whether the file lacks something.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// The entries, if the file lacks something; it counts as written then.
+    pub fn take_dirty(&mut self) -> Option<Epochs> {
+        std::mem::take(&mut self.dirty).then(|| self.entries.clone())
+    }
+
+    pub fn entries(&self) -> &[(i32, i64)] {
+        &self.entries
+    }
+
+    /// The newest epoch.
+    pub fn latest(&self) -> Option<i32> {
+        self.entries.last().map(|&(epoch, _)| epoch)
+    }
+
+    /// Notes that `epoch` begins at `start_offset`; entries that contradict it are dropped. `true` when something changed.
+    pub fn assign(&mut self, epoch: i32, start_offset: i64) -> bool {
+        if self.entries.last().is_some_and(|&(latest, start)| latest == epoch && start <= start_offset) {
+            return false;
+        }
+        while self.entries.last().is_some_and(|&(latest, start)| latest >= epoch || start >= start_offset) {
+            self.entries.pop();
+        }
+        self.entries.push((epoch, start_offset));
+        self.dirty = true;
+        true
+    }
+
+    /// The epoch in force for `epoch` and the offset after its last record; `None` when nothing is known (facts 6.6).
+    pub fn end_offset_for(&self, epoch: i32, log_end_offset: i64) -> Option<(i32, i64)> {
+        if epoch < 0 {
+            return None;
+        }
+        if self.latest() == Some(epoch) {
+            return Some((epoch, log_end_offset));
+        }
+        let higher = self.entries.partition_point(|&(known, _)| known <= epoch);
+        let &(_, end_offset) = self.entries.get(higher)?;
+        let floor = higher.checked_sub(1).map_or(epoch, |at| self.entries[at].0);
+        Some((floor, end_offset))
+    }
+
+    /// The epoch of the record at `offset`.
+    pub fn epoch_for(&self, offset: i64) -> Option<i32> {
+        let after = self.entries.partition_point(|&(_, start)| start <= offset);
+        after.checked_sub(1).map(|at| self.entries[at].0)
+    }
+
+    /// Drops epochs that begin at or after `end_offset`.
+    pub fn truncate_from_end(&mut self, end_offset: i64) {
+        let keep = self.entries.partition_point(|&(_, start)| start < end_offset);
+        self.dirty |= keep < self.entries.len();
+        self.entries.truncate(keep);
+    }
+
+    /// Drops epochs that end at or before `start_offset`; the one in force there begins at it.
+    pub fn truncate_from_start(&mut self, start_offset: i64) {
+        let passed = self.entries.partition_point(|&(_, start)| start <= start_offset);
+        if passed == 0 || (passed == 1 && self.entries[0].1 == start_offset) {
+            return;
+        }
+        self.entries.drain(..passed - 1);
+        self.entries[0].1 = start_offset;
+        self.dirty = true;
+    }
+
+    /// Drops all.
+    pub fn clear(&mut self) {
+        self.dirty |= !self.entries.is_empty();
+        self.entries.clear();
+    }
+}
+
+/// The file of a partition. It is written outside of the partition's lock; an older content never replaces a newer one.
+pub struct EpochFile {
+    dir: Arc<PartitionDir>,
+    /// Of the newest content that was handed out, and of the newest that was written.
+    versions: Mutex<(u64, u64)>,
+}
+
+/// A content that is to be written.
+pub struct EpochWrite {
+    file: Arc<EpochFile>,
+    version: u64,
+    entries: Epochs,
+}
+
+impl EpochFile {
+    pub fn new(dir: &Arc<PartitionDir>) -> Arc<Self> {
+        Arc::new(Self { dir: dir.clone(), versions: Mutex::default() })
+    }
+
+    /// The next content.
+    pub fn next_write(self: &Arc<Self>, entries: Epochs) -> EpochWrite {
+        let mut versions = self.versions.lock();
+        versions.0 += 1;
+        EpochWrite { file: self.clone(), version: versions.0, entries }
+    }
+}
+
+impl EpochWrite {
+    /// Replaces the file unless it is newer.
+    pub fn write(&self, cache: &Arc<FileCache>, durable: bool) -> Result<(), LogError> {
+        let mut versions = self.file.versions.lock();
+        if versions.1 < self.version {
+            let content = format_epochs(&self.entries);
+            self.file.dir.at(LEADER_EPOCH, |path| cache.replace(path, content.as_bytes(), durable))?;
+            versions.1 = self.version;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(entries: &[(i32, i64)]) -> EpochCache {
+        EpochCache { entries: entries.to_vec(), dirty: false }
+    }
+
+    #[test]
+    fn an_epoch_is_noted_once_at_its_smallest_offset() {
+        let mut epochs = cache(&[]);
+        assert!(epochs.assign(2, 10));
+        assert!(!epochs.assign(2, 20));
+        assert!(epochs.assign(2, 5));
+        assert!(epochs.assign(4, 30));
+        assert_eq!(epochs.entries(), [(2, 5), (4, 30)]);
+    }
+
+    #[test]
+    fn contradicting_entries_are_dropped() {
+        let mut epochs = cache(&[(1, 0), (2, 10), (3, 20)]);
+        epochs.assign(4, 10);
+        assert_eq!(epochs.entries(), [(1, 0), (4, 10)]);
+        epochs.assign(2, 30);
+        assert_eq!(epochs.entries(), [(1, 0), (2, 30)]);
+    }
+
+    #[test]
+    fn end_offsets_are_kafkas() {
+        let epochs = cache(&[(2, 10), (4, 20), (7, 30)]);
+        assert_eq!(epochs.end_offset_for(7, 99), Some((7, 99)));
+        assert_eq!(epochs.end_offset_for(8, 99), None);
+        assert_eq!(epochs.end_offset_for(-1, 99), None);
+        assert_eq!(epochs.end_offset_for(1, 99), Some((1, 10)));
+        assert_eq!(epochs.end_offset_for(2, 99), Some((2, 20)));
+        assert_eq!(epochs.end_offset_for(3, 99), Some((2, 20)));
+        assert_eq!(epochs.end_offset_for(6, 99), Some((4, 30)));
+        assert_eq!(cache(&[]).end_offset_for(0, 99), None);
+    }
+
+    #[test]
+    fn truncation_keeps_the_epoch_in_force() {
+        let mut epochs = cache(&[(2, 10), (4, 20), (7, 30)]);
+        epochs.truncate_from_start(25);
+        assert_eq!(epochs.entries(), [(4, 25), (7, 30)]);
+        epochs.truncate_from_start(5);
+        assert_eq!(epochs.entries(), [(4, 25), (7, 30)]);
+        epochs.truncate_from_end(30);
+        assert_eq!(epochs.entries(), [(4, 25)]);
+        epochs.truncate_from_end(25);
+        assert_eq!(epochs.entries(), []);
+        assert_eq!(cache(&[(2, 10), (4, 20)]).epoch_for(19), Some(2));
+        assert_eq!(cache(&[(2, 10)]).epoch_for(9), None);
+    }
+}

@@ -1,0 +1,40 @@
+//! Why an append is refused, and which protocol error it is.
+
+use klamm_base::{ErrorCode, LogError};
+
+/// Why nothing was appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("batches of {size} bytes exceed the segment size of {segment_bytes} bytes")]
+    LargerThanSegment { size: usize, segment_bytes: u32 },
+    #[error("batch at offset {offset} where the log ends at {end}")]
+    UnexpectedOffset { offset: i64, end: i64 },
+    #[error("bytes {position} of {len} do not begin a whole batch")]
+    Malformed { position: usize, len: usize },
+    #[error("producer {producer_id} sent sequence {found} after {last}")]
+    OutOfOrderSequence { producer_id: i64, found: i32, last: i32 },
+    #[error("producer {producer_id} has epoch {found}, which is behind {current}")]
+    InvalidProducerEpoch { producer_id: i64, found: i16, current: i16 },
+    #[error("producer {producer_id} wrote outside of its open transaction")]
+    InvalidTransactionState { producer_id: i64 },
+    #[error("marker for producer {producer_id} of coordinator epoch {found}, which is behind {current}")]
+    CoordinatorFenced { producer_id: i64, found: i32, current: i32 },
+}
+
+impl AppendError {
+    /// What a client is told.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            AppendError::Log(error) => error.code(),
+            AppendError::LargerThanSegment { .. } => ErrorCode::RECORD_LIST_TOO_LARGE,
+            AppendError::UnexpectedOffset { .. } => ErrorCode::UNKNOWN_SERVER_ERROR,
+            AppendError::Malformed { .. } => ErrorCode::CORRUPT_MESSAGE,
+            AppendError::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+            AppendError::InvalidProducerEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
+            AppendError::InvalidTransactionState { .. } => ErrorCode::INVALID_TXN_STATE,
+            AppendError::CoordinatorFenced { .. } => ErrorCode::TRANSACTION_COORDINATOR_FENCED,
+        }
+    }
+}

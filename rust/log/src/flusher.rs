@@ -1,0 +1,405 @@
+//! Group commit of one log directory: what is appended while a sync runs goes with the next one.
+//!
+//! Owners with something to flush wait in a queue, each at most once. A worker takes one and syncs its files. When many
+//! wait, one worker takes them all and syncs the file system in one call. Until that call has returned, no other flush
+//! begins: the file system would queue it after that call, and what waits meanwhile forms the next group. There is no
+//! linger: the disk sets the pace.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use klamm_base::LogError;
+use klamm_base::os::ask_for_short_turns;
+use parking_lot::{Condvar, Mutex};
+
+use super::counters::LogCounters;
+use super::flush::FlushJob;
+use super::owner::LogOwner;
+
+/// From so many waiting owners on, one call for the whole file system is cheaper than theirs: on ext4 it takes as long for
+/// 64 files as theirs take for 8. It also waits for what others wrote to the file system, so it is not for a few.
+pub(super) const TOGETHER_MIN: usize = 8;
+
+/// How long to wait for a file to be closed when too many are open.
+const LIMIT_PAUSE: Duration = Duration::from_millis(5);
+
+/// Bytes in rolled segments that may be flushed without the recovery points' checkpoint saying so: what a start after a
+/// crash reads in vain. A checkpoint for each costs less than a hundredth of what writing them does.
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+
+type OnError = Box<dyn Fn(&LogError) + Send + Sync>;
+type OnRolled = Box<dyn Fn() + Send + Sync>;
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// For those who wait for a file to be closed.
+    pause: Condvar,
+    counters: Arc<LogCounters>,
+    on_error: OnError,
+    on_rolled: OnRolled,
+    /// Since `on_rolled` was called.
+    rolled_bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Arc<dyn LogOwner>>,
+    sleeping: usize,
+    /// A worker is flushing a group.
+    is_grouped: bool,
+    stopped: bool,
+}
+
+/// The flusher of one log directory.
+pub struct Flusher {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Flusher {
+    /// Starts `threads` workers. `on_error` hears of the error that stops the directory; it is called once. `on_rolled` is
+    /// called whenever segments that take no more appends were flushed, and it is worth a checkpoint.
+    pub fn start(
+        threads: usize,
+        counters: Arc<LogCounters>,
+        on_error: impl Fn(&LogError) + Send + Sync + 'static,
+        on_rolled: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let (on_error, on_rolled, rolled_bytes) = (Box::new(on_error), Box::new(on_rolled), AtomicU64::new(0));
+        let (state, wake, pause) = (Mutex::default(), Condvar::new(), Condvar::new());
+        let shared = Arc::new(Shared { state, wake, pause, counters, on_error, on_rolled, rolled_bytes });
+        let start = |at| {
+            let shared = shared.clone();
+            let thread = thread::Builder::new().name(format!("klamm-flush-{at}"));
+            thread.spawn(move || shared.work()).expect("the system has a thread for the flusher")
+        };
+        let threads = Mutex::new((0..threads.max(1)).map(start).collect());
+        Self { shared, threads }
+    }
+
+    /// The owner has appended something. Cheap when it waits already.
+    pub fn mark_dirty(&self, owner: &Arc<dyn LogOwner>) {
+        if owner.flush_state().mark() {
+            self.shared.push_all(vec![owner.clone()]);
+        }
+    }
+
+    /// The same of many at once: a worker finds all of them.
+    pub fn mark_all_dirty(&self, owners: impl Iterator<Item = Arc<dyn LogOwner>>) {
+        let marked: Vec<_> = owners.filter(|owner| owner.flush_state().mark()).collect();
+        if !marked.is_empty() {
+            self.shared.push_all(marked);
+        }
+    }
+
+    /// Stops the workers when they have done what they are at; what waits is not flushed.
+    pub fn stop(&self) {
+        self.shared.stop();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // A failing directory is told from a worker: that one ends by itself.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn push_all(&self, owners: Vec<Arc<dyn LogOwner>>) {
+        let mut state = self.state.lock();
+        if !state.stopped {
+            state.queue.extend(owners);
+            self.wake_for(&state, 0);
+        }
+    }
+
+    /// Wakes workers for the flushes that may begin, of which `taken` need none.
+    fn wake_for(&self, state: &State, taken: usize) {
+        let flushes = match state.queue.len() {
+            _ if state.is_grouped => 0,
+            TOGETHER_MIN.. => 1,
+            count => count,
+        };
+        for _ in 0..flushes.saturating_sub(taken).min(state.sleeping) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// `true` for the first who asks.
+    fn stop(&self) -> bool {
+        let mut state = self.state.lock();
+        state.queue.clear();
+        self.wake.notify_all();
+        self.pause.notify_all();
+        !std::mem::replace(&mut state.stopped, true)
+    }
+
+    /// One owner, or all of them when they are many; `None` when it is over.
+    fn next(&self) -> Option<Vec<Arc<dyn LogOwner>>> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if !state.is_grouped {
+                if state.queue.len() >= TOGETHER_MIN {
+                    state.is_grouped = true;
+                    return Some(state.queue.drain(..).collect());
+                }
+                if let Some(owner) = state.queue.pop_front() {
+                    return Some(vec![owner]);
+                }
+            }
+            state.sleeping += 1;
+            self.wake.wait(&mut state);
+            state.sleeping -= 1;
+        }
+    }
+
+    /// Queues again what was appended to while it was flushed, and lets the other workers go on after a group. This worker
+    /// takes the next flush itself, unless a checkpoint keeps it (`is_kept`).
+    fn finish(&self, owners: Vec<Arc<dyn LogOwner>>, is_kept: bool) {
+        let was_group = owners.len() >= TOGETHER_MIN;
+        let again: Vec<_> = owners.into_iter().filter(|owner| owner.flush_state().done()).collect();
+        let mut state = self.state.lock();
+        if state.stopped {
+            return;
+        }
+        state.queue.extend(again);
+        state.is_grouped &= !was_group;
+        self.wake_for(&state, usize::from(!is_kept));
+    }
+
+    fn work(&self) {
+        ask_for_short_turns();
+        while let Some(owners) = self.next() {
+            if let Err(error) = self.flush(&owners) {
+                if self.stop() {
+                    (self.on_error)(&error);
+                }
+                return;
+            }
+            let is_checkpoint_due = self.rolled_bytes.load(Ordering::Relaxed) >= CHECKPOINT_BYTES
+                && self.rolled_bytes.swap(0, Ordering::Relaxed) >= CHECKPOINT_BYTES;
+            self.finish(owners, is_checkpoint_due);
+            if is_checkpoint_due {
+                (self.on_rolled)();
+            }
+        }
+    }
+
+    fn flush(&self, owners: &[Arc<dyn LogOwner>]) -> Result<(), LogError> {
+        owners.iter().for_each(|owner| owner.flush_state().take());
+        let jobs: Vec<(&Arc<dyn LogOwner>, FlushJob)> =
+            owners.iter().filter_map(|owner| Some((owner, owner.begin_flush()?))).collect();
+        let begun = Instant::now();
+        for (_, job) in &jobs {
+            self.insist(|| job.write())?;
+        }
+        let synced = self.insist(|| sync_together(jobs.iter().map(|(_, job)| job)))?;
+        for (_, job) in &jobs {
+            if !synced {
+                self.insist(|| job.sync())?;
+            }
+            self.insist(|| job.check_there())?;
+        }
+        // One after the other without a system call between them, so that those who wait are notified at once.
+        for (owner, job) in &jobs {
+            self.counters.flushes.add(1);
+            owner.complete_flush(job.end());
+            self.rolled_bytes.fetch_add(job.rolled_bytes(), Ordering::Relaxed);
+        }
+        self.counters.flush_us.add_time(begun.elapsed());
+        // Nobody waits any more.
+        for (_, job) in jobs.iter().filter(|_| !synced) {
+            self.insist(|| job.prepare())?;
+        }
+        Ok(())
+    }
+
+    /// Does `work`, again after a moment while too many files are open: those who wait are not to suffer from that.
+    fn insist<T>(&self, work: impl Fn() -> Result<T, LogError>) -> Result<T, LogError> {
+        loop {
+            match work() {
+                Err(error) if error.is_limit() => {
+                    let mut state = self.state.lock();
+                    if state.stopped {
+                        return Err(error);
+                    }
+                    self.pause.wait_for(&mut state, LIMIT_PAUSE);
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Syncs many jobs of one file system with one call; `false` when they are few or the system has no such call.
+pub(super) fn sync_together<'a>(jobs: impl ExactSizeIterator<Item = &'a FlushJob>) -> Result<bool, LogError> {
+    if jobs.len() < TOGETHER_MIN {
+        return Ok(false);
+    }
+    for job in jobs {
+        if job.sync_file_system()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::testing::{BatchSpec, batch, config, create};
+    use crate::{FlushEnd, FlushState, Log, LogContext, Origin};
+
+    struct Owner {
+        state: FlushState,
+        log: Mutex<Log>,
+        flushed: Mutex<Sender<i64>>,
+    }
+
+    impl Owner {
+        fn append(&self) -> i64 {
+            let bytes = &mut batch(&BatchSpec::default());
+            self.log.lock().append_as_leader(bytes, 0, 0, Origin::Client).expect("append").last_offset + 1
+        }
+    }
+
+    impl LogOwner for Owner {
+        fn flush_state(&self) -> &FlushState {
+            &self.state
+        }
+        fn begin_flush(&self) -> Option<FlushJob> {
+            self.log.lock().begin_flush()
+        }
+        fn complete_flush(&self, end: FlushEnd) {
+            let flushed = self.log.lock().complete_flush(end);
+            let _ = self.flushed.lock().send(flushed);
+        }
+        fn high_watermark(&self) -> i64 {
+            self.log.lock().log_end_offset()
+        }
+        fn with_log(&self, work: &mut dyn FnMut(&mut Log)) {
+            work(&mut self.log.lock());
+        }
+        fn go_offline(&self) {}
+    }
+
+    #[test]
+    fn everything_appended_is_flushed_sooner_or_later() {
+        let dir = tempdir().expect("temporary directory");
+        let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {});
+        for count in [1, 2 * TOGETHER_MIN] {
+            let mut waiting = Vec::new();
+            for at in 0..count {
+                let (flushed, told) = channel();
+                let log = create(&dir.path().join(format!("t-{count}-{at}")), config());
+                let state = FlushState::default();
+                let owner = Arc::new(Owner { state, log: Mutex::new(log), flushed: Mutex::new(flushed) });
+                waiting.push((owner, told));
+            }
+            for _ in 0..5 {
+                for (owner, told) in &waiting {
+                    let end = owner.append();
+                    let shared: Arc<dyn LogOwner> = owner.clone();
+                    flusher.mark_dirty(&shared);
+                    while count == 1 && told.recv().expect("the flusher lives") < end {}
+                }
+            }
+            for (_, told) in &waiting {
+                while count > 1 && told.recv().expect("the flusher lives") < 5 {}
+            }
+        }
+    }
+
+    #[test]
+    fn many_that_are_marked_at_once_are_all_flushed() {
+        let dir = tempdir().expect("temporary directory");
+        let flusher = Flusher::start(2, Arc::default(), |error| panic!("{error}"), || {});
+        for count in [1, 2, TOGETHER_MIN, 3 * TOGETHER_MIN] {
+            let mut told = Vec::new();
+            let owners: Vec<Arc<dyn LogOwner>> = (0..count)
+                .map(|at| {
+                    let (flushed, receiver) = channel();
+                    let log = Mutex::new(create(&dir.path().join(format!("m-{count}-{at}")), config()));
+                    let owner = Owner { state: FlushState::default(), log, flushed: Mutex::new(flushed) };
+                    owner.append();
+                    told.push(receiver);
+                    Arc::new(owner) as Arc<dyn LogOwner>
+                })
+                .collect();
+            flusher.mark_all_dirty(owners.into_iter());
+            assert!(told.iter().all(|flushed| flushed.recv() == Ok(1)));
+        }
+    }
+
+    #[test]
+    fn an_error_stops_the_flusher_and_is_told_once() {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("t-0");
+        let (told, errors) = channel();
+        let told = Mutex::new(told);
+        let on_error = move |error: &LogError| told.lock().send(error.to_string()).expect("somebody listens");
+        let flusher = Flusher::start(2, Arc::default(), on_error, || {});
+        let log = create(&path, config());
+        // A directory where the epochs are to be written makes that fail.
+        std::fs::create_dir(path.join("leader-epoch-checkpoint.tmp")).expect("create");
+        let (flushed, _told) = channel();
+        let owner =
+            Arc::new(Owner { state: FlushState::default(), log: Mutex::new(log), flushed: Mutex::new(flushed) });
+        owner.append();
+        let shared: Arc<dyn LogOwner> = owner.clone();
+        flusher.mark_dirty(&shared);
+        assert!(errors.recv().expect("told").contains("leader-epoch-checkpoint"));
+        owner.append();
+        flusher.mark_dirty(&shared);
+        flusher.stop();
+        assert!(errors.try_recv().is_err());
+        assert_eq!(owner.log.lock().flushed_offset(), 0);
+    }
+
+    #[test]
+    fn too_many_open_files_only_delay_a_flush() {
+        let dir = tempdir().expect("temporary directory");
+        let context = LogContext::new(4);
+        let paths: Vec<_> = (0..5).map(|at| dir.path().join(format!("t-{at}"))).collect();
+        let open = |path| Log::create(path, "t", 0, config().into(), &context, 0, 0).expect("create");
+        let mut logs: Vec<Log> = paths.iter().map(|path| open(path)).collect();
+        let (flushed, told) = channel();
+        let log = Mutex::new(logs.pop().expect("five"));
+        let owner = Arc::new(Owner { state: FlushState::default(), log, flushed: Mutex::new(flushed) });
+        owner.append();
+        let hold = |log: &mut Log| {
+            log.append_as_leader(&mut batch(&BatchSpec::default()), 0, 0, Origin::Client).expect("append");
+            log.read(0, 100, 1, true).expect("read")
+        };
+        let held: Vec<_> = logs.iter_mut().map(hold).collect();
+        let flusher = Flusher::start(1, Arc::default(), |error| panic!("{error}"), || {});
+        let shared: Arc<dyn LogOwner> = owner.clone();
+        flusher.mark_dirty(&shared);
+        // Every file that may be open is held: requests are refused, and lose nothing.
+        let mut bytes = batch(&BatchSpec::default());
+        let refused = owner.log.lock().append_as_leader(&mut bytes, 0, 0, Origin::Client).expect_err("refused");
+        assert!(refused.to_string().contains("all 4 files"), "{refused}");
+        assert!(told.try_recv().is_err());
+        drop(held);
+        assert_eq!(told.recv(), Ok(1));
+        assert_eq!(owner.append(), 2);
+    }
+}

@@ -1,0 +1,162 @@
+//! What a log directory holds when the node starts: its checkpoints and its partitions.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use klamm_base::LogError;
+
+use super::boot;
+use super::checkpoint::{
+    CLEAN_SHUTDOWN, CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, read_clean_shutdown,
+    read_offsets,
+};
+use super::clean_stop::{CLEAN_STOP, CleanStop, ClosedLog};
+use super::files::FileCache;
+use super::names::{DirStage, parse_partition_dir};
+use super::recovery::OpenAt;
+
+/// The topic of the metadata log, which is not a log of the log manager.
+pub const METADATA_TOPIC: &str = "__cluster_metadata";
+
+/// A partition's directory. Whose it is, [`LogManager::topic_id`](super::LogManager::topic_id) tells when it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub topic: String,
+    pub partition: i32,
+    pub path: PathBuf,
+    /// Number of the log directory.
+    pub dir: usize,
+}
+
+/// What a log directory holds.
+#[derive(Default)]
+pub(super) struct Inventory {
+    pub(super) live: BTreeMap<(String, i32), Found>,
+    /// Directories to remove.
+    pub(super) deleted: Vec<PathBuf>,
+    pub(super) clean: bool,
+    /// The machine did not reboot since a node of klamm last used the directory: nothing that was written is torn.
+    pub(super) kept_power: bool,
+    /// How the logs were closed that were not opened since; known after a clean stop of klamm.
+    pub(super) closed: BTreeMap<(String, i32), Arc<ClosedLog>>,
+    /// The broker epoch of the clean shutdown, -1 when there was none or it is not known.
+    pub(super) broker_epoch: i64,
+    pub(super) recovery_points: Offsets,
+    pub(super) log_starts: Offsets,
+    pub(super) high_watermarks: Offsets,
+    /// How far compacted logs are clean; kept up to date by the cleaner.
+    pub(super) cleaned: Offsets,
+    /// It is not known which logs were compacted.
+    pub(super) cleaned_unknown: bool,
+    /// Files of the directory that could not be used, and why.
+    pub(super) damaged: Vec<(PathBuf, String)>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Inventory {
+    /// Reads a log directory, and takes away the mark of the clean shutdown.
+    pub(super) fn take(cache: &Arc<FileCache>, path: &Path, dir: usize) -> Result<Self, LogError> {
+        let inventory = Self::read(path, dir)?;
+        if inventory.clean {
+            cache.remove(&path.join(CLEAN_SHUTDOWN))?;
+            CleanStop::remove(cache, path)?;
+            cache.sync_dir(path)?;
+        }
+        boot::note(path)?;
+        Ok(inventory)
+    }
+
+    /// Reads a log directory.
+    pub(super) fn read(path: &Path, dir: usize) -> Result<Self, LogError> {
+        let mut inventory = Self { broker_epoch: -1, ..Self::default() };
+        if let Some(mark) = read_clean_shutdown(path)? {
+            (inventory.clean, inventory.broker_epoch) = (true, mark.broker_epoch);
+            inventory.take_clean_stop(path, mark.clean_stop)?;
+        }
+        inventory.kept_power = boot::is_kept(path);
+        inventory.recovery_points = inventory.offsets(path, RECOVERY_POINT)?;
+        inventory.log_starts = inventory.offsets(path, LOG_START_OFFSET)?;
+        inventory.high_watermarks = inventory.offsets(path, HIGH_WATERMARK)?;
+        let warnings = inventory.warnings.len();
+        inventory.cleaned = inventory.offsets(path, CLEANER_OFFSET)?;
+        inventory.cleaned_unknown = inventory.warnings.len() > warnings;
+        for entry in fs::read_dir(path).map_err(LogError::io("cannot list", path))? {
+            let entry = entry.map_err(LogError::io("cannot list", path))?;
+            if entry.file_type().map_err(LogError::io("cannot stat", path))?.is_dir() {
+                inventory.sort_in(&entry.path(), dir)?;
+            }
+        }
+        Ok(inventory)
+    }
+
+    /// Whether no log that is here and has no owner has to be recovered.
+    pub(super) fn is_settled(&self) -> bool {
+        self.clean || self.live.keys().all(|key| self.closed.contains_key(key))
+    }
+
+    /// Reads the clean-stop record that belongs to the mark of the clean shutdown, if one does.
+    fn take_clean_stop(&mut self, path: &Path, expected: Option<u32>) -> Result<(), LogError> {
+        let Some(expected) = expected else { return Ok(()) };
+        let why = match CleanStop::read(path) {
+            Ok(Some((record, checksum))) if checksum == expected => {
+                self.closed = record.logs.into_iter().map(|(key, log)| (key, Arc::new(log))).collect();
+                return Ok(());
+            }
+            Ok(Some(_)) => format!("{} is not of the last clean stop", path.join(CLEAN_STOP).display()),
+            Ok(None) => format!("{} is missing", path.join(CLEAN_STOP).display()),
+            Err(error @ LogError::Corrupt { .. }) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        self.damaged.push((path.join(CLEAN_STOP), why.clone()));
+        self.warnings.push(format!("{why}; the logs are compared with the checkpoints only"));
+        Ok(())
+    }
+
+    /// A checkpoint that is damaged counts as empty: more is checked then, nothing is lost.
+    fn offsets(&mut self, path: &Path, name: &str) -> Result<Offsets, LogError> {
+        match read_offsets(&path.join(name)) {
+            Err(error @ LogError::Corrupt { .. }) => {
+                self.damaged.push((path.join(name), error.to_string()));
+                self.warnings.push(format!("{error}; it counts as empty"));
+                Ok(Offsets::new())
+            }
+            result => result,
+        }
+    }
+
+    fn sort_in(&mut self, path: &Path, dir: usize) -> Result<(), LogError> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        match parse_partition_dir(name) {
+            Some((METADATA_TOPIC, _, _)) => {}
+            Some((topic, partition, DirStage::Live)) => {
+                let (topic, path) = (topic.to_owned(), path.to_owned());
+                let key = (topic.clone(), partition);
+                self.live.insert(key, Found { topic, partition, path, dir });
+            }
+            Some((_, _, DirStage::Delete)) => self.deleted.push(path.to_owned()),
+            Some((_, _, DirStage::Stray)) => {}
+            Some((_, _, DirStage::Future)) => {
+                self.warnings.push(format!("{} is a move that was not finished; it is left alone", path.display()));
+            }
+            None => self.warnings.push(format!("{} is no partition's directory; it is left alone", path.display())),
+        }
+        Ok(())
+    }
+
+    /// Where the log of a partition is to be opened.
+    pub(super) fn open_at(&self, topic: &str, partition: i32) -> OpenAt {
+        let key = (topic.to_owned(), partition);
+        OpenAt {
+            recovery_point: self.recovery_points.get(&key).copied().unwrap_or(0),
+            log_start_offset: self.log_starts.get(&key).copied().unwrap_or(0),
+            clean: self.clean,
+            has_gaps: self.cleaned_unknown || self.cleaned.contains_key(&key),
+            keeps_damage: true,
+            proven_end: self.high_watermarks.get(&key).copied().unwrap_or(0),
+            kept_power: self.kept_power,
+            closed: self.closed.get(&key).cloned(),
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! One log directory at work: the logs in it, their checkpoints, its flusher, and its end when it fails.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use klamm_base::LogError;
+use klamm_base::Uuid;
+use parking_lot::Mutex;
+
+use super::checkpoint::{CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, Offsets, RECOVERY_POINT, format_offsets};
+use super::clean_stop::{CleanStop, ClosedLog};
+use super::dirs::LockedDir;
+use super::files::FileCache;
+use super::flusher::{Flusher, TOGETHER_MIN};
+use super::found::{Found, Inventory};
+use super::owner::{LogOwner, with_log};
+use super::partition_log::Log;
+
+/// From so many files of marks on, one call for the whole file system is cheaper than theirs.
+const TOGETHER_FILES_MIN: usize = 8 * TOGETHER_MIN;
+
+/// The checkpoints that tell how far a log reaches.
+const CHECKPOINTS: [&str; 3] = [RECOVERY_POINT, LOG_START_OFFSET, HIGH_WATERMARK];
+
+fn bit_of(checkpoint: &str) -> u8 {
+    CHECKPOINTS.iter().position(|&name| name == checkpoint).map_or(0, |at| 1 << at)
+}
+
+/// A partition of any topic.
+pub type Key = (String, i32);
+
+/// A directory of `log.dirs`.
+pub struct LogDir {
+    locked: LockedDir,
+    cause: OnceLock<String>,
+    flusher: OnceLock<Flusher>,
+    state: Mutex<State>,
+    /// One writer of checkpoints at a time.
+    writing: Mutex<Written>,
+}
+
+struct State {
+    inventory: Inventory,
+    owners: BTreeMap<Key, Arc<dyn LogOwner>>,
+    /// Logs that went, and in which of the checkpoints they may still be, one bit each.
+    gone: HashMap<Key, u8>,
+}
+
+/// What the checkpoint files hold, so that an idle node writes nothing.
+#[derive(Default)]
+struct Written {
+    recovery_points: Option<String>,
+    log_starts: Option<String>,
+    high_watermarks: Option<String>,
+    cleaner: Option<String>,
+}
+
+impl LogDir {
+    pub(super) fn new(locked: LockedDir, inventory: Inventory) -> Self {
+        let state = Mutex::new(State { inventory, owners: BTreeMap::new(), gone: HashMap::new() });
+        let (cause, flusher) = (OnceLock::new(), OnceLock::new());
+        Self { locked, cause, flusher, state, writing: Mutex::default() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.locked.path()
+    }
+
+    /// Refuses when the directory was removed or moved by somebody else.
+    pub(super) fn check_there(&self) -> Result<(), LogError> {
+        self.locked.check_there()
+    }
+
+    /// Ends the use of the directory: lets go of its owners, who know the manager, and of its lock.
+    pub(super) fn give_back(&self) {
+        let owners = std::mem::take(&mut self.state.lock().owners);
+        drop(owners);
+        self.locked.release();
+    }
+
+    /// `directory.id`.
+    pub fn id(&self) -> Uuid {
+        self.locked.id()
+    }
+
+    /// Why the directory is out of use, if it is.
+    pub fn offline_cause(&self) -> Option<&str> {
+        self.cause.get().map(String::as_str)
+    }
+
+    /// Refuses when the directory is out of use.
+    pub fn check_online(&self) -> Result<(), LogError> {
+        match self.cause.get() {
+            None => Ok(()),
+            Some(cause) => Err(LogError::Offline { cause: cause.clone() }),
+        }
+    }
+
+    pub(super) fn set_flusher(&self, flusher: Flusher) {
+        assert!(self.flusher.set(flusher).is_ok(), "the flusher is started once");
+    }
+
+    /// Group commit for the logs of this directory.
+    pub fn flusher(&self) -> &Flusher {
+        self.flusher.get().expect("started with the directory")
+    }
+
+    /// Takes the directory out of use: its partitions are told. `false` when it was so already.
+    pub(super) fn fail(&self, cause: &str) -> bool {
+        if self.cause.set(cause.to_owned()).is_err() {
+            return false;
+        }
+        let owners = std::mem::take(&mut self.state.lock().owners);
+        for owner in owners.values() {
+            owner.go_offline();
+        }
+        if let Some(flusher) = self.flusher.get() {
+            flusher.stop();
+        }
+        true
+    }
+
+    /// Whether the last run closed its logs, so that they open without being read.
+    pub fn was_shut_down_cleanly(&self) -> bool {
+        self.state.lock().inventory.clean
+    }
+
+    pub(super) fn with_inventory<T>(&self, look: impl FnOnce(&mut Inventory) -> T) -> T {
+        look(&mut self.state.lock().inventory)
+    }
+
+    /// The log of a partition is open and has this owner from now on.
+    pub(super) fn adopt(&self, key: Key, owner: Arc<dyn LogOwner>) {
+        let mut state = self.state.lock();
+        let inventory = &mut state.inventory;
+        inventory.live.remove(&key);
+        inventory.recovery_points.remove(&key);
+        inventory.log_starts.remove(&key);
+        inventory.high_watermarks.remove(&key);
+        inventory.closed.remove(&key);
+        state.owners.insert(key, owner);
+    }
+
+    /// A log that has no owner was recovered and closed.
+    pub(super) fn note_closed(&self, found: &Found, log: &Log) {
+        let Some(closed) = log.closed() else { return };
+        let key = (found.topic.clone(), found.partition);
+        let mut state = self.state.lock();
+        let inventory = &mut state.inventory;
+        inventory.recovery_points.insert(key.clone(), closed.log_end_offset);
+        match log.starts_above_first_segment() {
+            true => inventory.log_starts.insert(key.clone(), closed.log_start_offset),
+            false => inventory.log_starts.remove(&key),
+        };
+        inventory.closed.insert(key, Arc::new(closed));
+    }
+
+    /// The log of a partition is gone from here.
+    pub(super) fn forget(&self, key: &Key) -> Option<Arc<dyn LogOwner>> {
+        let mut state = self.state.lock();
+        let inventory = &mut state.inventory;
+        inventory.live.remove(key);
+        inventory.recovery_points.remove(key);
+        inventory.log_starts.remove(key);
+        inventory.high_watermarks.remove(key);
+        inventory.closed.remove(key);
+        state.gone.insert(key.clone(), CHECKPOINTS.iter().fold(0, |bits, name| bits | bit_of(name)));
+        state.owners.remove(key)
+    }
+
+    /// A log of this name begins here: what the checkpoints still say of an earlier one must not be taken for its own.
+    pub(super) fn forget_earlier(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
+        let was_known = {
+            let mut state = self.state.lock();
+            let inventory = &mut state.inventory;
+            let offsets = [&mut inventory.recovery_points, &mut inventory.log_starts, &mut inventory.high_watermarks];
+            let named = offsets.into_iter().filter_map(|offsets| offsets.remove(key)).count();
+            named > 0 || state.gone.contains_key(key)
+        };
+        if was_known { self.checkpoint_all(cache) } else { Ok(()) }
+    }
+
+    /// How many logs are open.
+    pub fn owner_count(&self) -> usize {
+        self.state.lock().owners.len()
+    }
+
+    /// The partitions whose logs are open.
+    pub fn owners(&self) -> Vec<(Key, Arc<dyn LogOwner>)> {
+        self.state.lock().owners.iter().map(|(key, owner)| (key.clone(), owner.clone())).collect()
+    }
+
+    /// What a checkpoint is to hold: `of` each open log, `rest` of those that nobody opened since the start.
+    fn collect(&self, rest: impl FnOnce(&Inventory) -> Offsets, of: impl Fn(&dyn LogOwner) -> Option<i64>) -> Offsets {
+        let (mut offsets, owners) = {
+            let state = self.state.lock();
+            let owners: Vec<_> = state.owners.iter().map(|(key, owner)| (key.clone(), owner.clone())).collect();
+            (rest(&state.inventory), owners)
+        };
+        offsets.extend(owners.into_iter().filter_map(|(key, owner)| Some((key, of(&*owner)?))));
+        offsets
+    }
+
+    /// Makes it so that a start after a crash reads only what was appended after now (and was flushed by then).
+    pub(super) fn mark(&self) -> Result<(), LogError> {
+        self.mark_those(|_| true)
+    }
+
+    fn mark_those(&self, is_wanted: impl Fn(&Log) -> bool) -> Result<(), LogError> {
+        let owners = self.owners();
+        let mut jobs = Vec::new();
+        for (_, owner) in &owners {
+            let is_wanted = |log: &Log| !log.is_away() && is_wanted(log);
+            let begun = with_log(&**owner, |log| if is_wanted(log) { log.begin_mark() } else { Ok(None) });
+            jobs.extend(begun?.map(|job| (owner, job)));
+        }
+        let files: usize = jobs.iter().map(|(_, job)| job.file_count()).sum();
+        let are_many = jobs.len() >= TOGETHER_MIN || files >= TOGETHER_FILES_MIN;
+        let synced = are_many && jobs[0].1.sync_file_system()?;
+        for (owner, job) in &jobs {
+            if !synced {
+                job.sync()?;
+            }
+            with_log(&***owner, |log| log.complete_mark(job.end()))?;
+        }
+        Ok(())
+    }
+
+    /// Segments were flushed that take no more appends: a start after a crash does not read them again.
+    pub(super) fn checkpoint_rolled(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        self.mark_those(Log::is_remade)?;
+        self.write_recovery_points(cache, Log::rolled_recovery_point)
+    }
+
+    /// How the logs are closed: those that are open, and those that nobody opened since the last clean stop.
+    pub(super) fn clean_stop(&self) -> CleanStop {
+        let closed = |inventory: &Inventory| {
+            let unopened = inventory.closed.iter().filter(|(key, _)| inventory.live.contains_key(key));
+            unopened.map(|(key, log)| (key.clone(), (**log).clone())).collect()
+        };
+        let mut logs: BTreeMap<Key, ClosedLog> = self.with_inventory(|inventory| closed(inventory));
+        logs.extend(
+            self.owners().into_iter().filter_map(|(key, owner)| Some((key, with_log(&*owner, |log| log.closed())?))),
+        );
+        CleanStop { logs }
+    }
+
+    /// Writes how far each log is durable.
+    pub fn checkpoint_recovery_points(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        self.write_recovery_points(cache, Log::recovery_point)
+    }
+
+    fn write_recovery_points(&self, cache: &Arc<FileCache>, of: impl Fn(&Log) -> i64) -> Result<(), LogError> {
+        let offsets = || {
+            self.collect(
+                |inventory| inventory.recovery_points.clone(),
+                |owner| with_log(owner, |log| (!log.is_planned()).then(|| of(log))),
+            )
+        };
+        self.write(cache, RECOVERY_POINT, offsets, |written| &mut written.recovery_points)
+    }
+
+    /// Writes where logs begin that begin above their first segment.
+    pub fn checkpoint_log_starts(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        let offsets = || {
+            self.collect(
+                |inventory| inventory.log_starts.clone(),
+                |owner| with_log(owner, |log| log.starts_above_first_segment().then(|| log.log_start_offset())),
+            )
+        };
+        self.write(cache, LOG_START_OFFSET, offsets, |written| &mut written.log_starts)
+    }
+
+    /// Writes the high watermarks.
+    pub fn checkpoint_high_watermarks(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        let offsets = || {
+            self.collect(
+                |inventory| inventory.high_watermarks.clone(),
+                |owner| (!with_log(owner, |log| log.is_planned())).then(|| owner.high_watermark()),
+            )
+        };
+        self.write(cache, HIGH_WATERMARK, offsets, |written| &mut written.high_watermarks)
+    }
+
+    /// The first offset of a log that was not cleaned yet, as far as a checkpoint tells.
+    pub fn cleaner_checkpoint(&self, key: &Key) -> Option<i64> {
+        self.state.lock().inventory.cleaned.get(key).copied()
+    }
+
+    /// Notes how far a log is clean, unless it went from here meanwhile. Takes locks: not to be called under the log's.
+    pub(super) fn set_cleaner_checkpoint(
+        &self,
+        cache: &Arc<FileCache>,
+        key: &Key,
+        owner: &Arc<dyn LogOwner>,
+        offset: i64,
+    ) -> Result<(), LogError> {
+        let offsets = || {
+            let mut state = self.state.lock();
+            if state.owners.get(key).is_some_and(|present| Arc::ptr_eq(present, owner)) {
+                state.inventory.cleaned.insert(key.clone(), offset);
+            }
+            state.inventory.cleaned.clone()
+        };
+        self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
+    }
+
+    /// Forgets how far a log was clean.
+    pub(super) fn forget_cleaned(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
+        if self.state.lock().inventory.cleaned.remove(key).is_none() {
+            return Ok(());
+        }
+        let offsets = || self.state.lock().inventory.cleaned.clone();
+        self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
+    }
+
+    /// What lies in or behind the active segment is not clean, whatever was there before.
+    pub(super) fn cap_cleaner_checkpoint(&self, cache: &Arc<FileCache>, key: &Key) -> Result<(), LogError> {
+        let owner = self.state.lock().owners.get(key).cloned();
+        let Some(owner) = owner else { return Ok(()) };
+        let limit = with_log(&*owner, |log| log.active_base_offset());
+        self.lower_cleaner_checkpoint(cache, key, limit)
+    }
+
+    /// A log is clean up to `limit` at most.
+    pub(super) fn lower_cleaner_checkpoint(
+        &self,
+        cache: &Arc<FileCache>,
+        key: &Key,
+        limit: i64,
+    ) -> Result<(), LogError> {
+        match self.state.lock().inventory.cleaned.get_mut(key) {
+            Some(offset) if *offset > limit => *offset = limit,
+            _ => return Ok(()),
+        }
+        let offsets = || self.state.lock().inventory.cleaned.clone();
+        self.write(cache, CLEANER_OFFSET, offsets, |written| &mut written.cleaner)
+    }
+
+    /// All three.
+    pub fn checkpoint_all(&self, cache: &Arc<FileCache>) -> Result<(), LogError> {
+        self.checkpoint_recovery_points(cache)?;
+        self.checkpoint_log_starts(cache)?;
+        self.checkpoint_high_watermarks(cache)
+    }
+
+    fn write(
+        &self,
+        cache: &Arc<FileCache>,
+        name: &str,
+        offsets: impl FnOnce() -> Offsets,
+        slot: impl FnOnce(&mut Written) -> &mut Option<String>,
+    ) -> Result<(), LogError> {
+        self.check_online()?;
+        let mut written = self.writing.lock();
+        let gone: Vec<Key> = self.state.lock().gone.keys().cloned().collect();
+        // Not before it is this one's turn: what was true then must not replace what is true by now.
+        let text = format_offsets(&offsets());
+        let before = slot(&mut written);
+        if before.as_ref() != Some(&text) {
+            cache.replace(&self.path().join(name), text.as_bytes(), true)?;
+            *before = Some(text);
+        }
+        if !gone.is_empty() {
+            let mut state = self.state.lock();
+            for key in gone {
+                if let Some(bits) = state.gone.get_mut(&key) {
+                    *bits &= !bit_of(name);
+                }
+            }
+            state.gone.retain(|_, bits| *bits != 0);
+        }
+        Ok(())
+    }
+
+    /// The path of a partition's directory here.
+    pub(super) fn partition_path(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+}

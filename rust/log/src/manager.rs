@@ -1,0 +1,493 @@
+//! All logs of a node: their directories, their opening and closing, and what has to be done for them now and then.
+//!
+//! The manager's threads are the only place of the log with a clock. Locks: a directory's lock and a partition's lock are
+//! never held together.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use arc_swap::ArcSwap;
+use klamm_base::LogError;
+use klamm_base::Uuid;
+use parking_lot::Mutex;
+
+use super::checkpoint::{PARTITION_METADATA, read_partition_metadata, write_partition_metadata};
+use super::compaction::{Cleaner, CleanerConfig};
+use super::config::LogConfig;
+use super::dirs::LockedDir;
+use super::flusher::Flusher;
+use super::found::{Found, Inventory};
+use super::log_dir::{Key, LogDir};
+use super::names::{DirStage, partition_dir};
+use super::owner::{LogOwner, with_log};
+use super::partition_log::{Log, LogContext};
+use super::recovery::{OpenAt, Recovery};
+use super::tasks::{Intervals, Tasks};
+
+/// What somebody should hear of.
+#[derive(Debug)]
+pub enum Event {
+    /// A log directory is out of use; the others go on.
+    DirFailed { dir: PathBuf, id: Uuid, cause: String },
+    /// Something a person should know, one line.
+    Warning(String),
+}
+
+/// Who hears of events; called from any thread, without locks.
+pub type OnEvent = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// How the logs of a node are kept.
+#[derive(Clone, Debug)]
+pub struct ManagerConfig {
+    /// Threads that flush, for each directory.
+    pub flush_threads: usize,
+    /// Threads that open and close logs, for each directory (`num.recovery.threads.per.data.dir`).
+    pub recovery_threads: usize,
+    pub intervals: Intervals,
+    /// How long the files of a deleted partition stay (`log.segment.delete.delay.ms`).
+    pub file_delete_delay_ms: i64,
+    /// `None`: compacted logs are not cleaned (`log.cleaner.enable`).
+    pub cleaner: Option<CleanerConfig>,
+}
+
+impl Default for ManagerConfig {
+    fn default() -> Self {
+        Self {
+            flush_threads: 2,
+            recovery_threads: 2,
+            intervals: Intervals::default(),
+            file_delete_delay_ms: 60_000,
+            cleaner: Some(CleanerConfig::default()),
+        }
+    }
+}
+
+/// The logs of a node.
+pub struct LogManager {
+    pub(super) dirs: Vec<Arc<LogDir>>,
+    pub(super) context: LogContext,
+    pub(super) on_event: OnEvent,
+    config: ArcSwap<ManagerConfig>,
+    /// Which directory each open log is in.
+    places: Mutex<HashMap<Key, usize>>,
+    broker_epoch: i64,
+    /// Damage that was reported: file and position.
+    reported: Mutex<HashSet<(PathBuf, u64)>>,
+    tasks: Mutex<Option<Tasks>>,
+    cleaner: Mutex<Option<Cleaner>>,
+}
+
+impl LogManager {
+    /// Reads what the directories hold and starts their flushers. `failed` are directories that could not even be locked.
+    ///
+    /// A directory that fails here is out of use; when all do, so is the node.
+    pub fn start(
+        locked: Vec<LockedDir>,
+        config: ManagerConfig,
+        context: LogContext,
+        now_ms: i64,
+        on_event: OnEvent,
+    ) -> Result<Arc<Self>, LogError> {
+        let mut dirs = Vec::new();
+        let mut epochs = Vec::new();
+        let mut failed = Vec::new();
+        for locked in locked {
+            let at = dirs.len();
+            let inventory = Inventory::take(&context.cache, locked.path(), at);
+            let inventory = inventory.unwrap_or_else(|error| {
+                failed.push((at, error));
+                Inventory::default()
+            });
+            inventory.warnings.iter().for_each(|warning| on_event(Event::Warning(warning.clone())));
+            inventory.deleted.iter().for_each(|path| context.trash.push_dir(now_ms, path.clone()));
+            epochs.push(if inventory.clean { inventory.broker_epoch } else { -1 });
+            dirs.push(Arc::new(LogDir::new(locked, inventory)));
+        }
+        let agreed = epochs.first().copied().filter(|first| epochs.iter().all(|epoch| epoch == first));
+        let manager = Arc::new(Self {
+            dirs,
+            context,
+            on_event,
+            config: ArcSwap::from_pointee(config),
+            places: Mutex::default(),
+            broker_epoch: agreed.unwrap_or(-1),
+            reported: Mutex::default(),
+            tasks: Mutex::default(),
+            cleaner: Mutex::default(),
+        });
+        manager.start_flushers();
+        let last = failed.len() == manager.dirs.len();
+        for (at, error) in failed {
+            manager.fail_dir(at, &error.to_string());
+            if last {
+                return Err(error);
+            }
+        }
+        let config = manager.config.load_full();
+        *manager.tasks.lock() = Some(Tasks::start(&manager, config.intervals.clone()));
+        manager.restart_cleaner(config.cleaner.as_ref());
+        Ok(manager)
+    }
+
+    /// Takes over what can be changed at run time: the cleaner, the threads that close logs, and how long a deleted
+    /// partition's files stay. Intervals and flushers stay as they are.
+    pub fn reconfigure(self: &Arc<Self>, config: ManagerConfig) {
+        let config = Arc::new(config);
+        self.config.store(config.clone());
+        self.restart_cleaner(config.cleaner.as_ref());
+    }
+
+    /// What is being cleaned with other settings is left as it was, and begun again.
+    fn restart_cleaner(self: &Arc<Self>, config: Option<&CleanerConfig>) {
+        let mut cleaner = self.cleaner.lock();
+        if cleaner.as_ref().map(Cleaner::config) != config {
+            if let Some(cleaner) = cleaner.take() {
+                cleaner.stop();
+            }
+            *cleaner = config.map(|config| Cleaner::start(self, config.clone()));
+        }
+    }
+
+    pub(super) fn has_cleaner(&self) -> bool {
+        self.config.load().cleaner.is_some()
+    }
+
+    fn start_flushers(self: &Arc<Self>) {
+        for (at, dir) in self.dirs.iter().enumerate() {
+            let manager = Arc::downgrade(self);
+            let on_error = move |error: &LogError| {
+                if let Some(manager) = manager.upgrade() {
+                    manager.fail_dir(at, &error.to_string());
+                }
+            };
+            let manager = Arc::downgrade(self);
+            let on_rolled = move || {
+                if let Some(manager) = manager.upgrade() {
+                    let written = manager.dirs[at].checkpoint_rolled(&manager.context.cache);
+                    let _ = manager.judge(at, written);
+                }
+            };
+            let counters = self.context.counters.clone();
+            dir.set_flusher(Flusher::start(self.config.load().flush_threads, counters, on_error, on_rolled));
+        }
+    }
+
+    pub fn context(&self) -> &LogContext {
+        &self.context
+    }
+
+    pub fn dirs(&self) -> &[Arc<LogDir>] {
+        &self.dirs
+    }
+
+    /// The broker epoch of the last shutdown if all directories were shut down cleanly with it, otherwise -1.
+    pub fn previous_broker_epoch(&self) -> i64 {
+        self.broker_epoch
+    }
+
+    /// Partitions on disk whose logs were not opened yet.
+    pub fn found(&self) -> Vec<Found> {
+        self.dirs
+            .iter()
+            .flat_map(|dir| dir.with_inventory(|inventory| inventory.live.values().cloned().collect::<Vec<_>>()))
+            .collect()
+    }
+
+    /// The topic whose partition it is; `None` when `partition.metadata` is not there, or does not tell.
+    pub fn topic_id(&self, found: &Found) -> Result<Option<Uuid>, LogError> {
+        self.dirs[found.dir].check_online()?;
+        match read_partition_metadata(&found.path) {
+            Err(error @ LogError::Corrupt { .. }) => {
+                let warning = format!("{error}; the directory is taken for the topic of its name");
+                (self.on_event)(Event::Warning(warning));
+                Ok(None)
+            }
+            result => self.judge(found.dir, result),
+        }
+    }
+
+    /// The high watermark that the last checkpoint has for a partition that is not open yet; 0 when there is none.
+    pub fn checkpointed_high_watermark(&self, found: &Found) -> i64 {
+        let key = (found.topic.clone(), found.partition);
+        self.dirs[found.dir].with_inventory(|inventory| inventory.high_watermarks.get(&key).copied().unwrap_or(0))
+    }
+
+    /// Opens the log of a partition that is on disk. What a person should know of it goes as events.
+    pub fn open(&self, found: &Found, config: Arc<LogConfig>, now_ms: i64) -> Result<(Log, Recovery), LogError> {
+        let dir = &self.dirs[found.dir];
+        dir.check_online()?;
+        let at: OpenAt = dir.with_inventory(|inventory| inventory.open_at(&found.topic, found.partition));
+        let opened = Log::open(&found.path, &found.topic, found.partition, config, &self.context, at, now_ms);
+        let (log, mut recovery) = self.judge(found.dir, opened)?;
+        // Without a flush before the acknowledgement a power cut may take what was cleaned: what comes next is not clean.
+        let key = (found.topic.clone(), found.partition);
+        self.judge(found.dir, dir.lower_cleaner_checkpoint(&self.context.cache, &key, log.log_end_offset()))?;
+        let found_damage = recovery.damage.iter().map(|(file, damage)| (file.clone(), damage.position));
+        self.reported.lock().extend(found_damage);
+        for warning in recovery.warnings.drain(..) {
+            (self.on_event)(Event::Warning(warning));
+        }
+        Ok((log, recovery))
+    }
+
+    /// Why a partition's directory is an earlier topic's, and not that of `topic_id`, whose name it has; `None` when it is.
+    ///
+    /// `is_live`: another topic of the cluster has the id that the file names.
+    pub fn why_not_of(
+        &self,
+        found: &Found,
+        topic_id: Uuid,
+        is_live: impl FnOnce(Uuid) -> bool,
+    ) -> Result<Option<String>, LogError> {
+        let Some(stored) = self.topic_id(found)?.filter(|&stored| stored != topic_id) else { return Ok(None) };
+        let path = found.path.join(PARTITION_METADATA);
+        let (file, name) = (path.display(), format!("{}-{}", found.topic, found.partition));
+        if differing_bits(stored, topic_id) <= BITS_OF_A_BYTE {
+            let written = write_partition_metadata(&self.context.cache, &found.path, topic_id);
+            self.judge(found.dir, written)?;
+            self.report_once(
+                &path,
+                format!(
+                    "{file} says topic id {stored}, a damaged {topic_id}, which is that of {name}: it is written again"
+                ),
+            );
+            return Ok(None);
+        }
+        if is_live(stored) {
+            let reason = format!(
+                "topic id {stored} is that of another topic, and {name} has {topic_id}: the partition is not served. \
+                 If only this file is wrong, remove it and start the node again; if the directory is, move it away"
+            );
+            self.report_once(&path, format!("{file}: {reason}"));
+            return Err(LogError::Directory { path, reason });
+        }
+        Ok(Some(format!(
+            "its {PARTITION_METADATA} names topic id {stored}, and topic {} has {topic_id}. If the folder is this topic's all \
+             the same, stop the node, correct that file, and give the folder its name again",
+            found.topic
+        )))
+    }
+
+    fn report_once(&self, path: &Path, message: String) {
+        if self.reported.lock().insert((path.to_owned(), 0)) {
+            (self.on_event)(Event::Warning(message));
+        }
+    }
+
+    /// Reports damage that a reader met, each place once.
+    pub fn report_damage(&self, error: &LogError) {
+        if let LogError::Corrupt { path, position, .. } = error
+            && self.reported.lock().insert((path.clone(), *position))
+        {
+            (self.on_event)(Event::Warning(error.to_string()));
+        }
+    }
+
+    /// Opens many logs at once, each directory's on threads of its own. `done` is called from those threads.
+    pub fn open_all(
+        &self,
+        found: &[Found],
+        config: impl Fn(&Found) -> Arc<LogConfig> + Sync,
+        now_ms: i64,
+        done: impl Fn(&Found, Result<(Log, Recovery), LogError>) + Sync,
+    ) {
+        let by_dir = (0..self.dirs.len()).map(|dir| found.iter().filter(|found| found.dir == dir).collect());
+        let by_dir: Vec<Vec<&Found>> = by_dir.collect();
+        self.in_parallel(&by_dir, |found| done(found, self.open(found, config(found), now_ms)));
+    }
+
+    /// Runs `work` on every item, each group on `recovery_threads` threads of its own.
+    pub(super) fn in_parallel<T: Sync>(&self, groups: &[Vec<T>], work: impl Fn(&T) + Sync) {
+        let threads = self.config.load().recovery_threads;
+        thread::scope(|scope| {
+            for items in groups {
+                let next = Arc::new(AtomicUsize::new(0));
+                for _ in 0..threads.min(items.len()) {
+                    let (next, work) = (next.clone(), &work);
+                    scope.spawn(move || {
+                        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                            work(item);
+                        }
+                    });
+                }
+            }
+        });
+    }
+
+    /// The log of a partition that is new here: it is on disk from its first write on.
+    pub fn plan(
+        &self,
+        dir: usize,
+        topic: &str,
+        partition: i32,
+        topic_id: Uuid,
+        config: Arc<LogConfig>,
+    ) -> Result<Log, LogError> {
+        self.dirs[dir].check_online()?;
+        let key = (topic.to_owned(), partition);
+        self.judge(dir, self.dirs[dir].forget_earlier(&self.context.cache, &key))?;
+        let path = self.dirs[dir].partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
+        Ok(Log::plan(&path, topic, partition, topic_id, config, &self.context))
+    }
+
+    /// The directory for a new partition: the one with the fewest open logs, counted with `more` of each directory;
+    /// `None` when all are out of use.
+    pub fn dir_for_new(&self, more: impl Fn(usize) -> usize) -> Option<usize> {
+        self.online().min_by_key(|(at, dir)| dir.owner_count() + more(*at)).map(|(at, _)| at)
+    }
+
+    /// The directory with this `directory.id`.
+    pub fn dir_by_id(&self, id: Uuid) -> Option<usize> {
+        self.dirs.iter().position(|dir| dir.id() == id)
+    }
+
+    /// Looks after an open log from now on: retention, checkpoints, closing.
+    pub fn adopt(&self, dir: usize, topic: &str, partition: i32, owner: Arc<dyn LogOwner>) {
+        let key = (topic.to_owned(), partition);
+        self.places.lock().insert(key.clone(), dir);
+        self.dirs[dir].adopt(key, owner);
+    }
+
+    /// Where the log of a partition is, when it is open.
+    pub fn place_of(&self, topic: &str, partition: i32) -> Option<usize> {
+        self.places.lock().get(&(topic.to_owned(), partition)).copied()
+    }
+
+    /// Removes the log of a deleted partition, open or not: its directory is renamed now and removed later.
+    pub fn delete(&self, topic: &str, partition: i32, now_ms: i64) -> Result<(), LogError> {
+        if let Some(path) = self.put_away(topic, partition, DirStage::Delete)? {
+            // Files of the log that wait for their removal themselves follow the directory.
+            self.context.trash.push_dir(now_ms.saturating_add(self.config.load().file_delete_delay_ms), path);
+        }
+        Ok(())
+    }
+
+    /// Sets the log of a partition aside that is not this broker's (any more), and warns of it: nothing is removed.
+    pub fn set_aside(&self, topic: &str, partition: i32, reason: &str) -> Result<Option<PathBuf>, LogError> {
+        let stray = self.put_away(topic, partition, DirStage::Stray)?;
+        if let Some(path) = &stray {
+            let folder = path.with_file_name(partition_dir(topic, partition, DirStage::Live, ""));
+            (self.on_event)(Event::Warning(format!(
+                "{} is a stray: {reason}. It is renamed to {}, and nothing in it is removed",
+                folder.display(),
+                path.display()
+            )));
+        }
+        Ok(stray)
+    }
+
+    fn put_away(&self, topic: &str, partition: i32, stage: DirStage) -> Result<Option<PathBuf>, LogError> {
+        let key = (topic.to_owned(), partition);
+        let is_on_disk = |dir: &Arc<LogDir>| dir.with_inventory(|inventory| inventory.live.contains_key(&key));
+        let place = self.places.lock().remove(&key);
+        let Some(dir) = place.or_else(|| self.dirs.iter().position(is_on_disk)) else { return Ok(None) };
+        let log_dir = &self.dirs[dir];
+        log_dir.check_online()?;
+        let from = log_dir.partition_path(&partition_dir(topic, partition, DirStage::Live, ""));
+        let to = log_dir.partition_path(&partition_dir(topic, partition, stage, &random_hex()));
+        let renamed = match log_dir.forget(&key) {
+            Some(owner) => with_log(&*owner, |log| log.put_away(&to)),
+            None => self.context.cache.rename(&from, &to).map(|()| true),
+        };
+        // Not synced: a rename that a crash takes back is made again when the image has no such partition.
+        let was_there = self.judge(dir, renamed)?;
+        // How far it was clean is nothing that a new log of its name should hear.
+        self.judge(dir, log_dir.forget_cleaned(&self.context.cache, &key))?;
+        Ok(was_there.then_some(to))
+    }
+
+    /// Lets a result pass; one that a directory must not survive stops it.
+    pub(super) fn judge<T>(&self, dir: usize, result: Result<T, LogError>) -> Result<T, LogError> {
+        if let Err(error) = &result
+            && error.stops_directory()
+        {
+            self.fail_dir(dir, &error.to_string());
+        }
+        result
+    }
+
+    /// The same for work on one log: a log that was put away meanwhile takes nothing with it.
+    pub(super) fn judge_log<T>(
+        &self,
+        dir: usize,
+        owner: &dyn LogOwner,
+        result: Result<T, LogError>,
+    ) -> Result<T, LogError> {
+        match result {
+            Err(error) if with_log(owner, |log| log.is_away()) => Err(error),
+            result => self.judge(dir, result),
+        }
+    }
+
+    /// Takes a log directory out of use: nothing in it is read or written any more, the others go on.
+    pub fn fail_dir(&self, dir: usize, cause: &str) {
+        let failed = &self.dirs[dir];
+        if failed.fail(cause) {
+            self.places.lock().retain(|_, place| *place != dir);
+            let (dir, id, cause) = (failed.path().to_owned(), failed.id(), cause.to_owned());
+            (self.on_event)(Event::DirFailed { dir, id, cause });
+        }
+    }
+
+    /// Which directory a path of one of its files is in.
+    pub fn dir_of(&self, path: &Path) -> Option<usize> {
+        self.dirs.iter().position(|dir| path.starts_with(dir.path()))
+    }
+
+    /// A log was cut (its end, not its start): what the checkpoints say must not reach beyond it any more.
+    pub fn after_truncation(&self, topic: &str, partition: i32) -> Result<(), LogError> {
+        let key = (topic.to_owned(), partition);
+        let Some(at) = self.place_of(topic, partition) else { return Ok(()) };
+        let dir = &self.dirs[at];
+        let written = dir.cap_cleaner_checkpoint(&self.context.cache, &key);
+        self.judge(at, written.and_then(|()| dir.checkpoint_recovery_points(&self.context.cache)))
+    }
+
+    /// The directories that are in use.
+    pub(super) fn online(&self) -> impl Iterator<Item = (usize, &Arc<LogDir>)> {
+        self.dirs.iter().enumerate().filter(|(_, dir)| dir.offline_cause().is_none())
+    }
+
+    /// Writes all checkpoints of all directories.
+    pub fn checkpoint(&self) {
+        for (at, dir) in self.online() {
+            let _ = self.judge(at, dir.checkpoint_all(&self.context.cache));
+        }
+    }
+
+    /// Ends all threads: nothing is flushed or looked after any more.
+    pub(super) fn stop_threads(&self) {
+        let tasks = self.tasks.lock().take();
+        if let Some(tasks) = tasks {
+            tasks.stop();
+        }
+        let cleaner = self.cleaner.lock().take();
+        if let Some(cleaner) = cleaner {
+            cleaner.stop();
+        }
+        self.dirs.iter().for_each(|dir| dir.flusher().stop());
+    }
+}
+
+impl Drop for LogManager {
+    fn drop(&mut self) {
+        self.stop_threads();
+    }
+}
+
+/// Ids are random: two of different topics differ in about 61 of 122 bits, a damaged one in those of a byte or two.
+const BITS_OF_A_BYTE: u32 = 8;
+
+fn differing_bits(one: Uuid, other: Uuid) -> u32 {
+    one.0.iter().zip(other.0).map(|(one, other)| (one ^ other).count_ones()).sum()
+}
+
+/// 32 hex digits that nobody else has: the standard library's hash seeds are random.
+fn random_hex() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", half(), half())
+}

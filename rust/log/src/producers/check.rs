@@ -1,0 +1,235 @@
+//! Whether producers may append what they sent, and what they are afterwards.
+//!
+//! The check changes nothing: it gives an [`Update`] that is applied when the bytes are written.
+
+use klamm_records::header::{HEADER_LEN, Header};
+
+use super::entry::{Batch, Entry, NO_EPOCH, NO_SEQUENCE};
+use crate::error::AppendError;
+
+/// Who appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A produce request.
+    Client,
+    /// A coordinator's records and transaction markers.
+    Coordinator,
+    /// The leader's bytes, or our own at start: taken as they are.
+    Replication,
+    /// The metadata log.
+    RaftLeader,
+}
+
+/// A transaction that a marker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletedTxn {
+    pub producer_id: i64,
+    pub first_offset: i64,
+    /// Of the marker.
+    pub last_offset: i64,
+    pub aborted: bool,
+}
+
+/// One producer's part of an append.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) producer_id: i64,
+    current: Entry,
+    /// The producer with only the batches that were added.
+    pub(super) updated: Entry,
+    /// First offset of the transaction that began and is still open, -1 when none.
+    pub(super) started: i64,
+}
+
+/// What an append changes; nothing is allocated for one producer and no marker.
+#[derive(Debug, Default)]
+pub struct Update {
+    first: Option<Change>,
+    more: Vec<Change>,
+    pub completed: Vec<CompletedTxn>,
+}
+
+impl Update {
+    pub(super) fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.first.iter().chain(&self.more)
+    }
+
+    /// The change of `producer_id`, begun from what `current` gives.
+    fn change_of(&mut self, producer_id: i64, current: impl FnOnce() -> Entry) -> &mut Change {
+        let begin = || {
+            let current = current();
+            Change { producer_id, current, updated: current.without_batches(), started: -1 }
+        };
+        if self.first.is_none() {
+            return self.first.insert(begin());
+        }
+        if self.first.is_some_and(|change| change.producer_id == producer_id) {
+            return self.first.as_mut().expect("checked above");
+        }
+        let at = match self.more.iter().position(|change| change.producer_id == producer_id) {
+            Some(at) => at,
+            None => {
+                self.more.push(begin());
+                self.more.len() - 1
+            }
+        };
+        &mut self.more[at]
+    }
+
+    /// Adds one batch of a producer, its offsets assigned; `current` tells what is known of the producer.
+    pub fn add(
+        &mut self,
+        batch: &[u8],
+        header: &Header<'_>,
+        origin: Origin,
+        current: impl FnOnce() -> Entry,
+    ) -> Result<(), AppendError> {
+        let change = self.change_of(header.producer_id(), current);
+        if !header.is_control() {
+            return change.add_data(header, origin);
+        }
+        // An empty control batch is what compaction leaves of a marker.
+        let Some(marker) = Marker::parse(batch) else { return Ok(()) };
+        if let Some(completed) = change.add_marker(header, &marker, origin)? {
+            self.completed.push(completed);
+        }
+        Ok(())
+    }
+}
+
+impl Change {
+    fn add_data(&mut self, header: &Header<'_>, origin: Origin) -> Result<(), AppendError> {
+        self.check_epoch(header.producer_epoch(), origin)?;
+        if origin == Origin::Client {
+            self.check_sequence(header)?;
+        }
+        self.updated.set_epoch(header.producer_epoch());
+        self.updated.push(Batch::of(header));
+        self.updated.last_timestamp = header.max_timestamp();
+        let in_transaction = self.updated.txn_first_offset >= 0;
+        match (in_transaction, header.is_transactional()) {
+            (true, false) => return Err(AppendError::InvalidTransactionState { producer_id: self.producer_id }),
+            (false, true) => {
+                self.updated.txn_first_offset = header.base_offset();
+                self.started = header.base_offset();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn check_epoch(&self, found: i16, origin: Origin) -> Result<(), AppendError> {
+        let current = self.updated.producer_epoch;
+        if found < current && origin != Origin::Replication {
+            return Err(AppendError::InvalidProducerEpoch { producer_id: self.producer_id, found, current });
+        }
+        Ok(())
+    }
+
+    fn check_sequence(&self, header: &Header<'_>) -> Result<(), AppendError> {
+        let (epoch, found) = (header.producer_epoch(), header.base_sequence());
+        let in_order = |last: i32| {
+            if found == last.wrapping_add(1) && last != i32::MAX || found == 0 && last == i32::MAX {
+                return Ok(());
+            }
+            Err(AppendError::OutOfOrderSequence { producer_id: self.producer_id, found, last })
+        };
+        if epoch != self.updated.producer_epoch {
+            // A new epoch begins at 0; a producer that is not known (any more) may go on where it was.
+            return if self.updated.producer_epoch == NO_EPOCH { Ok(()) } else { in_order(NO_SEQUENCE) };
+        }
+        if self.current.producer_epoch == NO_EPOCH {
+            return Ok(());
+        }
+        if !self.updated.batches().is_empty() {
+            in_order(self.updated.last_sequence())
+        } else if epoch == self.current.producer_epoch {
+            in_order(self.current.last_sequence())
+        } else {
+            in_order(NO_SEQUENCE)
+        }
+    }
+
+    fn add_marker(
+        &mut self,
+        header: &Header<'_>,
+        marker: &Marker,
+        origin: Origin,
+    ) -> Result<Option<CompletedTxn>, AppendError> {
+        self.check_epoch(header.producer_epoch(), origin)?;
+        let (found, current) = (marker.coordinator_epoch, self.updated.coordinator_epoch);
+        if found < current && origin != Origin::Replication {
+            return Err(AppendError::CoordinatorFenced { producer_id: self.producer_id, found, current });
+        }
+        // A marker without data before it completes nothing that a reader could see.
+        let completed = (self.updated.txn_first_offset >= 0).then(|| CompletedTxn {
+            producer_id: self.producer_id,
+            first_offset: self.updated.txn_first_offset,
+            last_offset: header.base_offset(),
+            aborted: marker.aborted,
+        });
+        self.updated.set_epoch(header.producer_epoch());
+        self.updated.coordinator_epoch = found;
+        self.updated.txn_first_offset = -1;
+        self.updated.last_timestamp = header.max_timestamp();
+        Ok(completed)
+    }
+}
+
+/// The marker that ends a transaction (facts 3.5).
+pub struct Marker {
+    pub aborted: bool,
+    pub coordinator_epoch: i32,
+}
+
+impl Marker {
+    /// The first record of a control batch, when that is a marker.
+    pub fn parse(batch: &[u8]) -> Option<Self> {
+        let header = Header::at_start_of(batch)?;
+        if header.record_count() < 1 || header.compression_id() != 0 {
+            return None;
+        }
+        let mut record = Fields(batch.get(HEADER_LEN..)?);
+        record.varint()?; // length
+        record.take(1)?; // attributes
+        record.varint()?; // timestamp delta
+        record.varint()?; // offset delta
+        let key = record.sized()?;
+        let value = record.sized()?;
+        let aborted = match i16::from_be_bytes(*key.get(2..)?.first_chunk()?) {
+            0 => true,
+            1 => false,
+            _ => return None,
+        };
+        let coordinator_epoch = i32::from_be_bytes(*value.get(2..)?.first_chunk()?);
+        Some(Self { aborted, coordinator_epoch })
+    }
+}
+
+/// The front of what is left of a record.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn varint(&mut self) -> Option<i64> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.take(1)?[0];
+            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some((value >> 1) as i64 ^ -((value & 1) as i64));
+            }
+        }
+        None
+    }
+
+    fn sized(&mut self) -> Option<&'a [u8]> {
+        let len = self.varint()?;
+        self.take(usize::try_from(len).ok()?)
+    }
+}

@@ -1,0 +1,349 @@
+//! The producers of a log: what makes a repeated batch a duplicate and an open transaction unreadable.
+//!
+//! Invariants: (1) `entries` is the state after `map_end_offset - 1`; (2) `ongoing` holds exactly the producers whose entry
+//! has an open transaction; (3) a snapshot named `n` is the state before offset `n`.
+
+mod check;
+mod entry;
+pub mod snapshot;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use check::{CompletedTxn, Marker, Origin, Update};
+pub use entry::{Batch, Entry};
+use klamm_base::LogError;
+use klamm_records::header::Header;
+
+use super::error::AppendError;
+use super::files::{FileCache, PartitionDir};
+use super::index::AbortedTxn;
+use super::names::{FileName, Kind};
+
+/// All producers of one log.
+pub struct Producers {
+    entries: HashMap<i64, Entry>,
+    /// First offset of each open transaction -> its producer.
+    ongoing: BTreeMap<i64, i64>,
+    /// First offset of each transaction that ended -> its marker's offset, until the high watermark passes that.
+    unreplicated: BTreeMap<i64, i64>,
+    /// Producers whose batches were looked up in the log.
+    recalled: HashSet<i64>,
+    /// Offsets of the snapshot files.
+    snapshots: BTreeSet<i64>,
+    map_end_offset: i64,
+    snapshot_end_offset: i64,
+}
+
+impl Producers {
+    /// Nobody yet; `snapshots` are the offsets of the files that are there.
+    pub fn new(snapshots: BTreeSet<i64>) -> Self {
+        Self {
+            entries: HashMap::new(),
+            ongoing: BTreeMap::new(),
+            unreplicated: BTreeMap::new(),
+            recalled: HashSet::new(),
+            snapshots,
+            map_end_offset: 0,
+            snapshot_end_offset: 0,
+        }
+    }
+
+    pub fn entries(&self) -> &HashMap<i64, Entry> {
+        &self.entries
+    }
+
+    pub fn map_end_offset(&self) -> i64 {
+        self.map_end_offset
+    }
+
+    pub fn set_map_end_offset(&mut self, offset: i64) {
+        self.map_end_offset = offset;
+    }
+
+    /// What is known of a producer.
+    pub fn get(&self, producer_id: i64) -> Entry {
+        self.entries.get(&producer_id).copied().unwrap_or(Entry::UNKNOWN)
+    }
+
+    /// The producer, if the log may hold batches of it that a snapshot has not; once for each.
+    pub fn begin_recall(&mut self, producer_id: i64) -> Option<Entry> {
+        let entry = *self.entries.get(&producer_id)?;
+        let may_be_older =
+            entry.room() > 0 && entry.batches().first().is_some_and(|oldest| oldest.first_sequence() > 0);
+        (may_be_older && self.recalled.insert(producer_id)).then_some(entry)
+    }
+
+    /// Takes over batches that were found in the log, the oldest first; `false` when there are none.
+    pub fn recall(&mut self, producer_id: i64, older: &[Batch]) -> bool {
+        match self.entries.get_mut(&producer_id) {
+            Some(entry) if !older.is_empty() => {
+                entry.push_older(older);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The batch that `header` repeats.
+    pub fn duplicate_of(&self, header: &Header<'_>) -> Option<Batch> {
+        self.entries.get(&header.producer_id())?.duplicate_of(header)
+    }
+
+    /// Takes over what a written append changes, except for the transactions that it completed.
+    pub fn apply(&mut self, update: &Update) {
+        for change in update.changes() {
+            let entry = self.entries.entry(change.producer_id).or_insert(Entry::UNKNOWN);
+            entry.merge(&change.updated);
+            if change.started >= 0 {
+                self.ongoing.insert(change.started, change.producer_id);
+            }
+        }
+    }
+
+    /// Ends a transaction; gives what the index of aborted ones has to hold.
+    pub fn complete(&mut self, txn: &CompletedTxn) -> Option<AbortedTxn> {
+        let mut others = self.ongoing.iter().filter(|&(_, &producer_id)| producer_id != txn.producer_id);
+        let last_stable_offset = others.next().map_or(txn.last_offset + 1, |(&first_offset, _)| first_offset);
+        self.ongoing.remove(&txn.first_offset);
+        self.unreplicated.insert(txn.first_offset, txn.last_offset);
+        txn.aborted.then_some(AbortedTxn {
+            producer_id: txn.producer_id,
+            first_offset: txn.first_offset,
+            last_offset: txn.last_offset,
+            last_stable_offset,
+        })
+    }
+
+    /// Adds one batch that is in the log already, whatever it says; gives the aborted transaction that it ended.
+    pub fn replay(&mut self, batch: &[u8], header: &Header<'_>) -> Option<AbortedTxn> {
+        let mut aborted = None;
+        if header.has_producer_id() {
+            let mut update = Update::default();
+            // Of replicated bytes only a wrong use of transactions is refused, and then the batch counts for nothing.
+            if update.add(batch, header, Origin::Replication, || self.get(header.producer_id())).is_ok() {
+                self.apply(&update);
+                aborted = update.completed.first().and_then(|txn| self.complete(txn));
+            }
+        }
+        self.map_end_offset = header.next_offset();
+        aborted
+    }
+
+    /// The first offset that a read_committed reader must not pass, given the high watermark.
+    pub fn first_unstable_offset(&self, high_watermark: i64) -> Option<i64> {
+        let open = self.ongoing.keys().next();
+        let ended = self.unreplicated.iter().find(|&(_, &last_offset)| last_offset >= high_watermark);
+        open.into_iter().chain(ended.map(|(first_offset, _)| first_offset)).min().copied()
+    }
+
+    /// Forgets ended transactions whose markers are below `offset`.
+    pub fn forget_ended_below(&mut self, offset: i64) {
+        self.unreplicated.retain(|_, last_offset| *last_offset >= offset);
+    }
+
+    /// Whether a producer has an open transaction in this epoch.
+    pub fn has_ongoing(&self, producer_id: i64, producer_epoch: i16) -> bool {
+        self.entries
+            .get(&producer_id)
+            .is_some_and(|entry| entry.txn_first_offset >= 0 && entry.producer_epoch == producer_epoch)
+    }
+
+    /// Forgets producers that were silent for long.
+    pub fn expire(&mut self, now_ms: i64, expiration_ms: i64) {
+        self.entries.retain(|_, entry| !entry.is_expired(now_ms, expiration_ms));
+        self.recalled.retain(|producer_id| self.entries.contains_key(producer_id));
+    }
+
+    /// The log begins at `offset` now.
+    pub fn on_log_start(&mut self, offset: i64) {
+        self.forget_ended_below(offset);
+        self.map_end_offset = self.map_end_offset.max(offset);
+        self.snapshot_end_offset = self.snapshots.last().copied().unwrap_or(offset);
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.ongoing.clear();
+        self.unreplicated.clear();
+        self.recalled.clear();
+    }
+
+    // ---- snapshot files ----
+
+    pub fn snapshots(&self) -> &BTreeSet<i64> {
+        &self.snapshots
+    }
+
+    /// Writes the state to a snapshot file if it moved since the last one; gives that file's offset.
+    pub fn take_snapshot(
+        &mut self,
+        cache: &Arc<FileCache>,
+        dir: &PartitionDir,
+        durable: bool,
+    ) -> Result<Option<i64>, LogError> {
+        let offset = self.map_end_offset;
+        if offset <= self.snapshot_end_offset {
+            return Ok(None);
+        }
+        let mut producers: Vec<_> = self.entries.iter().map(|(&id, &entry)| (id, entry)).collect();
+        producers.sort_unstable_by_key(|&(id, _)| id);
+        cache.write_whole(&snapshot_path(dir, offset), &snapshot::encode(&producers), durable)?;
+        self.snapshots.insert(offset);
+        self.snapshot_end_offset = offset;
+        Ok(Some(offset))
+    }
+
+    /// Begins again from the newest snapshot that is whole, or from nothing at the start of `range`, which reaches from
+    /// the first record that is there to the last.
+    ///
+    /// Snapshots outside of it are removed; so are damaged ones, which are told. The first record may lie below the log
+    /// start: Apache Kafka begins at that, and so forgets at a restart the producers that it knew while it ran.
+    pub fn truncate_and_reload(
+        &mut self,
+        cache: &Arc<FileCache>,
+        dir: &PartitionDir,
+        range: RangeInclusive<i64>,
+        now_ms: i64,
+        expiration_ms: i64,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), LogError> {
+        let outside: Vec<i64> = self.snapshots.iter().copied().filter(|at| !range.contains(at)).collect();
+        for offset in outside {
+            self.remove_snapshot(cache, dir, offset)?;
+        }
+        if *range.end() == self.map_end_offset {
+            self.snapshot_end_offset = self.snapshots.last().copied().unwrap_or(*range.start());
+            return Ok(());
+        }
+        self.clear();
+        while let Some(&offset) = self.snapshots.last() {
+            match read_snapshot(&snapshot_path(dir, offset))? {
+                Ok(producers) => {
+                    for (producer_id, entry) in producers {
+                        if !entry.is_expired(now_ms, expiration_ms) {
+                            self.restore(producer_id, entry);
+                        }
+                    }
+                    (self.map_end_offset, self.snapshot_end_offset) = (offset, offset);
+                    return Ok(());
+                }
+                Err(warning) => {
+                    warnings.push(warning);
+                    self.remove_snapshot(cache, dir, offset)?;
+                }
+            }
+        }
+        (self.map_end_offset, self.snapshot_end_offset) = (*range.start(), *range.start());
+        Ok(())
+    }
+
+    /// The producers as they were before `offset`, or before an earlier offset that has a whole snapshot; changes no file.
+    pub fn before(dir: &PartitionDir, offset: i64, snapshots: &BTreeSet<i64>) -> Result<Self, LogError> {
+        let mut producers = Self::new(BTreeSet::new());
+        for &at in snapshots.range(..=offset).rev() {
+            if let Ok(entries) = read_snapshot(&snapshot_path(dir, at))? {
+                entries.into_iter().for_each(|(producer_id, entry)| producers.restore(producer_id, entry));
+                producers.map_end_offset = at;
+                break;
+            }
+        }
+        Ok(producers)
+    }
+
+    fn restore(&mut self, producer_id: i64, entry: Entry) {
+        if entry.txn_first_offset >= 0 {
+            self.ongoing.insert(entry.txn_first_offset, producer_id);
+        }
+        self.entries.insert(producer_id, entry);
+    }
+
+    /// Forgets everything; the log goes on at `offset`.
+    pub fn truncate_fully(&mut self, cache: &Arc<FileCache>, dir: &PartitionDir, offset: i64) -> Result<(), LogError> {
+        self.clear();
+        for snapshot in std::mem::take(&mut self.snapshots) {
+            cache.remove(&snapshot_path(dir, snapshot))?;
+        }
+        (self.map_end_offset, self.snapshot_end_offset) = (offset, 0);
+        Ok(())
+    }
+
+    /// Removes the snapshot of a segment that is gone.
+    pub fn remove_snapshot(&mut self, cache: &Arc<FileCache>, dir: &PartitionDir, offset: i64) -> Result<(), LogError> {
+        if self.snapshots.remove(&offset) {
+            cache.remove(&snapshot_path(dir, offset))?;
+        }
+        Ok(())
+    }
+
+    /// Removes snapshots that belong to no segment, except for the newest if it is above all of them.
+    pub fn remove_stray_snapshots(
+        &mut self,
+        cache: &Arc<FileCache>,
+        dir: &PartitionDir,
+        base_offsets: &[i64],
+    ) -> Result<(), LogError> {
+        let last_base = base_offsets.last().copied().unwrap_or(-1);
+        let newest = self.snapshots.last().copied().filter(|&offset| offset > last_base);
+        let stray: Vec<i64> = self
+            .snapshots
+            .iter()
+            .copied()
+            .filter(|offset| base_offsets.binary_search(offset).is_err() && Some(*offset) != newest)
+            .collect();
+        for offset in stray {
+            self.remove_snapshot(cache, dir, offset)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the snapshot of `offset` is.
+pub(super) fn snapshot_path(dir: &PartitionDir, offset: i64) -> std::path::PathBuf {
+    dir.join(FileName::live(offset, Kind::Snapshot).to_string())
+}
+
+/// The producers of a snapshot file; the inner error tells why there are none.
+fn read_snapshot(path: &Path) -> Result<Result<Vec<(i64, Entry)>, String>, LogError> {
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err(format!("{} is gone", path.display()))),
+        result => result.map_err(LogError::io("cannot read", path))?,
+    };
+    Ok(decode_snapshot(&bytes).map_err(|reason| format!("{} is damaged: {reason}; it is not used", path.display())))
+}
+
+/// The producers in the bytes of a snapshot, or what is wrong with them.
+pub(super) fn decode_snapshot(bytes: &[u8]) -> Result<Vec<(i64, Entry)>, String> {
+    snapshot::decode(bytes)
+}
+
+impl Producers {
+    /// Whether `batches` (whole, offsets assigned) may be appended, and what that changes. Gives the batch that a client's
+    /// repeats instead, if it does.
+    pub(super) fn check(
+        &self,
+        batches: &[u8],
+        origin: Origin,
+        update: &mut Update,
+    ) -> Result<Option<Batch>, AppendError> {
+        let mut at = 0;
+        while let Some(header) = Header::at_start_of(&batches[at..]) {
+            let size = header.size().expect("whole batches");
+            if header.has_producer_id() {
+                if let Some(batch) = self.duplicate_of(&header).filter(|_| origin == Origin::Client) {
+                    return Ok(Some(batch));
+                }
+                update.add(&batches[at..at + size], &header, origin, || self.get(header.producer_id()))?;
+            }
+            at += size;
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

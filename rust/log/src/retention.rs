@@ -1,0 +1,103 @@
+//! Dropping the oldest segments: those below the log start, those that are too many bytes, those that are too old.
+
+use std::fs;
+
+use klamm_base::LogError;
+
+use super::partition_log::Log;
+
+/// What a round of retention dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    pub segments: usize,
+    pub bytes: u64,
+}
+
+impl Log {
+    /// Drops segments that retention allows to drop: all of one's offsets below the high watermark, oldest first.
+    ///
+    /// The active segment goes too when it is due and holds records; the log then goes on in an empty one.
+    pub fn delete_expired(&mut self, high_watermark: i64, now_ms: i64) -> Result<Expired, LogError> {
+        self.producers.forget_ended_below(high_watermark);
+        let mut expired = Expired::default();
+        self.drop_below_log_start(high_watermark, now_ms, &mut expired)?;
+        if self.config.delete {
+            self.drop_too_many_bytes(high_watermark, now_ms, &mut expired)?;
+            self.drop_too_old(high_watermark, now_ms, &mut expired)?;
+        }
+        Ok(expired)
+    }
+
+    fn drop_below_log_start(&mut self, hw: i64, now_ms: i64, expired: &mut Expired) -> Result<(), LogError> {
+        let start = self.log_start_offset;
+        let count =
+            self.segments.windows(2).take_while(|pair| pair[1].base_offset() <= start && pair[1].base_offset() <= hw);
+        let count = count.count();
+        self.drop_oldest(count, now_ms, expired)
+    }
+
+    fn drop_too_many_bytes(&mut self, hw: i64, now_ms: i64, expired: &mut Expired) -> Result<(), LogError> {
+        let Ok(limit) = u64::try_from(self.config.retention_bytes) else { return Ok(()) };
+        let mut over = self.size().saturating_sub(limit);
+        let count = (0..self.segments.len())
+            .take_while(|&at| {
+                let size = self.segments[at].size();
+                let due = self.may_drop(at, hw) && over >= size;
+                over = over.saturating_sub(size);
+                due
+            })
+            .count();
+        self.drop_oldest(count, now_ms, expired)
+    }
+
+    fn drop_too_old(&mut self, hw: i64, now_ms: i64, expired: &mut Expired) -> Result<(), LogError> {
+        if self.config.retention_ms < 0 {
+            return Ok(());
+        }
+        let mut count = 0;
+        while count < self.segments.len()
+            && self.may_drop(count, hw)
+            && now_ms.saturating_sub(self.largest_timestamp(count)?) > self.config.retention_ms
+        {
+            count += 1;
+        }
+        self.drop_oldest(count, now_ms, expired)
+    }
+
+    /// Whether the segment number `at` is below the high watermark and not an empty active one.
+    fn may_drop(&self, at: usize, high_watermark: i64) -> bool {
+        match self.segments.get(at + 1) {
+            Some(next) => next.base_offset() <= high_watermark,
+            None => self.log_end_offset <= high_watermark && self.segments[at].size() > 0,
+        }
+    }
+
+    /// The largest timestamp of a segment's records; when they have none, the time its file was last written.
+    pub(super) fn largest_timestamp(&mut self, at: usize) -> Result<i64, LogError> {
+        let largest = self.segments[at].max_timestamp(&self.context.cache)?.timestamp;
+        if largest >= 0 {
+            return Ok(largest);
+        }
+        let path = self.segments[at].log_file().path();
+        let modified = fs::metadata(&path).and_then(|metadata| metadata.modified());
+        let modified = modified.map_err(LogError::io("cannot stat", &path))?;
+        Ok(modified.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64))
+    }
+
+    fn drop_oldest(&mut self, count: usize, now_ms: i64, expired: &mut Expired) -> Result<(), LogError> {
+        if count == 0 {
+            return Ok(());
+        }
+        if count == self.segments.len() {
+            self.roll(self.log_end_offset, now_ms)?;
+        }
+        let bytes = self.segments[..count].iter().map(|segment| segment.size()).sum::<u64>();
+        expired.segments += count;
+        expired.bytes += bytes;
+        self.advance_log_start(self.segments[count].base_offset());
+        self.drop_segments(0..count, now_ms)?;
+        self.context.counters.deleted_segments.add(count as u64);
+        self.context.counters.deleted_bytes.add(bytes);
+        Ok(())
+    }
+}

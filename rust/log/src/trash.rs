@@ -1,0 +1,75 @@
+//! Files and directories that are to be removed when a while has passed.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use klamm_base::LogError;
+use parking_lot::Mutex;
+
+use super::files::{FileCache, LogFile};
+
+enum Item {
+    Files(Vec<Arc<LogFile>>),
+    Path(PathBuf),
+    Dir(PathBuf),
+}
+
+/// What waits for its removal; readers that began before it was dropped still find it.
+#[derive(Default)]
+pub struct Trash {
+    items: Mutex<Vec<(i64, Item)>>,
+}
+
+impl Trash {
+    pub fn push_files(&self, due_ms: i64, files: Vec<Arc<LogFile>>) {
+        self.items.lock().push((due_ms, Item::Files(files)));
+    }
+
+    pub fn push_path(&self, due_ms: i64, path: PathBuf) {
+        self.items.lock().push((due_ms, Item::Path(path)));
+    }
+
+    pub fn push_dir(&self, due_ms: i64, path: PathBuf) {
+        self.items.lock().push((due_ms, Item::Dir(path)));
+    }
+
+    /// How many things wait.
+    pub fn len(&self) -> usize {
+        self.items.lock().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When the next thing is due.
+    pub fn next_due_ms(&self) -> Option<i64> {
+        self.items.lock().iter().map(|&(due_ms, _)| due_ms).min()
+    }
+
+    /// Removes what is due; gives what could not be removed and why.
+    pub fn remove_due(&self, cache: &FileCache, now_ms: i64) -> Vec<LogError> {
+        let due: Vec<Item> = {
+            let mut items = self.items.lock();
+            items.extract_if(.., |(due_ms, _)| *due_ms <= now_ms).map(|(_, item)| item).collect()
+        };
+        let mut errors = Vec::new();
+        for item in due {
+            match item {
+                Item::Files(files) => errors.extend(files.iter().filter_map(|file| file.remove(cache).err())),
+                Item::Path(path) => errors.extend(cache.remove(&path).err()),
+                Item::Dir(path) => match fs::remove_dir_all(&path) {
+                    // Somebody who had begun, as the cleaner, made a file there: the next time.
+                    Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => self.push_dir(now_ms, path),
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        errors.push(LogError::io("cannot remove", &path)(error));
+                    }
+                    _ => {}
+                },
+            }
+        }
+        errors
+    }
+}

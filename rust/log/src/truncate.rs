@@ -1,0 +1,73 @@
+//! Dropping records: the end that a new leader does not know, the start that nobody may read any more.
+
+use klamm_base::LogError;
+
+use super::flush::open_if_there;
+use super::partition_log::Log;
+use super::recovery::Recovery;
+use super::segment::Segment;
+
+impl Log {
+    /// Drops every record at or above `offset`; `false` when there is none. A batch that holds `offset` goes whole.
+    pub fn truncate_to(&mut self, offset: i64, now_ms: i64) -> Result<bool, LogError> {
+        assert!(offset >= 0, "truncation to {offset}");
+        if offset >= self.log_end_offset {
+            self.epochs.truncate_from_end(self.log_end_offset);
+            return Ok(false);
+        }
+        if offset < self.segments[0].base_offset() {
+            self.truncate_fully_and_start_at(offset, now_ms)?;
+            return Ok(true);
+        }
+        let keep = self.segments.partition_point(|segment| segment.base_offset() <= offset);
+        // What is to be cut is open before anything is dropped: too many open files refuse all of it or nothing.
+        let files = self.segments[keep - 1].files();
+        let opened = files.into_iter().map(|file| open_if_there(&self.context.cache, file));
+        let _held: Vec<_> = opened.collect::<Result<_, _>>()?;
+        self.drop_segments_from(keep, now_ms)?;
+        let active = self.segments.last_mut().expect("the first segment begins at or below the offset");
+        active.truncate_to(&self.context.cache, offset, now_ms)?;
+        self.epochs.truncate_from_end(offset);
+        self.end_at(offset);
+        self.log_start_offset = self.log_start_offset.min(offset);
+        self.load_producers(offset, now_ms, &mut Recovery::default())?;
+        Ok(true)
+    }
+
+    /// Drops everything; the log goes on at `offset`.
+    pub fn truncate_fully_and_start_at(&mut self, offset: i64, now_ms: i64) -> Result<(), LogError> {
+        self.make_if_planned(now_ms)?;
+        let cache = self.context.cache.clone();
+        self.drop_segments_from(0, now_ms)?;
+        self.segments.push(Segment::create(&cache, &self.dir, offset, &self.config, now_ms)?);
+        self.epochs.clear();
+        self.producers.truncate_fully(&cache, &self.dir, offset)?;
+        self.log_start_offset = offset;
+        self.end_at(offset);
+        Ok(())
+    }
+
+    fn end_at(&mut self, offset: i64) {
+        self.log_end_offset = offset;
+        self.flushed_offset = self.flushed_offset.min(offset);
+        self.generation += 1;
+        self.marks.retain(|&mark| mark <= offset);
+        let active = self.active_base_offset();
+        if let Some(remade) = &mut self.remade {
+            remade.to = remade.to.min(active);
+        }
+    }
+
+    /// Nothing below `offset` may be read any more (DeleteRecords, or a leader that began again); `false` when that is so
+    /// already. The caller has checked that `offset` is at most the high watermark.
+    pub fn advance_log_start(&mut self, offset: i64) -> bool {
+        assert!(offset <= self.log_end_offset, "log start {offset} beyond the end {}", self.log_end_offset);
+        if offset <= self.log_start_offset {
+            return false;
+        }
+        self.log_start_offset = offset;
+        self.epochs.truncate_from_start(offset);
+        self.producers.on_log_start(offset);
+        true
+    }
+}

@@ -1,0 +1,38 @@
+//! Snapshot files, `<offset>-<epoch>.checkpoint` (facts 3.7), and what has their form: `bootstrap.checkpoint` is read here
+//! too.
+//!
+//! A file is batches whose offsets count from 0: a control batch that begins with a SnapshotHeader, batches of metadata
+//! records, a control batch with a SnapshotFooter. A file that does not end with a footer is no snapshot.
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use klamm_base::LogError;
+pub use reader::{check, first_words, header_records, load_snapshot, read_records, read_values};
+pub use writer::{write_snapshot, write_values};
+
+use crate::frame::RecordError;
+use crate::image_records::UnwritableError;
+
+/// Why a file could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error(transparent)]
+    Storage(#[from] LogError),
+    #[error("no snapshot can be written: {0}")]
+    Unwritable(#[from] UnwritableError),
+    #[error("no snapshot can be written: {0}")]
+    Record(#[from] RecordError),
+}
+
+/// What a file says of itself.
+#[derive(Clone, Debug)]
+pub struct CheckpointHeader {
+    /// Epoch of the last record that the snapshot stands for.
+    pub epoch: i32,
+    /// Append time of that record in ms.
+    pub last_contained_log_timestamp: i64,
+    /// What raft keeps in the file, behind the header: type and value.
+    pub control_records: Vec<(i16, Vec<u8>)>,
+}

@@ -1,0 +1,48 @@
+//! Metadata records, image, delta, snapshot files, bulk leader election.
+//!
+//! [`records`] describes every record once, for reading, writing and printing. A [`MetadataImage`] is the immutable state
+//! that records up to an offset make; applying more gives a new image that shares what did not change, and comparing two
+//! costs as much as they differ. [`elections`] and [`placement`] compute what a controller decides about many partitions at
+//! once, as records. Nothing here writes a log; only [`checkpoint`] touches files.
+
+pub mod bootstrap;
+mod change_run;
+pub mod checkpoint;
+pub mod cluster;
+pub mod configs;
+pub mod counts;
+pub mod creation;
+pub mod delta;
+pub mod directories;
+pub mod election;
+pub mod elections;
+pub mod field;
+pub mod frame;
+#[cfg(test)]
+mod golden_tests;
+pub mod hash;
+mod hash_index;
+mod id_list;
+pub mod image;
+pub mod image_records;
+#[cfg(test)]
+mod image_tests;
+pub mod log_batches;
+pub mod partition;
+pub mod placement;
+mod prefetch;
+mod record_macro;
+pub mod records;
+pub mod replay_error;
+pub mod schema;
+pub mod security;
+mod slots;
+#[cfg(test)]
+mod testing;
+pub mod topic;
+pub mod topics;
+mod usual_change;
+mod usual_partition;
+pub mod version;
+
+pub use image::MetadataImage;

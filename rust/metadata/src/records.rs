@@ -1,0 +1,339 @@
+//! Every record of `__cluster_metadata` up to metadata.version 30 (facts 1.2).
+//!
+//! The number behind a default is the first version with the field. Ids 6, 13 and 16 were never released.
+use klamm_base::Uuid;
+use klamm_base::primitives::{Reader, WireError, Writer};
+
+use crate::field::{Array, Described, Field, FieldError};
+use crate::record_macro::{records, structures};
+use crate::schema::{DefaultValue, FieldSchema, FieldType, RecordSchema, StructSchema};
+
+/// Id of a [`PartitionRecord`].
+pub const PARTITION_RECORD: i16 = 3;
+/// Id of a [`PartitionChangeRecord`].
+pub const PARTITION_CHANGE_RECORD: i16 = 5;
+/// [`PartitionChangeRecord::leader`]: the leader, and with it the leader epoch, stays.
+pub const NO_LEADER_CHANGE: i32 = -2;
+/// The partition has no leader.
+pub const NO_LEADER: i32 = -1;
+
+structures! {
+    /// A broker (re-)registers. `broker_epoch` is the offset the controller expected to write next (facts 5.2).
+    RegisterBrokerRecord<'r> {
+        broker_id: i32 = 0, 0;
+        is_migrating_zk_broker: bool = false, 2;
+        incarnation_id: Uuid = Uuid::ZERO, 0;
+        broker_epoch: i64 = 0, 0;
+        end_points: Array<'r, BrokerEndpoint<'r>> = Array::EMPTY, 0;
+        features: Array<'r, BrokerFeature<'r>> = Array::EMPTY, 0;
+        rack: Option<&'r str> = Some(""), 0;
+        fenced: bool = true, 0;
+        in_controlled_shutdown: bool = false, 1;
+    }
+    tagged {
+        0 log_dirs: Array<'r, Uuid> = Array::EMPTY, 3;
+        1 cordoned_log_dirs: Option<Array<'r, Uuid>> = None, 4;
+    }
+
+    /// A listener of a broker.
+    BrokerEndpoint<'r> {
+        name: &'r str = "", 0;
+        host: &'r str = "", 0;
+        port: u16 = 0, 0;
+        security_protocol: i16 = 0, 0;
+    }
+    tagged {}
+
+    /// A feature that a broker supports.
+    BrokerFeature<'r> {
+        name: &'r str = "", 0;
+        min_supported_version: i16 = 0, 0;
+        max_supported_version: i16 = 0, 0;
+    }
+    tagged {}
+
+    /// A broker is forgotten.
+    UnregisterBrokerRecord {
+        broker_id: i32 = 0, 0;
+        broker_epoch: i64 = 0, 0;
+    }
+    tagged {}
+
+    /// A topic is created; its partitions follow.
+    TopicRecord<'r> {
+        name: &'r str = "", 0;
+        topic_id: Uuid = Uuid::ZERO, 0;
+    }
+    tagged {}
+
+    /// The whole state of a partition.
+    PartitionRecord<'r> {
+        partition_id: i32 = -1, 0;
+        topic_id: Uuid = Uuid::ZERO, 0;
+        replicas: Array<'r, i32> = Array::EMPTY, 0;
+        isr: Array<'r, i32> = Array::EMPTY, 0;
+        removing_replicas: Array<'r, i32> = Array::EMPTY, 0;
+        adding_replicas: Array<'r, i32> = Array::EMPTY, 0;
+        leader: i32 = -1, 0;
+        leader_epoch: i32 = -1, 0;
+        partition_epoch: i32 = -1, 0;
+        directories: Array<'r, Uuid> = Array::EMPTY, 1;
+    }
+    tagged {
+        0 leader_recovery_state: i8 = 0, 0;
+        1 eligible_leader_replicas: Option<Array<'r, i32>> = None, 2;
+        2 last_known_elr: Option<Array<'r, i32>> = None, 2;
+    }
+
+    /// A configuration value; null deletes it.
+    ConfigRecord<'r> {
+        resource_type: i8 = 0, 0;
+        resource_name: &'r str = "", 0;
+        name: &'r str = "", 0;
+        value: Option<&'r str> = Some(""), 0;
+    }
+    tagged {}
+
+    /// What changes in a partition. Every one counts the partition epoch up, one with a leader the leader epoch too.
+    PartitionChangeRecord<'r> {
+        partition_id: i32 = -1, 0;
+        topic_id: Uuid = Uuid::ZERO, 0;
+    }
+    tagged {
+        0 isr: Option<Array<'r, i32>> = None, 0;
+        1 leader: i32 = -2, 0;
+        2 replicas: Option<Array<'r, i32>> = None, 0;
+        3 removing_replicas: Option<Array<'r, i32>> = None, 0;
+        4 adding_replicas: Option<Array<'r, i32>> = None, 0;
+        5 leader_recovery_state: i8 = -1, 0;
+        6 eligible_leader_replicas: Option<Array<'r, i32>> = None, 2;
+        7 last_known_elr: Option<Array<'r, i32>> = None, 2;
+        8 directories: Option<Array<'r, Uuid>> = None, 1;
+    }
+
+    /// A broker is fenced; written below metadata.version 6.
+    FenceBrokerRecord {
+        id: i32 = 0, 0;
+        epoch: i64 = 0, 0;
+    }
+    tagged {}
+
+    /// A broker is unfenced; written below metadata.version 6.
+    UnfenceBrokerRecord {
+        id: i32 = 0, 0;
+        epoch: i64 = 0, 0;
+    }
+    tagged {}
+
+    /// A topic goes, with its partitions and its configuration.
+    RemoveTopicRecord {
+        topic_id: Uuid = Uuid::ZERO, 0;
+    }
+    tagged {}
+
+    /// A delegation token, new or renewed. The HMAC is not in it: every node derives that.
+    DelegationTokenRecord<'r> {
+        owner: &'r str = "", 0;
+        requester: &'r str = "", 0;
+        renewers: Array<'r, &'r str> = Array::EMPTY, 0;
+        issue_timestamp: i64 = 0, 0;
+        max_timestamp: i64 = 0, 0;
+        expiration_timestamp: i64 = 0, 0;
+        token_id: &'r str = "", 0;
+    }
+    tagged {}
+
+    /// A SCRAM credential. Mechanism 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512.
+    UserScramCredentialRecord<'r> {
+        name: &'r str = "", 0;
+        mechanism: i8 = 0, 0;
+        salt: &'r [u8] = b"".as_slice(), 0;
+        stored_key: &'r [u8] = b"".as_slice(), 0;
+        server_key: &'r [u8] = b"".as_slice(), 0;
+        iterations: i32 = 0, 0;
+    }
+    tagged {}
+
+    /// A finalized feature level; 0 removes the feature.
+    FeatureLevelRecord<'r> {
+        name: &'r str = "", 0;
+        feature_level: i16 = 0, 0;
+    }
+    tagged {}
+
+    /// A client quota value.
+    ClientQuotaRecord<'r> {
+        entity: Array<'r, EntityData<'r>> = Array::EMPTY, 0;
+        key: &'r str = "", 0;
+        value: f64 = 0.0, 0;
+        remove: bool = false, 0;
+    }
+    tagged {}
+
+    /// One part of a quota entity; a null name is the default entity of the type.
+    EntityData<'r> {
+        entity_type: &'r str = "", 0;
+        entity_name: Option<&'r str> = Some(""), 0;
+    }
+    tagged {}
+
+    /// A block of producer ids is given out; `next_producer_id` is the first id of the next block.
+    ProducerIdsRecord {
+        broker_id: i32 = 0, 0;
+        broker_epoch: i64 = -1, 0;
+        next_producer_id: i64 = 0, 0;
+    }
+    tagged {}
+
+    /// A registration changes. `fenced`: -1 unfenced, 0 as it was, 1 fenced. An empty `log_dirs` is no change.
+    BrokerRegistrationChangeRecord<'r> {
+        broker_id: i32 = 0, 0;
+        broker_epoch: i64 = 0, 0;
+    }
+    tagged {
+        0 fenced: i8 = 0, 0;
+        1 in_controlled_shutdown: i8 = 0, 1;
+        2 log_dirs: Array<'r, Uuid> = Array::EMPTY, 2;
+        3 cordoned_log_dirs: Option<Array<'r, Uuid>> = None, 3;
+    }
+
+    /// An ACL is created.
+    AccessControlEntryRecord<'r> {
+        id: Uuid = Uuid::ZERO, 0;
+        resource_type: i8 = 0, 0;
+        resource_name: &'r str = "", 0;
+        pattern_type: i8 = 0, 0;
+        principal: &'r str = "", 0;
+        host: &'r str = "", 0;
+        operation: i8 = 0, 0;
+        permission_type: i8 = 0, 0;
+    }
+    tagged {}
+
+    /// An ACL is deleted.
+    RemoveAccessControlEntryRecord {
+        id: Uuid = Uuid::ZERO, 0;
+    }
+    tagged {}
+
+    /// Keeps the log moving (KIP-835).
+    NoOpRecord {}
+    tagged {}
+
+    /// State of a migration from ZooKeeper. Parsed and ignored since 4.0.
+    ZkMigrationStateRecord {
+        zk_migration_state: i8 = 0, 0;
+    }
+    tagged {}
+
+    /// A SCRAM credential is deleted.
+    RemoveUserScramCredentialRecord<'r> {
+        name: &'r str = "", 0;
+        mechanism: i8 = 0, 0;
+    }
+    tagged {}
+
+    /// What follows is withheld until the transaction ends.
+    BeginTransactionRecord<'r> {}
+    tagged {
+        0 name: Option<&'r str> = None, 0;
+    }
+
+    /// The transaction's records take effect.
+    EndTransactionRecord {}
+    tagged {}
+
+    /// The transaction's records are dropped.
+    AbortTransactionRecord<'r> {}
+    tagged {
+        0 reason: Option<&'r str> = None, 0;
+    }
+
+    /// A delegation token is deleted.
+    RemoveDelegationTokenRecord<'r> {
+        token_id: &'r str = "", 0;
+    }
+    tagged {}
+
+    /// A controller registers (KIP-919).
+    RegisterControllerRecord<'r> {
+        controller_id: i32 = 0, 0;
+        incarnation_id: Uuid = Uuid::ZERO, 0;
+        zk_migration_ready: bool = false, 0;
+        end_points: Array<'r, ControllerEndpoint<'r>> = Array::EMPTY, 0;
+        features: Array<'r, ControllerFeature<'r>> = Array::EMPTY, 0;
+    }
+    tagged {}
+
+    /// A listener of a controller.
+    ControllerEndpoint<'r> {
+        name: &'r str = "", 0;
+        host: &'r str = "", 0;
+        port: u16 = 0, 0;
+        security_protocol: i16 = 0, 0;
+    }
+    tagged {}
+
+    /// A feature that a controller supports.
+    ControllerFeature<'r> {
+        name: &'r str = "", 0;
+        min_supported_version: i16 = 0, 0;
+        max_supported_version: i16 = 0, 0;
+    }
+    tagged {}
+
+    /// Forgets the ELR and the last known leaders of a topic, or with an empty name of all.
+    ClearElrRecord<'r> {
+        topic_name: &'r str = "", 0;
+    }
+    tagged {}
+}
+
+records! {
+    0 RegisterBroker RegisterBrokerRecord<'r>, 4;
+    1 UnregisterBroker UnregisterBrokerRecord, 0;
+    2 Topic TopicRecord<'r>, 0;
+    3 Partition PartitionRecord<'r>, 2;
+    4 Config ConfigRecord<'r>, 0;
+    5 PartitionChange PartitionChangeRecord<'r>, 2;
+    7 FenceBroker FenceBrokerRecord, 0;
+    8 UnfenceBroker UnfenceBrokerRecord, 0;
+    9 RemoveTopic RemoveTopicRecord, 0;
+    10 DelegationToken DelegationTokenRecord<'r>, 0;
+    11 UserScramCredential UserScramCredentialRecord<'r>, 0;
+    12 FeatureLevel FeatureLevelRecord<'r>, 0;
+    14 ClientQuota ClientQuotaRecord<'r>, 0;
+    15 ProducerIds ProducerIdsRecord, 0;
+    17 BrokerRegistrationChange BrokerRegistrationChangeRecord<'r>, 3;
+    18 AccessControlEntry AccessControlEntryRecord<'r>, 0;
+    19 RemoveAccessControlEntry RemoveAccessControlEntryRecord, 0;
+    20 NoOp NoOpRecord, 0;
+    21 ZkMigrationState ZkMigrationStateRecord, 0;
+    22 RemoveUserScramCredential RemoveUserScramCredentialRecord<'r>, 0;
+    23 BeginTransaction BeginTransactionRecord<'r>, 0;
+    24 EndTransaction EndTransactionRecord, 0;
+    25 AbortTransaction AbortTransactionRecord<'r>, 0;
+    26 RemoveDelegationToken RemoveDelegationTokenRecord<'r>, 0;
+    27 RegisterController RegisterControllerRecord<'r>, 0;
+    28 ClearElr ClearElrRecord<'r>, 0;
+}
+
+/// The default as it is written in the description above.
+const fn default_value(text: &str) -> DefaultValue {
+    match text.as_bytes() {
+        b"None" => DefaultValue::Null,
+        b"true" => DefaultValue::Bool(true),
+        b"-1" => DefaultValue::Int(-1),
+        b"-2" => DefaultValue::Int(-2),
+        _ => DefaultValue::Natural,
+    }
+}
+
+/// The schema of a record id; `None` when there is no such record.
+#[inline]
+pub fn schema(id: i16) -> Option<&'static RecordSchema> {
+    match SCHEMAS.get(usize::try_from(id).ok()?) {
+        Some(schema) if schema.id == id => Some(schema), // No id is missing before it.
+        _ => SCHEMAS.binary_search_by_key(&id, |schema| schema.id).ok().map(|at| &SCHEMAS[at]),
+    }
+}

@@ -1,0 +1,72 @@
+//! What the network needs of a broker: its partitions and the metadata image. Tests put fakes in their place.
+
+use std::sync::Arc;
+
+use klamm_base::{ErrorCode, Uuid};
+use klamm_log::Origin;
+use klamm_metadata::MetadataImage;
+use klamm_replica::{Appended, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused, Replicas};
+
+/// The broker that the network serves.
+pub trait Backend: Send + Sync + 'static {
+    /// The committed image, as it is now.
+    fn image(&self) -> Arc<MetadataImage>;
+
+    /// The partition on this node, opened when it was not.
+    fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn Partition>, ErrorCode>;
+}
+
+/// A partition on this node.
+pub trait Partition: Send + Sync {
+    /// Checks one batch, patches it in place and appends it.
+    fn append(&self, batch: &mut [u8], acks: i16, now_ms: i64) -> Result<Appended, Refused>;
+
+    /// Calls `done` once: with `NONE` when everything below `end_offset` is committed, or with what made it impossible.
+    fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>);
+
+    fn fetch(&self, request: &PartitionFetch) -> Fetched;
+
+    /// Wakes `waiter` at the next change that a fetch could see. The caller reads once more behind this call.
+    fn watch(&self, waiter: Arc<FetchWaiter>);
+
+    fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode>;
+
+    /// The largest known epoch up to `epoch` and its end offset; -1 both when there is none.
+    fn end_of_epoch(&self, current_leader_epoch: i32, epoch: i32) -> Result<(i32, i64), ErrorCode>;
+}
+
+impl Backend for Replicas {
+    fn image(&self) -> Arc<MetadataImage> {
+        Replicas::image(self)
+    }
+
+    fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn Partition>, ErrorCode> {
+        Ok(self.get_in_task(topic, index)?)
+    }
+}
+
+impl Partition for klamm_replica::Partition {
+    fn append(&self, batch: &mut [u8], acks: i16, now_ms: i64) -> Result<Appended, Refused> {
+        klamm_replica::Partition::append(self, batch, acks, Origin::Client, now_ms)
+    }
+
+    fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>) {
+        klamm_replica::Partition::when_acked(self, end_offset, done);
+    }
+
+    fn fetch(&self, request: &PartitionFetch) -> Fetched {
+        klamm_replica::Partition::fetch(self, request)
+    }
+
+    fn watch(&self, waiter: Arc<FetchWaiter>) {
+        klamm_replica::Partition::watch(self, waiter);
+    }
+
+    fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
+        klamm_replica::Partition::find_offset(self, query)
+    }
+
+    fn end_of_epoch(&self, current_leader_epoch: i32, epoch: i32) -> Result<(i32, i64), ErrorCode> {
+        klamm_replica::Partition::end_of_epoch(self, current_leader_epoch, epoch)
+    }
+}

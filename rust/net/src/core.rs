@@ -1,0 +1,188 @@
+//! What all connections of a server share.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use klamm_metadata::MetadataImage;
+use klamm_metadata::version::KRAFT_VERSION;
+use klamm_quorum::Answering;
+use klamm_wire::api::{Api, ListenerKind};
+use klamm_wire::api_versions::{ApiRange, Features};
+use parking_lot::Mutex;
+
+use super::backend::Backend;
+use super::buffers::Buffers;
+use super::config::NetConfig;
+use super::counters::Counters;
+use super::events::EventQueue;
+use super::limits::ConnectionLimits;
+use super::link::{Link, Reply};
+use super::listener::Listener;
+use super::sessions::Sessions;
+
+/// What a node says about features that its image does not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SupportedFeatures {
+    /// Name, lowest and highest level that this node supports.
+    pub ranges: Vec<(String, i16, i16)>,
+    /// Finalized kraft.version: it is in the quorum's control records and not in the image.
+    pub kraft_version: i16,
+}
+
+pub struct Core {
+    pub config: Arc<NetConfig>,
+    pub cluster_id: String,
+    pub backend: Arc<dyn Backend>,
+    pub supported_features: ArcSwap<SupportedFeatures>,
+    /// What the active controller serves, where that is another process; `None` while that is not known.
+    pub controller_apis: ArcSwap<Option<Vec<ApiRange>>>,
+    /// What ApiVersions tells of before the backend has an image.
+    pub early_image: ArcSwapOption<MetadataImage>,
+    pub events: EventQueue,
+    /// What answers the quorum's fetches while the core lets it, where this node has a quorum's log.
+    pub answering: OnceLock<Arc<Answering>>,
+    pub sessions: Sessions,
+    pub buffers: Buffers,
+    limits: Arc<ConnectionLimits>,
+    controller_limits: Arc<ConnectionLimits>,
+    pub counters: Counters,
+    links: Mutex<HashMap<u64, Arc<Link>>>,
+    /// What links' times count from.
+    begun: Instant,
+    /// Which connection waits for the answer to which handle.
+    handles: Mutex<HashMap<u64, Arc<Link>>>,
+    next_id: AtomicU64,
+}
+
+/// Bytes of receive buffers that lie ready when nobody uses them.
+const IDLE_BUFFER_BYTES: usize = 8 << 20;
+
+impl Core {
+    pub fn new(config: NetConfig, cluster_id: String, backend: Arc<dyn Backend>) -> std::io::Result<Self> {
+        let config = Arc::new(config);
+        Ok(Self {
+            cluster_id,
+            backend,
+            supported_features: ArcSwap::default(),
+            controller_apis: ArcSwap::default(),
+            early_image: ArcSwapOption::empty(),
+            events: EventQueue::new(config.queued_requests_max)?,
+            answering: OnceLock::new(),
+            sessions: Sessions::new(config.fetch_session_slots),
+            buffers: Buffers::new(IDLE_BUFFER_BYTES, usize::try_from(config.queued_bytes_max).unwrap_or(usize::MAX)),
+            limits: ConnectionLimits::new(config.connections.clone()),
+            controller_limits: ConnectionLimits::new(config.connections.clone()),
+            begun: Instant::now(),
+            counters: Counters::default(),
+            links: Mutex::default(),
+            handles: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            config,
+        })
+    }
+
+    /// The connections of all listeners of this kind.
+    pub fn limits(&self, kind: ListenerKind) -> &Arc<ConnectionLimits> {
+        match kind {
+            ListenerKind::Broker => &self.limits,
+            ListenerKind::Controller => &self.controller_limits,
+        }
+    }
+
+    /// Both.
+    pub fn all_limits(&self) -> [&Arc<ConnectionLimits>; 2] {
+        [&self.limits, &self.controller_limits]
+    }
+
+    /// Notes that a connection has just been used.
+    pub fn touch(&self, link: &Link, now: Instant) {
+        link.touch(u64::try_from((now - self.begun).as_millis()).unwrap_or(u64::MAX));
+    }
+
+    /// Closes as many connections as there are too many, those first that were not used for longest.
+    pub fn close_excess(&self, kind: ListenerKind) {
+        let limits = self.limits(kind);
+        let excess = limits.excess();
+        if excess == 0 {
+            return;
+        }
+        let links = self.links();
+        let (closing, mut open): (Vec<_>, Vec<_>) =
+            links.iter().filter(|link| link.kind == kind).partition(|link| link.is_asked_to_close());
+        open.retain(|link| !limits.is_protected(&link.listener));
+        open.sort_by_key(|link| (link.used_ms(), link.id));
+        open.into_iter().take(excess.saturating_sub(closing.len())).for_each(|link| link.ask_to_close());
+    }
+
+    /// The features as ApiVersions tells them.
+    pub fn features(&self) -> Features {
+        let image = self.early_image.load_full().unwrap_or_else(|| self.backend.image());
+        let supported = self.supported_features.load();
+        let mut finalized: Vec<_> = image.features().iter().map(|(name, level)| (name.clone(), *level)).collect();
+        finalized.push((KRAFT_VERSION.to_owned(), supported.kraft_version));
+        Features { supported: supported.ranges.clone(), finalized, finalized_epoch: image.provenance().last_offset }
+    }
+
+    /// What ApiVersions tells of APIs on a listener: of what is handed on, only what the active controller knows too, so
+    /// that clients do not ask in a version that it refuses (Apache Kafka's `ApiVersionManager`).
+    pub fn told_apis<'a>(&self, listener: &'a Listener) -> Cow<'a, [ApiRange]> {
+        let there = self.controller_apis.load();
+        let (ListenerKind::Broker, Some(there)) = (listener.kind, &**there) else {
+            return Cow::Borrowed(listener.advertised());
+        };
+        let both = |own: &ApiRange| match Api::of(own.key).is_some_and(|api| api.is_forwarded) {
+            true => own.intersect(there.iter().find(|one| one.key == own.key)?),
+            false => Some(*own),
+        };
+        listener.advertised().iter().filter_map(both).collect()
+    }
+
+    /// A number that was not given before: connections and handles.
+    pub fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn add_link(&self, link: &Arc<Link>) {
+        self.links.lock().insert(link.id, link.clone());
+    }
+
+    pub fn remove_link(&self, id: u64) {
+        self.links.lock().remove(&id);
+    }
+
+    pub fn link(&self, id: u64) -> Option<Arc<Link>> {
+        self.links.lock().get(&id).cloned()
+    }
+
+    /// Every connection there is now.
+    pub fn links(&self) -> Vec<Arc<Link>> {
+        self.links.lock().values().cloned().collect()
+    }
+
+    /// Remembers that the connection waits for the answer to `handle`.
+    pub fn expect_reply(&self, handle: u64, link: &Arc<Link>) {
+        self.handles.lock().insert(handle, link.clone());
+    }
+
+    pub fn forget_handle(&self, handle: u64) {
+        self.handles.lock().remove(&handle);
+    }
+
+    /// Hands an answer to the connection that waits for it, which is then to be woken; `None` when it is gone or was
+    /// answered before.
+    pub fn reply(&self, handle: u64, reply: Reply) -> Option<Arc<Link>> {
+        let link = self.handles.lock().remove(&handle)?;
+        link.set_reply(handle, reply);
+        Some(link)
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,267 @@
+//! What Python has to do: a bounded queue of two priorities with a descriptor that becomes readable.
+//!
+//! Keep-alives and the quorum's own requests must not wait behind admin requests, so they have a queue of their own that is
+//! emptied first. A request that finds its queue full waits in its connection, which stops reading: memory stays bounded and
+//! the peer feels it.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+use klamm_base::WakeUp;
+use klamm_base::{ErrorCode, Uuid};
+use klamm_wire::api;
+use parking_lot::Mutex;
+
+/// One thing for Python.
+#[derive(Debug)]
+pub enum Event {
+    Request(Box<Request>),
+    /// Clients asked for topics that do not exist and may be created. A name comes again until the topic exists: whoever
+    /// creates remembers what is under way.
+    AutoCreate {
+        topics: Vec<String>,
+    },
+    /// A connection that had sent requests to Python is gone; requests that it left need no answer.
+    Closed {
+        connection_id: u64,
+    },
+    /// What was appended with this token is committed (`NONE`), or can no longer be.
+    Acked {
+        token: u64,
+        code: ErrorCode,
+    },
+    /// A log directory is out of use.
+    DirFailed {
+        id: Uuid,
+    },
+    /// A line for the log.
+    Log {
+        level: LogLevel,
+        message: String,
+    },
+}
+
+/// A request that is answered outside of the network.
+#[derive(Debug)]
+pub struct Request {
+    /// What to answer with, once.
+    pub handle: u64,
+    pub connection_id: u64,
+    /// Name of the listener it came in by.
+    pub listener: Arc<str>,
+    pub peer: SocketAddr,
+    pub api_key: i16,
+    pub api_version: i16,
+    pub correlation_id: i32,
+    pub client_id: String,
+    /// Everything behind the request header.
+    pub body: Vec<u8>,
+    pub arrived: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    Info,
+    Warn,
+    Error,
+}
+
+/// How a request's event is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    High,
+    Normal,
+}
+
+impl Priority {
+    /// Requests whose lateness is taken for a death, and those that end an election.
+    pub fn of(api_key: i16) -> Self {
+        match api_key {
+            api::HEARTBEAT | api::CONSUMER_GROUP_HEARTBEAT | api::BROKER_HEARTBEAT => Self::High,
+            api::JOIN_GROUP | api::LEAVE_GROUP | api::SYNC_GROUP => Self::High,
+            api::FETCH | api::VOTE | api::BEGIN_QUORUM_EPOCH | api::END_QUORUM_EPOCH | api::FETCH_SNAPSHOT => {
+                Self::High
+            }
+            _ => Self::Normal,
+        }
+    }
+}
+
+/// The queue. Cheap to share; one side pushes from any thread, one side drains.
+pub struct EventQueue {
+    inner: Mutex<Inner>,
+    requests_max: usize,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// `None` once nobody drains any more.
+    wake_up: Option<WakeUp>,
+    high: VecDeque<Box<Request>>,
+    normal: VecDeque<Box<Request>>,
+    /// Events that must neither be lost nor wait behind requests; each is owed for something that was asked before.
+    news: VecDeque<Event>,
+    auto_create: HashSet<String>,
+    log: VecDeque<(LogLevel, String)>,
+    log_dropped: u64,
+    /// Connections that found a queue full.
+    waiting: Vec<Waker>,
+    signalled: bool,
+}
+
+/// Topics to create that are remembered at a time; a client whose topic is not among them asks again.
+const AUTO_CREATE_MAX: usize = 10_000;
+/// Log lines that are kept for a Python that is slow; further ones are counted.
+const LOG_LINES_MAX: usize = 1_000;
+
+impl EventQueue {
+    /// A queue that holds `requests_max` requests of each priority.
+    pub fn new(requests_max: usize) -> io::Result<Self> {
+        let inner = Inner { wake_up: Some(WakeUp::new()?), ..Inner::default() };
+        Ok(Self { inner: Mutex::new(inner), requests_max: requests_max.max(1) })
+    }
+
+    /// Readable while there is something to drain; [`EventQueue::drain`] resets it. `None` after [`EventQueue::close`].
+    pub fn fd(&self) -> Option<RawFd> {
+        self.inner.lock().wake_up.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Nobody drains any more: gives the descriptor back, and forgets who waits.
+    pub fn close(&self) {
+        let mut inner = self.inner.lock();
+        let closed = (inner.wake_up.take(), std::mem::take(&mut inner.waiting));
+        drop(inner);
+        drop(closed);
+    }
+
+    /// Adds a request, or gives it back when its queue is full and wakes `waker` when there is room.
+    pub fn push_request(&self, request: Box<Request>, waker: &Waker) -> Result<(), Box<Request>> {
+        let mut inner = self.inner.lock();
+        let queue = match Priority::of(request.api_key) {
+            Priority::High => &mut inner.high,
+            Priority::Normal => &mut inner.normal,
+        };
+        if queue.len() >= self.requests_max {
+            inner.waiting.push(waker.clone());
+            return Err(request);
+        }
+        queue.push_back(request);
+        self.signal(&mut inner);
+        Ok(())
+    }
+
+    /// Tells that a connection which had asked Python is gone.
+    pub fn push_closed(&self, connection_id: u64) {
+        self.push_news(Event::Closed { connection_id });
+    }
+
+    /// Tells what became of an append of this node's own.
+    pub fn push_acked(&self, token: u64, code: ErrorCode) {
+        self.push_news(Event::Acked { token, code });
+    }
+
+    /// Tells that a log directory is out of use.
+    pub fn push_dir_failed(&self, id: Uuid) {
+        self.push_news(Event::DirFailed { id });
+    }
+
+    fn push_news(&self, event: Event) {
+        let mut inner = self.inner.lock();
+        inner.news.push_back(event);
+        self.signal(&mut inner);
+    }
+
+    /// Asks for topics to be created.
+    pub fn push_auto_create<'a>(&self, topics: impl Iterator<Item = &'a str>) {
+        let mut inner = self.inner.lock();
+        for topic in topics {
+            if inner.auto_create.len() < AUTO_CREATE_MAX && !inner.auto_create.contains(topic) {
+                inner.auto_create.insert(topic.to_owned());
+            }
+        }
+        if !inner.auto_create.is_empty() {
+            self.signal(&mut inner);
+        }
+    }
+
+    /// Writes a line to the log.
+    pub fn log(&self, level: LogLevel, message: String) {
+        let mut inner = self.inner.lock();
+        if inner.log.len() >= LOG_LINES_MAX {
+            inner.log_dropped += 1;
+            return;
+        }
+        inner.log.push_back((level, message));
+        self.signal(&mut inner);
+    }
+
+    /// Requests that nobody has taken.
+    pub fn request_count(&self) -> usize {
+        let inner = self.inner.lock();
+        inner.high.len() + inner.normal.len()
+    }
+
+    fn signal(&self, inner: &mut Inner) {
+        if !inner.signalled {
+            inner.signalled = true;
+            inner.wake_up.iter().for_each(WakeUp::raise);
+        }
+    }
+
+    /// Takes at most `max` events, the urgent ones first. When more are left the descriptor stays readable.
+    pub fn drain(&self, max: usize) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut inner = self.inner.lock();
+        inner.wake_up.iter().for_each(WakeUp::lower);
+        inner.signalled = false;
+        while events.len() < max {
+            match inner.pop() {
+                Some(event) => events.push(event),
+                None => break,
+            }
+        }
+        if !inner.is_empty() {
+            self.signal(&mut inner);
+        }
+        let waiting = std::mem::take(&mut inner.waiting);
+        drop(inner);
+        waiting.into_iter().for_each(Waker::wake);
+        events
+    }
+}
+
+impl Inner {
+    fn pop(&mut self) -> Option<Event> {
+        if let Some(request) = self.high.pop_front() {
+            return Some(Event::Request(request));
+        }
+        if let Some(event) = self.news.pop_front() {
+            return Some(event);
+        }
+        if let Some((level, message)) = self.log.pop_front() {
+            return Some(Event::Log { level, message });
+        }
+        if self.log_dropped > 0 {
+            let message = format!("{} further lines were dropped", std::mem::take(&mut self.log_dropped));
+            return Some(Event::Log { level: LogLevel::Warn, message });
+        }
+        if !self.auto_create.is_empty() {
+            return Some(Event::AutoCreate { topics: self.auto_create.drain().collect() });
+        }
+        self.normal.pop_front().map(Event::Request)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.high.is_empty()
+            && self.normal.is_empty()
+            && self.news.is_empty()
+            && self.log.is_empty()
+            && self.log_dropped == 0
+            && self.auto_create.is_empty()
+    }
+}

@@ -1,0 +1,142 @@
+//! Which partitions a Fetch request is about: those it names, or those of its session (KIP-227).
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Instant;
+
+use klamm_base::ErrorCode;
+use klamm_wire::fetch::{FetchRequest, TOPIC_ID_VERSION};
+use klamm_wire::topic::TopicRef;
+use parking_lot::Mutex;
+
+use super::fetch_read::Told;
+use super::session::{Session, SessionPartitions, TopicKey, Wanted, next_epoch};
+use super::sessions::Sessions;
+
+/// Epoch of a request that opens a session.
+const INITIAL_EPOCH: i32 = 0;
+/// Epoch of a request that wants no session, or ends its own.
+const FINAL_EPOCH: i32 = -1;
+const NO_SESSION: i32 = 0;
+
+pub enum Context {
+    Sessionless(Vec<Wanted>),
+    /// All partitions are named, and the answer opens a session.
+    Full {
+        wanted: Vec<Wanted>,
+        privileged: bool,
+        uses_topic_ids: bool,
+    },
+    /// The answer is told only what changed; it is for the session at this epoch.
+    Session {
+        session: Arc<Mutex<Session>>,
+        epoch: i32,
+    },
+}
+
+impl TopicKey {
+    /// The key of a topic as a request names it.
+    pub fn of(topic: &TopicRef<'_>) -> Self {
+        match topic {
+            TopicRef::Name(name) => Self::Name((&**name).into()),
+            TopicRef::Id(id) => Self::Id(*id),
+        }
+    }
+}
+
+impl Context {
+    /// Finds out what the request is about, and changes its session.
+    pub fn open(
+        sessions: &Sessions,
+        request: &FetchRequest<'_>,
+        version: i16,
+        now: Instant,
+    ) -> Result<Self, ErrorCode> {
+        let uses_topic_ids = version >= TOPIC_ID_VERSION;
+        if matches!(request.session_epoch, INITIAL_EPOCH | FINAL_EPOCH) {
+            sessions.remove(request.session_id);
+            let wanted = each_once(wanted(request).collect());
+            return Ok(match request.session_epoch {
+                FINAL_EPOCH => Self::Sessionless(wanted),
+                _ => Self::Full { wanted, privileged: request.is_from_follower(), uses_topic_ids },
+            });
+        }
+        let found = sessions.get(request.session_id).ok_or(ErrorCode::FETCH_SESSION_ID_NOT_FOUND)?;
+        let mut session = found.lock();
+        session.check(request.session_epoch, uses_topic_ids)?;
+        change(&mut session.partitions, request);
+        if session.partitions.is_empty() {
+            sessions.remove(request.session_id);
+            return Ok(Self::Sessionless(each_once(wanted(request).collect())));
+        }
+        sessions.touch(now, request.session_id, session.partitions.len());
+        session.epoch = next_epoch(session.epoch);
+        let epoch = session.epoch;
+        drop(session);
+        Ok(Self::Session { session: found, epoch })
+    }
+
+    /// Notes what is being told; gives the answer's error and session id. After an error nothing is told.
+    pub fn tell(&self, sessions: &Sessions, told: &[Told]) -> (ErrorCode, i32) {
+        match self {
+            Self::Sessionless(_) => (ErrorCode::NONE, NO_SESSION),
+            Self::Full { wanted, privileged, uses_topic_ids } => {
+                let mut partitions = SessionPartitions::default();
+                for (wanted, told) in wanted.iter().zip(told) {
+                    partitions.want_told(wanted.clone(), &told.result);
+                }
+                (ErrorCode::NONE, sessions.create(Instant::now(), *privileged, *uses_topic_ids, partitions))
+            }
+            Self::Session { session, epoch } => {
+                let mut session = session.lock();
+                if session.epoch != *epoch {
+                    // Another request went on with the session meanwhile: what it was told must not be told again.
+                    return (ErrorCode::INVALID_FETCH_SESSION_EPOCH, session.id);
+                }
+                for told in told {
+                    session.partitions.tell(told.turn, &told.result);
+                }
+                (ErrorCode::NONE, session.id)
+            }
+        }
+    }
+}
+
+fn wanted<'a>(request: &FetchRequest<'a>) -> impl Iterator<Item = Wanted> + 'a {
+    request.topics.clone().flat_map(|topic| {
+        let key = TopicKey::of(&topic.topic);
+        topic.partitions.map(move |partition| Wanted { topic: key.clone(), partition })
+    })
+}
+
+/// A partition that is named again is asked for as it was named last, in its first place, as in Apache Kafka.
+fn each_once(wanted: Vec<Wanted>) -> Vec<Wanted> {
+    if wanted.len() < 2 {
+        return wanted;
+    }
+    let mut places = HashMap::with_capacity(wanted.len());
+    let mut once: Vec<Wanted> = Vec::with_capacity(wanted.len());
+    for wanted in wanted {
+        match places.entry((wanted.topic.clone(), wanted.partition.index)) {
+            Entry::Occupied(place) => once[*place.get()] = wanted,
+            Entry::Vacant(place) => {
+                place.insert(once.len());
+                once.push(wanted);
+            }
+        }
+    }
+    once
+}
+
+fn change(partitions: &mut SessionPartitions, request: &FetchRequest<'_>) {
+    for wanted in wanted(request) {
+        partitions.want(wanted);
+    }
+    for forgotten in request.forgotten.clone() {
+        let key = TopicKey::of(&forgotten.topic);
+        for index in forgotten.partitions {
+            partitions.forget(&key, index);
+        }
+    }
+}

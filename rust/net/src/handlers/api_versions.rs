@@ -1,0 +1,27 @@
+//! ApiVersions: answered whatever version it is asked in.
+
+use klamm_base::ErrorCode;
+use klamm_wire::api_versions::{ApiVersionsRequest, write_error, write_response};
+
+use super::{Call, Outcome};
+
+pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
+    if !(call.api.version_min..=call.api.version_max).contains(&call.version) {
+        // The client does not know yet what is spoken here: it is told in the oldest version (KIP-511).
+        write_error(&mut call.answer.writer, 0, ErrorCode::UNSUPPORTED_VERSION);
+        return Outcome::Answered;
+    }
+    match ApiVersionsRequest::parse(body, call.version) {
+        Err(error) => call.malformed(error),
+        Ok(request) if !request.is_valid() => {
+            write_error(&mut call.answer.writer, call.version, ErrorCode::INVALID_REQUEST);
+            Outcome::Answered
+        }
+        Ok(_) => {
+            let features = call.core.features();
+            let apis = call.core.told_apis(call.listener);
+            write_response(&mut call.answer.writer, call.version, &apis, &features);
+            Outcome::Answered
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Fetch: what is there is answered at once, else the request waits on its partitions (KIP-74, KIP-227).
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use klamm_base::ErrorCode;
+use klamm_base::Uuid;
+use klamm_base::os::read_if_cached;
+use klamm_metadata::MetadataImage;
+use klamm_replica::FetchWaiter;
+use klamm_wire::fetch::{FetchRequest, FetchResponseWriter, FetchResult, TOPIC_ID_VERSION};
+use klamm_wire::header::ResponseHeader;
+
+use super::leaders::Leaders;
+use super::{Call, Outcome};
+use crate::answer::Answer;
+use crate::core::Core;
+use crate::fetch_context::Context;
+use crate::fetch_read::{Gathered, Limits, Told};
+use crate::listener::Listener;
+use crate::session::TopicKey;
+
+/// Records of up to this many bytes are read into the answer: one `send` is cheaper than `send` and `sendfile`.
+const INLINE_BYTES_MAX: usize = 16 << 10;
+/// At most this many bytes of an answer's records are in memory.
+const INLINE_BYTES_MAX_OF_ANSWER: usize = 256 << 10;
+/// Version up to which clients do not know KAFKA_STORAGE_ERROR.
+const NO_STORAGE_ERROR_VERSION: i16 = 5;
+/// First version that is told the leader (KIP-951).
+const LEADER_VERSION: i16 = 16;
+
+/// A fetch that found too little and waits for more.
+pub struct WaitingFetch {
+    version: i16,
+    header: ResponseHeader,
+    listener: Arc<Listener>,
+    context: Context,
+    limits: Limits,
+    pub deadline: Instant,
+    waiter: Option<Arc<FetchWaiter>>,
+    /// Partitions that could be read when the fetch began to wait.
+    watched: usize,
+}
+
+pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]) -> Outcome {
+    let request = match FetchRequest::parse(body, call.version) {
+        Ok(request) => request,
+        Err(error) => return call.malformed(error),
+    };
+    if !(0..=1).contains(&request.isolation_level) {
+        write_error(call.answer, call.version, &request, ErrorCode::UNKNOWN_SERVER_ERROR);
+        return Outcome::Answered;
+    }
+    let now = Instant::now();
+    let context = match Context::open(&call.core.sessions, &request, call.version, now) {
+        Ok(context) => context,
+        Err(code) => {
+            FetchResponseWriter::begin(&mut call.answer.writer, call.version, code, 0, 0).end(&[]);
+            return Outcome::Answered;
+        }
+    };
+    let mut fetch = Box::new(WaitingFetch {
+        version: call.version,
+        header,
+        listener: call.listener.clone(),
+        context,
+        limits: Limits::of(&request, call.core.config.fetch_bytes_max),
+        deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
+        waiter: None,
+        watched: 0,
+    });
+    let may_wait = request.max_wait_ms > 0;
+    match fetch.answer_or_wait(call.core, call.answer, waker, !may_wait) {
+        true => Outcome::Answered,
+        false => Outcome::Fetch(fetch),
+    }
+}
+
+impl WaitingFetch {
+    /// The frame that this fetch still owes.
+    pub fn header(&self) -> ResponseHeader {
+        self.header
+    }
+
+    /// Whether something happened that may complete the fetch.
+    pub fn is_woken(&self) -> bool {
+        self.waiter.as_ref().is_none_or(|waiter| waiter.has_ended())
+    }
+
+    /// Writes the answer when there is enough, or `at_once`; else waits on every partition it reads.
+    pub fn answer_or_wait(&mut self, core: &Core, answer: &mut Answer, waker: &Waker, at_once: bool) -> bool {
+        let image = core.backend.image();
+        let found = self.gather(core, &image);
+        let has_lost_one = found.partitions.len() < self.watched;
+        if at_once || has_lost_one || found.is_enough(&self.limits) {
+            self.write(core, &image, found, answer);
+            return true;
+        }
+        let waiter = Arc::new(FetchWaiter::new(waker.clone()));
+        for partition in &found.partitions {
+            partition.watch(waiter.clone());
+        }
+        // What came between reading and watching woke nobody.
+        let found = self.gather(core, &image);
+        if found.is_enough(&self.limits) {
+            waiter.end();
+            self.write(core, &image, found, answer);
+            return true;
+        }
+        self.watched = found.partitions.len();
+        self.waiter = Some(waiter);
+        false
+    }
+
+    fn gather(&self, core: &Core, image: &MetadataImage) -> Gathered {
+        let mut found = Gathered::new(&self.limits);
+        match &self.context {
+            Context::Sessionless(wanted) | Context::Full { wanted, .. } => {
+                for wanted in wanted {
+                    let told = found.read(core, image, wanted, &self.limits);
+                    found.told.push(Told { turn: 0, ..told });
+                }
+            }
+            Context::Session { session, .. } => {
+                for (turn, cached) in session.lock().partitions.iter() {
+                    let told = found.read(core, image, &cached.wanted, &self.limits);
+                    if cached.must_tell(&told.result) {
+                        found.told.push(Told { turn, ..told });
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn write(&mut self, core: &Core, image: &MetadataImage, mut found: Gathered, answer: &mut Answer) {
+        if self.version <= NO_STORAGE_ERROR_VERSION {
+            for told in &mut found.told {
+                if told.result.error == ErrorCode::KAFKA_STORAGE_ERROR {
+                    told.result.error = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+                }
+            }
+        }
+        // What is not there is told last, as by Apache Kafka.
+        found.told.sort_by_key(|told| {
+            matches!(told.result.error, ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        });
+        let mut leaders = Leaders::new(image, &self.listener.name);
+        if self.version >= LEADER_VERSION {
+            name_leaders(&mut leaders, image, &mut found.told);
+        }
+        let (error, session_id) = self.context.tell(&core.sessions, &found.told);
+        let told = if error.is_error() { &[][..] } else { &found.told[..] };
+        let topics = told.chunk_by(|one, next| one.topic == next.topic);
+        let mut slices = Vec::new();
+        let out = &mut answer.writer;
+        let mut out = FetchResponseWriter::begin(out, self.version, error, session_id, topics.clone().count());
+        let mut inline_left = INLINE_BYTES_MAX_OF_ANSWER;
+        for partitions in topics {
+            let (name, id) = match &partitions[0].topic {
+                TopicKey::Name(name) => (&**name, Uuid::ZERO),
+                TopicKey::Id(id) => ("", *id),
+            };
+            out.begin_topic(name, id, partitions.len());
+            for told in partitions {
+                out.partition(told.index, &told.result);
+                if let Some(records) = &told.records
+                    && !write_inline(&mut out, told, &mut inline_left)
+                {
+                    slices.push((out.position(), records.clone()));
+                }
+                out.end_partition(&told.result);
+            }
+            out.end_topic();
+        }
+        out.end(&leaders.into_endpoints());
+        slices.into_iter().for_each(|(position, slice)| answer.add_slice(position, slice));
+    }
+}
+
+impl Drop for WaitingFetch {
+    fn drop(&mut self) {
+        if let Some(waiter) = &self.waiter {
+            waiter.end();
+        }
+    }
+}
+
+/// Reads few records into the answer when that needs no waiting.
+fn write_inline(out: &mut FetchResponseWriter<'_>, told: &Told, left: &mut usize) -> bool {
+    let Some(records) = &told.records else { return true };
+    if records.len > INLINE_BYTES_MAX.min(*left) {
+        return false;
+    }
+    *left -= records.len;
+    out.try_records(records.len, |room| {
+        read_if_cached(records.file.file(), room, records.position).is_ok_and(|read| read == Some(records.len))
+    })
+}
+
+fn name_leaders(leaders: &mut Leaders<'_>, image: &MetadataImage, told: &mut [Told]) {
+    for told in told {
+        if matches!(told.result.error, ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH) {
+            let topic = match &told.topic {
+                TopicKey::Name(name) => image.topics().by_name(name),
+                TopicKey::Id(id) => image.topics().by_id(*id),
+            };
+            told.result.current_leader = Some(leaders.name(topic.map(|topic| &**topic), told.index));
+        }
+    }
+}
+
+/// An answer that says the same of everything; newer clients read it from the top alone.
+fn write_error(answer: &mut Answer, version: i16, request: &FetchRequest<'_>, code: ErrorCode) {
+    let topics = request.topics.clone();
+    let told = if version < TOPIC_ID_VERSION { topics.len() } else { 0 };
+    let mut out = FetchResponseWriter::begin(&mut answer.writer, version, code, request.session_id, told);
+    for topic in topics.take(told) {
+        let key = TopicKey::of(&topic.topic);
+        let name = if let TopicKey::Name(name) = &key { name } else { "" };
+        out.begin_topic(name, Uuid::ZERO, topic.partitions.len());
+        for partition in topic.partitions {
+            let result = FetchResult::refused(code);
+            out.partition(partition.index, &result);
+            out.end_partition(&result);
+        }
+        out.end_topic();
+    }
+    out.end(&[]);
+}

@@ -1,0 +1,316 @@
+//! Produce: batches appended where they lie in the frame, the answer kept until what it promises is true.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use klamm_base::ErrorCode;
+use klamm_base::primitives::Writer;
+use klamm_metadata::MetadataImage;
+use klamm_metadata::topic::Topic;
+use klamm_replica::Appended;
+use klamm_wire::produce::{ProduceItem, ProduceRequest, ProduceResponseWriter, ProduceResult};
+use klamm_wire::topic::TopicRef;
+
+use super::leaders::Leaders;
+use super::repeats::{ByTopic, Repeats};
+use super::{Call, Outcome};
+use crate::acks::AckWait;
+use crate::answer::Frame;
+use crate::backend::Partition;
+use crate::core::now_ms;
+use crate::lookup::{id_with_partition, topic_named, topic_with_id};
+use crate::produced::{first_batch, only_batch_len};
+use crate::topic_name::is_internal;
+
+/// acks of a produce that waits for all in-sync replicas.
+const ALL: i16 = -1;
+/// The one client that may write to internal topics.
+const ADMIN_CLIENT: &str = "__admin_client";
+
+/// A produce whose answer is written but for the codes of the partitions that are not acknowledged yet.
+pub struct WaitingProduce {
+    pub wait: Arc<AckWait>,
+    /// Where each waiting partition's code stands in the answer.
+    code_positions: Vec<usize>,
+    pub deadline: Instant,
+}
+
+impl WaitingProduce {
+    /// Sets the codes in the answer's frame.
+    pub fn settle(&self, frame: &mut Frame) {
+        set_codes(&mut frame.bytes, &self.code_positions, &self.wait);
+    }
+}
+
+fn set_codes(bytes: &mut [u8], positions: &[usize], wait: &AckWait) {
+    for (&position, code) in positions.iter().zip(wait.codes()) {
+        bytes[position..position + 2].copy_from_slice(&code.0.to_be_bytes());
+    }
+}
+
+/// A partition that took its batch, until its end offset is committed.
+struct Unacknowledged {
+    partition: Arc<dyn Partition>,
+    end_offset: i64,
+    /// Where its error code stands in the answer.
+    code_position: usize,
+}
+
+/// The partition that took a batch, and the end offset that has to be committed.
+type Appending = (Arc<dyn Partition>, i64);
+
+/// What became of one partition's batch, and what to wait for with acks=all.
+pub(super) struct Answered {
+    pub index: i32,
+    result: ProduceResult,
+    appending: Option<Appending>,
+}
+
+/// What an answer that is being written leaves to be done, and its end.
+struct Told<'a> {
+    leaders: Leaders<'a>,
+    unacknowledged: Vec<Unacknowledged>,
+    first_error: Option<ErrorCode>,
+}
+
+impl<'a> Told<'a> {
+    fn new(leaders: Leaders<'a>) -> Self {
+        Self { leaders, unacknowledged: Vec::new(), first_error: None }
+    }
+
+    fn write(&mut self, out: &mut ProduceResponseWriter<'_>, topic: Result<&Topic, ErrorCode>, answered: Answered) {
+        let Answered { index, mut result, appending } = answered;
+        if result.error == ErrorCode::NOT_LEADER_OR_FOLLOWER {
+            result.current_leader = Some(self.leaders.name(topic.ok(), index));
+        }
+        self.first_error = self.first_error.or(Some(result.error).filter(|error| error.is_error()));
+        let code_position = out.partition(index, &result);
+        if let Some((partition, end_offset)) = appending {
+            self.unacknowledged.push(Unacknowledged { partition, end_offset, code_position });
+        }
+    }
+
+    fn end(self, out: ProduceResponseWriter<'_>) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
+        out.end(&self.leaders.into_endpoints());
+        (self.unacknowledged, self.first_error)
+    }
+}
+
+/// What a request's partitions have in common.
+struct Produce<'a> {
+    call: &'a Call<'a>,
+    image: &'a MetadataImage,
+    acks: i16,
+    now_ms: i64,
+    refusals: Refusals,
+}
+
+/// What is wrong with a request as a whole.
+#[derive(Default)]
+struct Refusals {
+    /// Answered for whatever is named, known or not.
+    of_all: Option<ErrorCode>,
+    /// Answered for what would be appended otherwise.
+    of_appends: Option<ErrorCode>,
+}
+
+pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
+    let request = match ProduceRequest::parse(body, call.version) {
+        Ok(request) => request,
+        Err(error) => return call.malformed(error),
+    };
+    let image = call.core.backend.image();
+    let mut writer = std::mem::take(&mut call.answer.writer);
+    let refusals = Refusals::of(&request, body);
+    let produce = Produce { call: &call, image: &image, acks: request.acks, now_ms: now_ms(), refusals };
+    let (unacknowledged, first_error) = produce.append_all(&request, body, &mut writer);
+    call.answer.writer = writer;
+    match first_error {
+        None if request.acks == 0 => Outcome::Silent,
+        // A producer that wants no answer notices an error by the connection being closed.
+        Some(error) if request.acks == 0 => Outcome::Close(format!("a produce with acks=0 failed: {error}")),
+        _ if request.acks != ALL || unacknowledged.is_empty() => Outcome::Answered,
+        _ => wait_for_acks(call, request.timeout_ms, unacknowledged),
+    }
+}
+
+impl Refusals {
+    /// Only the first batch of each partition is looked at, up to the first one that is transactional.
+    fn of(request: &ProduceRequest, body: &[u8]) -> Self {
+        let of_all = |code| Self { of_all: Some(code), of_appends: None };
+        let of_appends = |code| Self { of_all: None, of_appends: Some(code) };
+        match is_transactional(request, body) {
+            Err(code) => of_all(code),
+            // No transaction coordinator knows any transactional id yet, so none can have begun a transaction.
+            Ok(true) if request.is_with_transactional_id => of_appends(ErrorCode::INVALID_PRODUCER_ID_MAPPING),
+            Ok(true) => of_all(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+            Ok(false) if !(-1..=1).contains(&request.acks) => of_appends(ErrorCode::INVALID_REQUIRED_ACKS),
+            Ok(false) => Self::default(),
+        }
+    }
+}
+
+fn is_transactional(request: &ProduceRequest, body: &[u8]) -> Result<bool, ErrorCode> {
+    let mut walk = request.walk();
+    while let Some(item) = walk.next(body) {
+        if let ProduceItem::Partition { records: Some(records), .. } = item
+            && first_batch(&body[records])?.is_some_and(|(header, _)| header.is_transactional())
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl Produce<'_> {
+    /// Appends everything and writes the answer. Returns who is not acknowledged yet, and the first error.
+    fn append_all(
+        &self,
+        request: &ProduceRequest,
+        body: &mut [u8],
+        writer: &mut Writer,
+    ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
+        let told = Told::new(Leaders::new(self.image, &self.call.listener.name));
+        match Repeats::of(request, body, self.call.version) {
+            None => self.append_each(request, body, writer, told),
+            Some(repeats) => self.append_merged(request, body, writer, told, &repeats),
+        }
+    }
+
+    /// What is named once is answered where it is named.
+    fn append_each(
+        &self,
+        request: &ProduceRequest,
+        body: &mut [u8],
+        writer: &mut Writer,
+        mut told: Told<'_>,
+    ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
+        let mut out = ProduceResponseWriter::begin(writer, self.call.version, request.topic_count);
+        let mut topic = Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        let mut walk = request.walk();
+        while let Some(item) = walk.next(body) {
+            match item {
+                ProduceItem::Topic { topic: named, partition_count } => {
+                    out.begin_topic(&named, partition_count);
+                    topic = self.find(&named);
+                }
+                ProduceItem::Partition { index, records } => {
+                    let records = records.map_or(&mut [][..], |range| &mut body[range]);
+                    told.write(&mut out, topic, self.append(topic, index, records));
+                }
+                ProduceItem::TopicEnd => out.end_topic(),
+            }
+        }
+        told.end(out)
+    }
+
+    fn append_merged(
+        &self,
+        request: &ProduceRequest,
+        body: &mut [u8],
+        writer: &mut Writer,
+        mut told: Told<'_>,
+        repeats: &Repeats,
+    ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
+        let mut merged = ByTopic::default();
+        let mut named = None;
+        let (mut walk, mut at) = (request.walk(), 0);
+        while let Some(item) = walk.next(body) {
+            match item {
+                ProduceItem::Topic { topic, .. } => named = Some(topic.into_owned()),
+                ProduceItem::Partition { index, records } => {
+                    at += 1;
+                    if let Some(named) = named.as_ref().filter(|_| !repeats.leaves_out(at - 1)) {
+                        let records = records.map_or(&mut [][..], |range| &mut body[range]);
+                        let answered = self.append(self.find(named), index, records);
+                        merged.add(named, answered, repeats.is_malformed(at - 1));
+                    }
+                }
+                ProduceItem::TopicEnd => {}
+            }
+        }
+        let mut out = ProduceResponseWriter::begin(writer, self.call.version, merged.topics.len());
+        for (named, partitions) in merged.topics {
+            out.begin_topic(&named, partitions.len());
+            partitions.into_iter().for_each(|answered| told.write(&mut out, self.find(&named), answered));
+            out.end_topic();
+        }
+        told.end(out)
+    }
+
+    fn find(&self, named: &TopicRef<'_>) -> Result<&Topic, ErrorCode> {
+        match named {
+            TopicRef::Name(name) => topic_named(self.image, name),
+            TopicRef::Id(id) => topic_with_id(self.image, *id),
+        }
+    }
+
+    /// Appends one partition's batch.
+    fn append(&self, topic: Result<&Topic, ErrorCode>, index: i32, records: &mut [u8]) -> Answered {
+        let (partition, len) = match self.check(topic, index, records) {
+            Ok(checked) => checked,
+            Err(code) => {
+                let corrupt = code == ErrorCode::CORRUPT_MESSAGE;
+                let message = corrupt.then(|| "the bytes hold no record batch of a known format".to_owned());
+                return Answered {
+                    index,
+                    result: ProduceResult { message, ..ProduceResult::refused(code) },
+                    appending: None,
+                };
+            }
+        };
+        match partition.append(&mut records[..len], self.acks, self.now_ms) {
+            Ok(Appended { base_offset, log_append_time_ms, log_start_offset, end_offset, is_acked }) => {
+                let appended = ProduceResult::refused(ErrorCode::NONE);
+                let result = ProduceResult { base_offset, log_append_time_ms, log_start_offset, ..appended };
+                Answered {
+                    index,
+                    result,
+                    appending: (self.acks == ALL && !is_acked).then_some((partition, end_offset)),
+                }
+            }
+            Err(refused) => {
+                let result = ProduceResult {
+                    log_start_offset: refused.log_start_offset,
+                    record_errors: refused.record_errors,
+                    message: refused.message,
+                    ..ProduceResult::refused(refused.code)
+                };
+                Answered { index, result, appending: None }
+            }
+        }
+    }
+
+    /// The partition, and the length of the batch in `records` that it shall append.
+    fn check(
+        &self,
+        topic: Result<&Topic, ErrorCode>,
+        index: i32,
+        records: &[u8],
+    ) -> Result<(Arc<dyn Partition>, usize), ErrorCode> {
+        self.refusals.of_all.map_or(Ok(()), Err)?;
+        let topic = topic?;
+        let id = id_with_partition(topic, index)?;
+        let len = only_batch_len(records, self.call.version)?;
+        self.refusals.of_appends.map_or(Ok(()), Err)?;
+        if is_internal(topic.name()) && self.call.client_id != ADMIN_CLIENT {
+            return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+        }
+        Ok((self.call.core.backend.partition(id, index)?, len))
+    }
+}
+
+fn wait_for_acks(call: Call<'_>, timeout_ms: i32, waiting: Vec<Unacknowledged>) -> Outcome {
+    let wait = AckWait::new(call.link.clone(), waiting.len());
+    let mut code_positions: Vec<_> = waiting.iter().map(|entry| entry.code_position).collect();
+    for (at, entry) in waiting.into_iter().enumerate() {
+        entry.partition.when_acked(entry.end_offset, wait.callback(at));
+    }
+    if wait.is_done_after_setup() {
+        set_codes(call.answer.writer.as_mut_slice(), &code_positions, &wait);
+        return Outcome::Answered;
+    }
+    code_positions.iter_mut().for_each(|position| *position -= call.answer.start());
+    let timeout = Duration::from_millis(timeout_ms.max(0) as u64);
+    Outcome::Acks(WaitingProduce { wait, code_positions, deadline: Instant::now() + timeout })
+}

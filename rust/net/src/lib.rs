@@ -1,0 +1,49 @@
+//! Listeners, connections and the produce/fetch fast path.
+//!
+//! `server` accepts; a `connection` takes frames (`input`), finds who answers (`dispatch`), keeps the order (`pending`) and
+//! sends (`output`). The engine's own answers are in `handlers`; everything else goes out as `events` and comes back as a
+//! `link::Reply`. The partitions and the cluster are behind [`backend`].
+
+mod acks;
+mod answer;
+pub mod backend;
+mod brokers;
+mod buffers;
+mod config;
+mod connection;
+mod core;
+mod counters;
+mod dispatch;
+mod events;
+mod fetch_context;
+mod fetch_read;
+mod handlers;
+mod input;
+mod limits;
+mod link;
+mod listener;
+mod lookup;
+mod memory;
+mod os;
+mod output;
+mod pending;
+mod produced;
+mod rate;
+mod server;
+mod session;
+mod sessions;
+mod socket;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod topic_name;
+
+pub use core::SupportedFeatures;
+
+pub use config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
+pub use counters::Counters;
+pub use events::{Event, EventQueue, LogLevel, Priority, Request};
+pub use link::Reply;
+pub use os::block_broken_pipe_signal;
+pub use server::{ListenerOptions, Server, bind};

@@ -1,0 +1,228 @@
+//! What a connection still has to send: bytes, with slices of files in between.
+//!
+//! Slices go out by `sendfile`, so records are not copied through this process. What the page cache does not hold would
+//! make `sendfile` wait for the disk on a worker that serves thousands of connections; such a chunk is first read by the
+//! blocking pool, and the worker goes on with others.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use klamm_base::os::read_if_cached;
+use klamm_log::FileSlice;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use super::os;
+
+/// How much of a file is looked up in the page cache at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Distance of the bytes that are looked at to judge a chunk: within the reach of the kernel's read-ahead.
+const PROBE_BYTES: usize = 64 << 10;
+/// What stands in front of a slice of this size goes out at once: the reader wakes up for it while the slice is sent, and
+/// is awake when the bytes come. A smaller slice shares its first packet, which costs less than a packet more.
+const EARLY_BYTES: usize = 64 << 10;
+/// A buffer that grew beyond this is given back when it is empty.
+const KEPT_CAPACITY: usize = 16 << 10;
+
+/// Bytes and slices in the order in which they leave.
+#[derive(Default)]
+pub struct Output {
+    bytes: Vec<u8>,
+    /// Bytes of `bytes` that are sent.
+    sent: usize,
+    /// Slices, each with the position in `bytes` that it stands in front of, ascending.
+    slices: VecDeque<(usize, SliceSend)>,
+    /// Bytes of the slices that are not sent.
+    slice_bytes: usize,
+}
+
+struct SliceSend {
+    slice: FileSlice,
+    /// Up to here the file was found in the page cache.
+    cached_until: u64,
+    reading: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Output {
+    /// Bytes that are not sent yet.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.sent + self.slice_bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives the bytes to something that writes behind them; [`Output::restore`] follows.
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Takes the bytes back, longer than before.
+    pub fn restore(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+    }
+
+    /// Adds a slice in front of the byte at `position` of what [`Output::take_bytes`] gave.
+    pub fn insert_slice(&mut self, position: usize, slice: FileSlice) {
+        debug_assert!(self.slices.back().is_none_or(|(before, _)| *before <= position));
+        self.slice_bytes += slice.len;
+        let cached_until = slice.position;
+        self.slices.push_back((position, SliceSend { slice, cached_until, reading: None }));
+    }
+
+    /// Adds bytes with slices at positions of theirs.
+    pub fn push(&mut self, bytes: &[u8], slices: Vec<(usize, FileSlice)>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        for (position, slice) in slices {
+            self.insert_slice(start + position, slice);
+        }
+    }
+
+    /// Sends as much as the socket takes. Ready when everything is sent, or the connection is of no use any more.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, stream: &TcpStream) -> Poll<io::Result<()>> {
+        while !self.is_empty() {
+            let sent = match self.slices.front_mut() {
+                Some((position, send)) if *position == self.sent => {
+                    ready!(send.poll_cached(cx))?;
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_io(Interest::WRITABLE, || send.send(stream)).inspect(|sent| self.slice_bytes -= sent)
+                }
+                front => {
+                    let small = |slice: &FileSlice| slice.len < EARLY_BYTES;
+                    let (end, more) =
+                        front.map_or((self.bytes.len(), false), |(position, send)| (*position, small(&send.slice)));
+                    let bytes = &self.bytes[self.sent..end];
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream
+                        .try_io(Interest::WRITABLE, || os::send(stream.as_raw_fd(), bytes, more))
+                        .inspect(|sent| self.sent += sent)
+                }
+            };
+            match sent {
+                Ok(_) => self.drop_sent_slice(),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        self.reset();
+        Poll::Ready(Ok(()))
+    }
+
+    fn drop_sent_slice(&mut self) {
+        while self.slices.front().is_some_and(|(position, send)| *position == self.sent && send.slice.len == 0) {
+            self.slices.pop_front();
+        }
+    }
+
+    fn reset(&mut self) {
+        self.sent = 0;
+        self.slices = VecDeque::new();
+        match self.bytes.capacity() > KEPT_CAPACITY {
+            true => self.bytes = Vec::new(),
+            false => self.bytes.clear(),
+        }
+    }
+
+    /// Gives back what an idle connection need not hold.
+    pub fn give_back(&mut self) {
+        if self.is_empty() {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+impl SliceSend {
+    /// Ready when the next bytes are in the page cache.
+    fn poll_cached(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(reading) = &mut self.reading {
+                let read = ready!(Pin::new(reading).poll(cx));
+                self.reading = None;
+                read.map_err(io::Error::other)??;
+                self.cached_until = self.slice.position + self.chunk_len() as u64;
+            }
+            if self.slice.position < self.cached_until || self.slice.len == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if is_cached(&self.slice, self.chunk_len())? {
+                self.cached_until = self.slice.position + self.chunk_len() as u64;
+                return Poll::Ready(Ok(()));
+            }
+            let chunk = FileSlice { len: self.chunk_len(), ..self.slice.clone() };
+            self.reading = Some(tokio::task::spawn_blocking(move || read_through(&chunk)));
+        }
+    }
+
+    fn chunk_len(&self) -> usize {
+        self.slice.len.min(CHUNK_BYTES)
+    }
+
+    fn send(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        let len = self.slice.len.min((self.cached_until - self.slice.position) as usize);
+        match os::send_file(stream.as_raw_fd(), self.slice.file.file(), self.slice.position, len)? {
+            0 => Err(shorter_than_promised()),
+            sent => {
+                self.slice.position += sent as u64;
+                self.slice.len -= sent;
+                Ok(sent)
+            }
+        }
+    }
+}
+
+fn shorter_than_promised() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "a log file ended inside a slice that is being sent")
+}
+
+/// Whether the first `len` bytes of a slice are in the page cache.
+fn is_cached(slice: &FileSlice, len: usize) -> io::Result<bool> {
+    match os::is_cached(slice.file.file(), slice.position, len) {
+        Some(cached) => Ok(cached),
+        None => is_cached_by_probes(slice, len),
+    }
+}
+
+/// The same on systems that do not tell, judged by a byte of every stretch.
+fn is_cached_by_probes(slice: &FileSlice, len: usize) -> io::Result<bool> {
+    let last = len.saturating_sub(1);
+    for at in (0..last).step_by(PROBE_BYTES).chain([last]) {
+        match read_if_cached(slice.file.file(), &mut [0], slice.position + at as u64)? {
+            Some(0) => return Err(shorter_than_promised()),
+            Some(_) => {}
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Brings a slice into the page cache, waiting for the disk.
+fn read_through(slice: &FileSlice) -> io::Result<()> {
+    match os::load(slice.file.file(), slice.position, slice.len) {
+        Ok(loaded) if loaded == slice.len => Ok(()),
+        Ok(_) => Err(shorter_than_promised()),
+        // Whatever is wrong with the way without a copy, or with the disk: reading tells, by the file's name.
+        Err(_) => copy_through(slice),
+    }
+}
+
+/// The same by reading it all.
+fn copy_through(slice: &FileSlice) -> io::Result<()> {
+    let mut buffer = vec![0; slice.len.min(PROBE_BYTES)];
+    let mut at = 0;
+    while at < slice.len {
+        let len = buffer.len().min(slice.len - at);
+        let read = slice.file.read_up_to(&mut buffer[..len], slice.position + at as u64);
+        match read.map_err(io::Error::other)? {
+            0 => return Err(shorter_than_promised()),
+            read => at += read,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! The bytes that a Produce request has for one partition: where the one batch in them ends.
+
+use klamm_base::ErrorCode;
+use klamm_records::header::{HEADER_LEN, Header, LENGTH_PREFIX};
+
+/// Codec number of zstd in a batch's attributes.
+const ZSTD: i16 = 4;
+/// First version that may carry zstd (KIP-110).
+const ZSTD_VERSION: i16 = 7;
+/// Bytes up to and with the magic number: fewer do not tell what they are.
+const MAGIC_END: usize = 17;
+/// The smallest length that any magic number can have.
+const LENGTH_MIN: i32 = 14;
+/// From here on Apache Kafka's size of the batch is none, and it says no more than that it failed.
+const LENGTH_MAX: i32 = i32::MAX - LENGTH_PREFIX as i32;
+
+/// Length of the batch that `bytes` begins with.
+///
+/// As in Apache Kafka a batch that is cut is no batch, and a cut one behind a whole one is left out; no batch, or more than
+/// one, is an error. What is in the batch is the log's to check.
+pub fn only_batch_len(bytes: &[u8], version: i16) -> Result<usize, ErrorCode> {
+    let (header, len) = first_batch(bytes)?.ok_or(ErrorCode::INVALID_RECORD)?;
+    if version < ZSTD_VERSION && header.compression_id() == ZSTD {
+        return Err(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
+    }
+    match next_len(&bytes[len..])? {
+        None => Ok(len),
+        Some(_) => Err(ErrorCode::INVALID_RECORD),
+    }
+}
+
+/// The batch that `bytes` begins with, when it is whole and of this format, by its header and length. An error when the
+/// bytes are none of any format.
+pub fn first_batch(bytes: &[u8]) -> Result<Option<(Header<'_>, usize)>, ErrorCode> {
+    let Some(len) = next_len(bytes)?.filter(|&len| len >= HEADER_LEN) else { return Ok(None) };
+    Ok(Header::at_start_of(bytes).filter(|header| header.magic() == 2).map(|header| (header, len)))
+}
+
+/// Length of the next whole batch, of any magic number.
+fn next_len(bytes: &[u8]) -> Result<Option<usize>, ErrorCode> {
+    let Some(length) = bytes.get(8..LENGTH_PREFIX).and_then(|field| field.first_chunk()) else { return Ok(None) };
+    let length = i32::from_be_bytes(*length);
+    if length < LENGTH_MIN {
+        return Err(ErrorCode::CORRUPT_MESSAGE);
+    }
+    match bytes.get(MAGIC_END - 1) {
+        None => Ok(None),
+        Some(3..) => Err(ErrorCode::CORRUPT_MESSAGE),
+        Some(_) if length > LENGTH_MAX => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+        Some(_) => Ok(Some(LENGTH_PREFIX + length as usize).filter(|&len| len <= bytes.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::batch;
+
+    #[test]
+    fn one_whole_batch_and_nothing_else() {
+        let one = batch(1, 10);
+        let with = |at: usize, value: u8| {
+            let mut changed = one.clone();
+            changed[at] = value;
+            changed
+        };
+        let none = Err(ErrorCode::INVALID_RECORD);
+        let corrupt = Err(ErrorCode::CORRUPT_MESSAGE);
+        let rest = |rest: &[u8]| [&one[..], rest].concat();
+        for (bytes, version, expected) in [
+            (one.clone(), 9, Ok(71)),
+            (vec![], 9, none),
+            (one[..5].to_vec(), 9, none),
+            (one[..70].to_vec(), 9, none),
+            (rest(b"12345"), 9, Ok(71)),
+            (rest(&one[..70]), 9, Ok(71)),
+            (rest(&one), 9, none),
+            (rest(&[0; 12]), 9, corrupt),
+            (with(16, 1), 9, none),
+            (with(16, 3), 9, corrupt),
+            (with(16, 0xff), 9, corrupt),
+            (with(11, 13), 9, corrupt),
+            (with(11, 20), 9, none),
+            (with(8, 0x80), 9, corrupt),
+            ([&one[..8], &i32::MAX.to_be_bytes(), &one[12..]].concat(), 9, Err(ErrorCode::UNKNOWN_SERVER_ERROR)),
+            (with(22, 4), 6, Err(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE)),
+            (with(22, 4), 7, Ok(71)),
+        ] {
+            assert_eq!(only_batch_len(&bytes, version), expected, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The server: listeners, the connections they accept, and the door for answers from elsewhere.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use klamm_metadata::MetadataImage;
+use klamm_quorum::Answering;
+use klamm_wire::api::ListenerKind;
+use klamm_wire::api_versions::ApiRange;
+use parking_lot::Mutex;
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::backend::Backend;
+use super::config::{ConnectionLimitsConfig, ListenerLimits, NetConfig};
+use super::connection::Connection;
+use super::core::{Core, SupportedFeatures};
+use super::counters::Counters;
+use super::events::{Event, EventQueue, LogLevel};
+use super::link::{Link, Reply};
+use super::listener::Listener;
+use super::os;
+
+/// Where and for whom to listen.
+#[derive(Clone, Debug)]
+pub struct ListenerOptions {
+    pub name: String,
+    pub kind: ListenerKind,
+    /// Empty: every address of the host.
+    pub host: String,
+    /// 0: a free one.
+    pub port: u16,
+}
+
+/// The network of one node. Dropping it closes everything.
+pub struct Server {
+    core: Arc<Core>,
+    /// Until the server is closed: a handle keeps the runtime's descriptors.
+    runtime: Mutex<Option<Handle>>,
+    listeners: Mutex<Vec<Accepting>>,
+}
+
+struct Accepting {
+    listener: Arc<Listener>,
+    task: JoinHandle<()>,
+}
+
+/// Pause after an accept that failed, mostly for want of descriptors: others get time to close.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl Server {
+    /// A server without listeners, whose tasks run on `runtime`.
+    pub fn new(runtime: Handle, config: NetConfig, cluster_id: String, backend: Arc<dyn Backend>) -> io::Result<Self> {
+        let core = Arc::new(Core::new(config, cluster_id, backend)?);
+        Ok(Self { core, runtime: Mutex::new(Some(runtime)), listeners: Mutex::default() })
+    }
+
+    /// Binds and accepts; requests wait until [`Server::open`], or [`Server::tell_versions`]. Returns where it listens.
+    pub fn listen(&self, options: &ListenerOptions) -> io::Result<SocketAddr> {
+        self.accept_on(bind(&self.core.config, options)?, options)
+    }
+
+    /// The same on a socket that is bound.
+    pub fn accept_on(&self, socket: Socket, options: &ListenerOptions) -> io::Result<SocketAddr> {
+        let runtime = self.runtime.lock().clone().ok_or_else(|| io::Error::other("the server is closed"))?;
+        let _in_runtime = runtime.enter();
+        let socket = TcpListener::from_std(socket.into())?;
+        let address = socket.local_addr()?;
+        let listener = Arc::new(Listener::new(&options.name, options.kind));
+        self.core.limits(options.kind).add_listener(&listener.name);
+        let task = runtime.spawn(accept(self.core.clone(), listener.clone(), socket));
+        self.listeners.lock().push(Accepting { listener, task });
+        Ok(address)
+    }
+
+    /// Accepts nothing more on the listener of this name and closes its connections; `false` when there is none.
+    pub fn close_listener(&self, name: &str) -> bool {
+        let mut listeners = self.listeners.lock();
+        let Some(at) = listeners.iter().position(|accepting| &*accepting.listener.name == name) else { return false };
+        let Accepting { listener, task } = listeners.swap_remove(at);
+        task.abort();
+        self.core.limits(listener.kind).remove_listener(name);
+        self.core.links().iter().filter(|link| &*link.listener == name).for_each(|link| link.ask_to_close());
+        true
+    }
+
+    /// Answers requests on the listener of this name from now on; `false` when there is none.
+    pub fn open(&self, name: &str) -> bool {
+        self.core.early_image.store(None);
+        let listeners = self.listeners.lock();
+        let named = listeners.iter().filter(|accepting| &*accepting.listener.name == name);
+        named.map(|accepting| accepting.listener.open()).count() > 0
+    }
+
+    /// Answers ApiVersions on every listener from now on, and nothing else on those that are not open. Its features are
+    /// those of `image`, which nobody else sees, until the first listener opens.
+    pub fn tell_versions(&self, image: Arc<MetadataImage>) {
+        self.core.early_image.store(Some(image));
+        self.listeners.lock().iter().for_each(|accepting| accepting.listener.tell_versions());
+    }
+
+    /// What ApiVersions tells about features beside what the image says.
+    pub fn set_supported_features(&self, features: SupportedFeatures) {
+        self.core.supported_features.store(Arc::new(features));
+    }
+
+    /// What the active controller serves, where that is another node: ApiVersions on listeners for clients names no other
+    /// version of what is forwarded. `None` where it is not known, or is this node.
+    pub fn set_controller_apis(&self, apis: Option<Vec<ApiRange>>) {
+        self.core.controller_apis.store(Arc::new(apis));
+    }
+
+    /// Lets fetches of the quorum's log be answered by that, as far as it takes them. Once.
+    pub fn set_answering(&self, answering: Arc<Answering>) {
+        // A second one would be of the same log.
+        let _ = self.core.answering.set(answering);
+    }
+
+    /// Other limits from now on: when there are too many connections by the limit of all, some are closed.
+    pub fn set_limits(&self, limits: ConnectionLimitsConfig) {
+        for kind in [ListenerKind::Broker, ListenerKind::Controller] {
+            self.core.limits(kind).set(limits.clone());
+            self.core.close_excess(kind);
+        }
+    }
+
+    /// Other limits of single listeners.
+    pub fn set_listener_limits(&self, own: ListenerLimits) {
+        let own = Arc::new(own);
+        self.core.all_limits().into_iter().for_each(|limits| limits.set_own(own.clone()));
+    }
+
+    /// Readable while [`Server::drain`] has something to give.
+    pub fn event_fd(&self) -> Option<RawFd> {
+        self.core.events.fd()
+    }
+
+    /// Takes at most `max` events.
+    pub fn drain(&self, max: usize) -> Vec<Event> {
+        self.core.events.drain(max)
+    }
+
+    /// Answers the request with this handle, without blocking; `false` when its connection is gone or it was answered.
+    pub fn answer(&self, handle: u64, reply: Reply) -> bool {
+        self.core.reply(handle, reply).map(|link| link.wake()).is_some()
+    }
+
+    /// Answers many requests. All answers are in place before the first connection is woken: whoever is woken wants a
+    /// processor, and may take the one that the rest would have been handed over on.
+    pub fn answer_all(&self, answers: impl Iterator<Item = (u64, Reply)>) {
+        let links: Vec<_> = answers.filter_map(|(handle, reply)| self.core.reply(handle, reply)).collect();
+        links.iter().for_each(|link| link.wake());
+    }
+
+    /// Closes a connection, whatever it is doing; `false` when it is gone.
+    pub fn close_connection(&self, id: u64) -> bool {
+        self.core.link(id).map(|link| link.ask_to_close()).is_some()
+    }
+
+    pub fn connection_count(&self) -> usize {
+        self.core.all_limits().into_iter().map(|limits| limits.count()).sum()
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
+
+    /// Whether a connection could begin to receive a large frame now.
+    pub fn has_room_for_large_frames(&self) -> bool {
+        self.core.buffers.has_room()
+    }
+
+    pub fn events(&self) -> &EventQueue {
+        &self.core.events
+    }
+
+    /// Accepts nothing more; connections go on.
+    pub fn stop_accepting(&self) {
+        self.listeners.lock().iter().for_each(|accepting| accepting.task.abort());
+    }
+
+    /// Accepts nothing more, takes no further request, and closes each connection when what it has taken is answered;
+    /// fetches that wait are answered at once. [`Server::connection_count`] tells when all are gone.
+    pub fn finish(&self) {
+        self.stop_accepting();
+        self.core.links().iter().for_each(|link| link.ask_to_finish());
+    }
+
+    /// Accepts nothing more and closes every connection. The server cannot listen again.
+    pub fn close(&self) {
+        self.stop_accepting();
+        self.core.links().iter().for_each(|link| link.ask_to_close());
+        self.listeners.lock().clear();
+        self.runtime.lock().take();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A socket that listens for a listener. Who connects waits until somebody accepts.
+pub fn bind(config: &NetConfig, options: &ListenerOptions) -> io::Result<Socket> {
+    let port = options.port;
+    let addresses: Vec<SocketAddr> = match options.host.as_str() {
+        "" => vec![([0u16; 8], port).into(), ([0u8; 4], port).into()],
+        host => {
+            // IPv4 first, as Java does: a name like `localhost` has both, and clients try both.
+            let mut addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
+            addresses.sort_by_key(SocketAddr::is_ipv6);
+            addresses
+        }
+    };
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        match bind_to(config, address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn bind_to(config: &NetConfig, address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        // The address that stands for all of a host's stands for its IPv4 ones too.
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_reuse_address(true)?;
+    // The window is agreed on with the connection, so its size has to be known before.
+    if let Some(size) = config.receive_buffer() {
+        socket.set_recv_buffer_size(size)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(config.listen_backlog)?;
+    Ok(socket)
+}
+
+async fn accept(core: Arc<Core>, listener: Arc<Listener>, socket: TcpListener) {
+    let mut has_failed = false;
+    let limits = core.limits(listener.kind);
+    loop {
+        limits.wait_for_room(&listener.name).await;
+        match socket.accept().await {
+            Ok((stream, peer)) => {
+                has_failed = false;
+                let wait = limits.wait_for_turn(&listener.name);
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait).await;
+                }
+                start(&core, &listener, stream, peer);
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut has_failed, true) {
+                    let message = format!("listener {} cannot accept a connection: {error}", listener.name);
+                    core.events.log(LogLevel::Error, message);
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: SocketAddr) {
+    let limits = core.limits(listener.kind);
+    let Some(place) = limits.take(&listener.name, peer.ip()) else {
+        core.counters.refused.add(1);
+        let most = limits.max_of(peer.ip());
+        core.events.log(LogLevel::Info, format!("connection from {peer} closed: its address has {most} already"));
+        return;
+    };
+    if configure(core, &stream).is_err() {
+        // The peer is gone already.
+        return;
+    }
+    core.counters.accepted.add(1);
+    let link = Arc::new(Link::new(core.new_id(), peer, listener));
+    core.touch(&link, Instant::now());
+    core.add_link(&link);
+    // What is protected may be one too many.
+    core.close_excess(listener.kind);
+    tokio::spawn(Connection::new(core.clone(), listener.clone(), link, stream, place).serve());
+}
+
+fn configure(core: &Core, stream: &TcpStream) -> io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new())?;
+    if let Some(size) = core.config.send_buffer() {
+        socket.set_send_buffer_size(size)?;
+    }
+    if stream.local_addr()?.ip() == stream.peer_addr()?.ip() {
+        os::send_unpaced(stream.as_raw_fd());
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! All fetch sessions of a node: slots, and who has to make room (KIP-227, facts 6.7).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::session::{Session, SessionPartitions};
+
+/// A session that was not used for this long makes room for anyone; one that lives longer may be evicted by a larger one.
+const EVICTION_AGE: Duration = Duration::from_millis(120_000);
+
+/// The cache.
+pub struct Sessions {
+    slots: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    sessions: BTreeMap<i32, Entry>,
+    /// Least recently used first.
+    by_use: BTreeSet<(Instant, i32)>,
+    random: RandomState,
+    drawn: u64,
+}
+
+struct Entry {
+    session: Arc<Mutex<Session>>,
+    privileged: bool,
+    partition_count: usize,
+    created: Instant,
+    used: Instant,
+}
+
+/// Worth of a session when room is needed: followers before consumers, then many partitions before few.
+type Worth = (bool, usize);
+
+impl Sessions {
+    pub fn new(slots: usize) -> Self {
+        Self { slots, inner: Mutex::default() }
+    }
+
+    pub fn get(&self, id: i32) -> Option<Arc<Mutex<Session>>> {
+        self.inner.lock().sessions.get(&id).map(|entry| entry.session.clone())
+    }
+
+    pub fn remove(&self, id: i32) -> bool {
+        self.inner.lock().remove(id)
+    }
+
+    /// Opens a session; 0 when there is no room for it.
+    pub fn create(&self, now: Instant, privileged: bool, uses_topic_ids: bool, partitions: SessionPartitions) -> i32 {
+        let mut inner = self.inner.lock();
+        let worth = (privileged, partitions.len());
+        if inner.sessions.len() >= self.slots && !inner.evict_for(now, worth) {
+            return 0;
+        }
+        let id = inner.draw_id();
+        let partition_count = partitions.len();
+        let session = Arc::new(Mutex::new(Session::new(id, uses_topic_ids, partitions)));
+        inner.sessions.insert(id, Entry { session, privileged, partition_count, created: now, used: now });
+        inner.by_use.insert((now, id));
+        id
+    }
+
+    /// Notes that the session is used, and how many partitions it has now.
+    pub fn touch(&self, now: Instant, id: i32, partition_count: usize) {
+        let mut inner = self.inner.lock();
+        let Some(entry) = inner.sessions.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut entry.used, now);
+        entry.partition_count = partition_count;
+        inner.by_use.remove(&(before, id));
+        inner.by_use.insert((now, id));
+    }
+}
+
+impl Inner {
+    fn remove(&mut self, id: i32) -> bool {
+        let Some(entry) = self.sessions.remove(&id) else { return false };
+        self.by_use.remove(&(entry.used, id))
+    }
+
+    /// Makes room for a session of this worth; `false` when no other is worth less.
+    fn evict_for(&mut self, now: Instant, worth: Worth) -> bool {
+        let Some(&(used, oldest)) = self.by_use.first() else { return false };
+        if now.duration_since(used) > EVICTION_AGE {
+            return self.remove(oldest);
+        }
+        let least = self.sessions.iter().filter(|(_, entry)| entry.is_evictable(now, worth.0));
+        match least.map(|(id, entry)| (entry.worth(), *id)).min() {
+            Some((least, id)) if least < worth => self.remove(id),
+            _ => false,
+        }
+    }
+
+    /// A random positive number that is not in use: nobody should guess another's session.
+    fn draw_id(&mut self) -> i32 {
+        loop {
+            self.drawn += 1;
+            let id = (self.random.hash_one(self.drawn) >> 33) as i32;
+            if id != 0 && !self.sessions.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn worth(&self) -> Worth {
+        (self.privileged, self.partition_count)
+    }
+
+    /// A young session stays, but for a follower any consumer's goes.
+    fn is_evictable(&self, now: Instant, by_privileged: bool) -> bool {
+        now.duration_since(self.created) > EVICTION_AGE || (by_privileged && !self.privileged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use klamm_base::Uuid;
+    use klamm_wire::fetch::FetchPartition;
+
+    use super::*;
+    use crate::session::{TopicKey, Wanted};
+
+    fn partitions(count: usize) -> SessionPartitions {
+        let mut partitions = SessionPartitions::default();
+        for index in 0..count as i32 {
+            let partition = FetchPartition {
+                index,
+                current_leader_epoch: -1,
+                fetch_offset: 0,
+                last_fetched_epoch: -1,
+                log_start_offset: -1,
+                max_bytes: 1,
+                replica_directory: Uuid::ZERO,
+                high_watermark: i64::MAX,
+            };
+            partitions.want(Wanted { topic: TopicKey::Id(Uuid::ZERO), partition });
+        }
+        partitions
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// One slot is taken by (privileged, partitions) for `age` seconds, used `idle` seconds ago.
+    #[test]
+    fn who_makes_room_for_whom() {
+        let table = [
+            // age, idle, holder, comer, room is made
+            (10, 10, (false, 2), (false, 9), false),
+            (121, 10, (false, 2), (false, 2), false),
+            (121, 10, (false, 2), (false, 3), true),
+            (121, 10, (false, 2), (false, 1), false),
+            (121, 121, (false, 2), (false, 1), true),
+            (121, 121, (true, 9), (false, 1), true),
+            (10, 10, (false, 9), (true, 1), true),
+            (10, 10, (true, 1), (true, 9), false),
+            (121, 10, (true, 2), (true, 3), true),
+            (121, 10, (true, 1), (false, 9), false),
+        ];
+        for (age, idle, holder, comer, makes_room) in table {
+            let sessions = Sessions::new(1);
+            let start = Instant::now();
+            let id = sessions.create(start, holder.0, true, partitions(holder.1));
+            sessions.touch(start + SECOND * (age - idle), id, holder.1);
+            let other = sessions.create(start + SECOND * age, comer.0, true, partitions(comer.1));
+            assert_eq!(other != 0, makes_room, "{age} {idle} {holder:?} {comer:?}");
+            assert_eq!(sessions.get(id).is_none(), makes_room);
+        }
+    }
+
+    #[test]
+    fn without_slots_there_are_no_sessions() {
+        let sessions = Sessions::new(0);
+        assert_eq!(sessions.create(Instant::now(), true, true, partitions(1)), 0);
+    }
+
+    #[test]
+    fn ids_are_positive_and_removal_frees_the_slot() {
+        let sessions = Sessions::new(100);
+        let now = Instant::now();
+        let ids: Vec<_> = (0..100).map(|_| sessions.create(now, false, true, partitions(1))).collect();
+        assert!(ids.iter().all(|&id| id > 0));
+        assert_eq!(sessions.create(now, false, true, partitions(1)), 0);
+        assert!(sessions.remove(ids[3]) && !sessions.remove(ids[3]));
+        assert!(sessions.create(now, false, true, partitions(1)) > 0);
+    }
+}

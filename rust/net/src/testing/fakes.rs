@@ -1,0 +1,223 @@
+//! A backend of one file per partition, whose answers a test decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use klamm_base::{ErrorCode, Uuid};
+use klamm_log::FileSlice;
+use klamm_log::files::{FileCache, LogFile, OpenFile, PartitionDir};
+use klamm_log::names::{FileName, Kind};
+use klamm_metadata::MetadataImage;
+use klamm_metadata::records::{Record, RemoveTopicRecord};
+use klamm_records::header::{self, Header};
+use klamm_replica::{Appended, FetchWaiter, Fetched, FoundOffset, OffsetQuery, PartitionFetch, Refused};
+use parking_lot::Mutex;
+
+use super::{INTERNAL, NAMED, image};
+use crate::backend::{Backend, Partition};
+
+/// One partition: batches in a file, acknowledged at once or when told.
+pub struct FakePartition {
+    file: Arc<OpenFile>,
+    pub state: Mutex<FakeState>,
+}
+
+/// What is called when an offset is committed.
+type Waiting = (i64, Box<dyn FnOnce(ErrorCode) + Send>);
+
+pub struct FakeState {
+    /// Base offset, position and length of each batch.
+    batches: Vec<(i64, u64, usize)>,
+    size: u64,
+    pub end_offset: i64,
+    pub high_watermark: i64,
+    pub holds_back: bool,
+    pub append_error: Option<ErrorCode>,
+    pub fetch_error: Option<ErrorCode>,
+    waiting: Vec<Waiting>,
+    watching: Vec<Arc<FetchWaiter>>,
+}
+
+impl FakePartition {
+    fn new(file: Arc<OpenFile>) -> Self {
+        let state = Mutex::new(FakeState {
+            batches: Vec::new(),
+            size: 0,
+            end_offset: 0,
+            high_watermark: 0,
+            holds_back: false,
+            append_error: None,
+            fetch_error: None,
+            waiting: Vec::new(),
+            watching: Vec::new(),
+        });
+        Self { file, state }
+    }
+
+    /// Lets the high watermark reach `offset`.
+    pub fn commit(&self, offset: i64) {
+        let mut state = self.state.lock();
+        state.high_watermark = offset;
+        let waiting = std::mem::take(&mut state.waiting);
+        let (due, later): (Vec<Waiting>, _) = waiting.into_iter().partition(|(end, _)| *end <= offset);
+        state.waiting = later;
+        let watching = std::mem::take(&mut state.watching);
+        drop(state);
+        due.into_iter().for_each(|(_, done)| done(ErrorCode::NONE));
+        watching.iter().for_each(|waiter| waiter.wake());
+    }
+
+    /// Drops the file's pages from the page cache, where the file system has one.
+    #[cfg(target_os = "linux")]
+    pub fn forget_cached(&self) {
+        self.file.sync().expect("a disk");
+        let fd = std::os::fd::AsRawFd::as_raw_fd(self.file.file());
+        // SAFETY: the descriptor is open; the call touches no memory of ours.
+        unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };
+    }
+
+    pub fn cut_file(&self) {
+        self.file.set_len(0).expect("a file");
+    }
+
+    pub fn watcher_count(&self) -> usize {
+        self.state.lock().watching.iter().filter(|waiter| !waiter.has_ended()).count()
+    }
+}
+
+impl Partition for FakePartition {
+    fn append(&self, batch: &mut [u8], _acks: i16, _now_ms: i64) -> Result<Appended, Refused> {
+        let refused = |code| Refused { code, message: None, record_errors: Vec::new(), log_start_offset: -1 };
+        let mut state = self.state.lock();
+        if let Some(code) = state.append_error {
+            let record_errors = vec![(0, Some("no key".to_owned())), (2, None)];
+            return Err(Refused { message: Some("one or more".to_owned()), record_errors, ..refused(code) });
+        }
+        let Some(records) = Header::at_start_of(batch).map(|header| header.record_count()) else {
+            return Err(refused(ErrorCode::INVALID_RECORD));
+        };
+        let (base_offset, position) = (state.end_offset, state.size);
+        header::set_position(batch, base_offset, 5);
+        self.file.write_at(batch, position).expect("room on the disk");
+        state.batches.push((base_offset, position, batch.len()));
+        state.size += batch.len() as u64;
+        state.end_offset += i64::from(records);
+        let end_offset = state.end_offset;
+        let holds_back = state.holds_back;
+        drop(state);
+        if !holds_back {
+            self.commit(end_offset);
+        }
+        Ok(Appended { base_offset, log_append_time_ms: -1, log_start_offset: 0, end_offset, is_acked: false })
+    }
+
+    fn when_acked(&self, end_offset: i64, done: Box<dyn FnOnce(ErrorCode) + Send>) {
+        let mut state = self.state.lock();
+        if state.high_watermark >= end_offset {
+            drop(state);
+            return done(ErrorCode::NONE);
+        }
+        state.waiting.push((end_offset, done));
+    }
+
+    fn fetch(&self, request: &PartitionFetch) -> Fetched {
+        let state = self.state.lock();
+        if let Some(code) = state.fetch_error {
+            return Fetched::error(code);
+        }
+        let committed = state.batches.iter().filter(|(base, ..)| *base < state.high_watermark);
+        let mut len = 0;
+        let mut position = None;
+        for (_, at, size) in committed.filter(|(base, ..)| *base >= request.fetch_offset) {
+            let first = position.is_none() && request.at_least_one;
+            if len + size > request.max_bytes && !first {
+                break;
+            }
+            position.get_or_insert(*at);
+            len += size;
+        }
+        let slice = |position| FileSlice { file: self.file.clone(), position, len };
+        Fetched {
+            high_watermark: state.high_watermark,
+            last_stable_offset: state.high_watermark,
+            log_start_offset: 0,
+            aborted: request.read_committed.then(Vec::new),
+            records: position.map(slice),
+            ..Fetched::error(ErrorCode::NONE)
+        }
+    }
+
+    fn watch(&self, waiter: Arc<FetchWaiter>) {
+        let mut state = self.state.lock();
+        state.watching.retain(|waiter| !waiter.has_ended());
+        state.watching.push(waiter);
+    }
+
+    fn find_offset(&self, query: &OffsetQuery) -> Result<FoundOffset, ErrorCode> {
+        let end = self.state.lock().high_watermark;
+        match query.timestamp {
+            -1 => Ok(FoundOffset { timestamp: -1, offset: end, leader_epoch: 5 }),
+            -2 => Ok(FoundOffset { timestamp: -1, offset: 0, leader_epoch: 5 }),
+            _ => Err(ErrorCode::OFFSET_NOT_AVAILABLE),
+        }
+    }
+
+    fn end_of_epoch(&self, current_leader_epoch: i32, epoch: i32) -> Result<(i32, i64), ErrorCode> {
+        match current_leader_epoch {
+            6.. => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+            _ if epoch == 5 => Ok((5, self.state.lock().end_offset)),
+            _ => Ok((-1, -1)),
+        }
+    }
+}
+
+/// The partitions of [`image`] that broker 1 leads.
+pub struct FakeBackend {
+    image: Mutex<Arc<MetadataImage>>,
+    partitions: HashMap<(Uuid, i32), Arc<FakePartition>>,
+    _dir: tempfile::TempDir,
+}
+
+impl FakeBackend {
+    pub fn new() -> Arc<Self> {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let cache = FileCache::new(16);
+        let of = PartitionDir::new(dir.path());
+        let partition = |offset| {
+            let file = LogFile::new(&of, FileName::live(offset, Kind::Log)).create(&cache).expect("a file");
+            Arc::new(FakePartition::new(file))
+        };
+        let partitions = [((NAMED, 0), partition(0)), ((NAMED, 1), partition(1)), ((INTERNAL, 0), partition(2))];
+        Arc::new(Self { image: Mutex::new(Arc::new(image())), partitions: partitions.into(), _dir: dir })
+    }
+
+    /// Another image, from which the topics of these names are gone.
+    pub fn remove_topics(&self, ids: &[Uuid]) {
+        let removals: Vec<_> = ids
+            .iter()
+            .map(|&topic_id| Record::RemoveTopic(RemoveTopicRecord { topic_id }).encode(0).expect("a record"))
+            .collect();
+        let mut image = self.image.lock();
+        *image = Arc::new(image.apply(removals.iter().map(Vec::as_slice)).expect("records that fit"));
+        drop(image);
+        for partition in self.partitions.values() {
+            let high_watermark = partition.state.lock().high_watermark;
+            partition.commit(high_watermark);
+        }
+    }
+
+    pub fn at(&self, topic: Uuid, index: i32) -> &FakePartition {
+        &self.partitions[&(topic, index)]
+    }
+}
+
+impl Backend for FakeBackend {
+    fn image(&self) -> Arc<MetadataImage> {
+        self.image.lock().clone()
+    }
+
+    fn partition(&self, topic: Uuid, index: i32) -> Result<Arc<dyn Partition>, ErrorCode> {
+        let found = self.partitions.get(&(topic, index)).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        Ok(found.clone())
+    }
+}

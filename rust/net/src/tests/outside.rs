@@ -1,0 +1,167 @@
+//! Requests that are answered elsewhere.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use klamm_wire::api_versions::ApiRange;
+
+use crate::testing::{Fixture, frame};
+use crate::{Event, NetConfig, Reply};
+
+#[test]
+fn a_request_comes_out_whole_and_its_answer_goes_back() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.send(19, 5, 42, b"create");
+    let request = fixture.request();
+    assert_eq!((request.api_key, request.api_version, request.correlation_id), (19, 5, 42));
+    assert_eq!((&*request.listener, &*request.client_id, &request.body[..]), ("CLIENTS", "test", &b"create"[..]));
+    assert_eq!(request.peer, client.stream.local_addr().expect("an address"));
+    assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"done"))));
+    assert_eq!(client.receive(), (42, b"\x00done".to_vec()));
+    // Versions that are not flexible have no tagged fields in the header.
+    client.send(19, 4, 43, b"");
+    let request = fixture.request();
+    assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"done"))));
+    assert_eq!(client.receive(), (43, b"done".to_vec()));
+    assert!(!fixture.server.answer(request.handle, Reply::Body(Bytes::new())));
+}
+
+#[test]
+fn one_request_of_a_connection_is_out_at_a_time() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.send_raw(&[frame(19, 5, 1, b"one"), frame(19, 5, 2, b"two"), frame(3, 1, 3, b"\0\0\0\0")].concat());
+    for (id, body) in [(1, b"one"), (2, b"two")] {
+        let request = fixture.request();
+        assert_eq!((request.correlation_id, &request.body[..]), (id, &body[..]));
+        assert!(fixture.server.drain(9).is_empty());
+        fixture.server.answer(request.handle, Reply::Body(Bytes::new()));
+        assert_eq!(client.receive().0, id);
+    }
+    assert_eq!(client.receive().0, 3);
+}
+
+#[test]
+fn no_answer_closes_and_the_end_is_told() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.send(19, 5, 1, b"");
+    let request = fixture.request();
+    assert!(fixture.server.answer(request.handle, Reply::Close));
+    assert!(client.is_closed());
+    assert!(matches!(fixture.event(), Event::Closed { connection_id } if connection_id == request.connection_id));
+}
+
+#[test]
+fn an_answer_to_who_is_gone_is_dropped() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.send(19, 5, 1, b"");
+    let request = fixture.request();
+    assert!(fixture.server.close_connection(request.connection_id));
+    assert!(client.is_closed());
+    assert!(matches!(fixture.event(), Event::Closed { .. }));
+    assert!(!fixture.server.answer(request.handle, Reply::Body(Bytes::new())));
+    assert!(!fixture.server.close_connection(request.connection_id));
+}
+
+#[test]
+fn a_connection_that_asked_nothing_ends_silently() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.call(3, 1, b"\0\0\0\0");
+    drop(client);
+    fixture.wait_until(|| fixture.server.connection_count() == 0);
+    assert!(fixture.server.drain(9).is_empty());
+}
+
+#[test]
+fn keep_alives_overtake_and_full_queues_hold_connections() {
+    let fixture = Fixture::with(NetConfig { queued_requests_max: 2, ..NetConfig::default() });
+    let mut clients: Vec<_> = (0..4).map(|_| fixture.client()).collect();
+    for (id, client) in clients.iter_mut().enumerate() {
+        client.send(19, 5, id as i32, b"");
+    }
+    let mut urgent = fixture.client();
+    urgent.send(12, 4, 100, b"");
+    fixture.wait_until(|| fixture.server.events().request_count() == 3);
+    assert_eq!(fixture.request().correlation_id, 100);
+    let mut seen: Vec<_> = (0..4).map(|_| fixture.request().correlation_id).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1, 2, 3]);
+}
+
+#[test]
+fn topics_to_create_are_told_once_until_taken() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let ask = |names: &[&str]| {
+        let mut body = (names.len() as i32).to_be_bytes().to_vec();
+        for name in names {
+            body.extend((name.len() as i16).to_be_bytes());
+            body.extend(name.as_bytes());
+        }
+        body
+    };
+    client.call(3, 1, &ask(&["new", "named", "not legal", "newer"]));
+    client.call(3, 1, &ask(&["new"]));
+    client.call(3, 4, &[ask(&["never"]), vec![0]].concat());
+    let Event::AutoCreate { mut topics } = fixture.event() else { panic!("no topics to create") };
+    topics.sort_unstable();
+    assert_eq!(topics, ["new", "newer"]);
+    assert!(fixture.server.drain(9).is_empty());
+}
+
+#[test]
+fn before_it_opens_a_listener_only_accepts() {
+    let fixture = Fixture::closed(NetConfig::default());
+    let mut client = fixture.client();
+    client.send(3, 1, 5, b"\0\0\0\0");
+    client.stream.set_nonblocking(true).expect("a socket option");
+    assert!(client.stream.peek(&mut [0]).is_err());
+    client.stream.set_nonblocking(false).expect("a socket option");
+    assert!(fixture.server.open("CLIENTS") && !fixture.server.open("OTHERS"));
+    assert_eq!(client.receive().0, 5);
+}
+
+#[test]
+fn a_listener_that_is_not_open_may_tell_versions() {
+    let fixture = Fixture::closed(NetConfig::default());
+    let mut client = fixture.client();
+    client.send(18, 0, 5, b"");
+    fixture.server.tell_versions(Arc::default());
+    assert_eq!(client.receive().0, 5);
+    // What waits behind another request waits too.
+    client.send(3, 1, 6, b"\0\0\0\0");
+    client.send(18, 0, 7, b"");
+    assert_eq!(fixture.client().call(18, 0, b"")[..2], [0, 0]);
+    client.stream.set_nonblocking(true).expect("a socket option");
+    assert!(client.stream.peek(&mut [0]).is_err());
+    client.stream.set_nonblocking(false).expect("a socket option");
+    assert!(fixture.server.open("CLIENTS"));
+    assert_eq!([client.receive().0, client.receive().0], [6, 7]);
+}
+
+#[test]
+fn clients_are_told_what_the_active_controller_knows_too() {
+    let fixture = Fixture::new();
+    let told = |key: i16| {
+        let answer = fixture.client().call(18, 0, b"");
+        let word = |at: usize| i16::from_be_bytes([answer[at], answer[at + 1]]);
+        (6..answer.len()).step_by(6).find(|&at| word(at) == key).map(|at| (word(at + 2), word(at + 4)))
+    };
+    let range = |key, version_min, version_max| ApiRange { key, version_min, version_max };
+    let (fetch, own) = (told(1), told(19).expect("the fixture serves it"));
+    for (there, both) in
+        [((0, own.1 - 1), Some((own.0, own.1 - 1))), ((own.1, 99), Some((own.1, own.1))), ((0, -1), None)]
+    {
+        fixture.server.set_controller_apis(Some(vec![range(19, there.0, there.1)]));
+        assert_eq!((told(19), told(1)), (both, fetch), "{there:?}");
+    }
+    // What comes all the same is not for the engine to refuse: the controller does.
+    fixture.client().send(19, own.1, 1, b"");
+    assert_eq!(fixture.request().api_version, own.1);
+    fixture.server.set_controller_apis(None);
+    assert_eq!(told(19), Some(own));
+}

@@ -1,0 +1,254 @@
+//! A log whose newest batches wait in memory until its flusher writes them.
+//!
+//! A write of some bytes waits now and then for as long as the file system commits what others have written. Whoever
+//! appends must not wait with it, nor whoever asks where the log ends: both look at the tail alone. The log's lock, which
+//! is taken first, is held while batches are written.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use klamm_base::LogError;
+use klamm_log::{AppendError, Log, Origin};
+use parking_lot::{Mutex, MutexGuard};
+
+pub struct BufferedLog {
+    dir: PathBuf,
+    log: Mutex<Log>,
+    tail: Mutex<Tail>,
+}
+
+/// The end of the log, and what of it is not written.
+///
+/// 1. The batches of `queued` follow each other, from the log's own end up to `end_offset`.
+/// 2. `latest_epoch` is that of the last batch, queued or written.
+/// 3. After a failure nothing is queued any more, and nothing appended: what was promised is not there.
+struct Tail {
+    queued: VecDeque<Queued>,
+    queued_bytes: u64,
+    end_offset: i64,
+    latest_epoch: Option<i32>,
+    flushed_offset: i64,
+    failure: Option<String>,
+}
+
+struct Queued {
+    batch: Vec<u8>,
+    epoch: i32,
+    now_ms: i64,
+}
+
+impl BufferedLog {
+    pub fn new(dir: PathBuf, log: Log) -> Self {
+        let tail = Tail {
+            queued: VecDeque::new(),
+            queued_bytes: 0,
+            end_offset: log.log_end_offset(),
+            latest_epoch: log.latest_epoch(),
+            flushed_offset: log.flushed_offset(),
+            failure: None,
+        };
+        Self { dir, log: Mutex::new(log), tail: Mutex::new(tail) }
+    }
+
+    /// Offset that the next record gets.
+    pub fn end_offset(&self) -> i64 {
+        self.tail.lock().end_offset
+    }
+
+    /// The epoch of the last batch, if the log knows one.
+    pub fn latest_epoch(&self) -> Option<i32> {
+        self.tail.lock().latest_epoch
+    }
+
+    /// Everything below is durable.
+    pub fn flushed_offset(&self) -> i64 {
+        self.tail.lock().flushed_offset
+    }
+
+    /// Appends a batch of `count` records in memory and gives its last offset. The flush that follows writes it.
+    pub fn append(&self, batch: Vec<u8>, count: usize, epoch: i32, now_ms: i64) -> Result<i64, AppendError> {
+        let mut tail = self.tail.lock();
+        if let Some(failure) = &tail.failure {
+            return Err(offline(failure).into());
+        }
+        tail.queued_bytes += batch.len() as u64;
+        tail.queued.push_back(Queued { batch, epoch, now_ms });
+        tail.latest_epoch = Some(epoch);
+        tail.end_offset += count as i64;
+        Ok(tail.end_offset - 1)
+    }
+
+    /// The log as far as it is written, and how many bytes are not.
+    pub fn written(&self) -> (MutexGuard<'_, Log>, u64) {
+        let log = self.log.lock();
+        let queued_bytes = self.tail.lock().queued_bytes;
+        (log, queued_bytes)
+    }
+
+    /// The log with all that was appended, but for what a failure took, which the next flush tells.
+    pub fn settled(&self) -> MutexGuard<'_, Log> {
+        let mut log = self.log.lock();
+        // Kept in the tail.
+        let _ = self.settle(&mut log);
+        log
+    }
+
+    /// The log with all that was appended.
+    pub fn whole(&self) -> Result<MutexGuard<'_, Log>, LogError> {
+        let mut log = self.log.lock();
+        self.settle(&mut log)?;
+        match &self.tail.lock().failure {
+            None => Ok(log),
+            Some(failure) => Err(offline(failure)),
+        }
+    }
+
+    fn settle(&self, log: &mut Log) -> Result<(), LogError> {
+        self.write_queued(log).map_err(|error| {
+            let error = match error {
+                AppendError::Log(error) => error,
+                other => LogError::Directory { path: self.dir.clone(), reason: other.to_string() },
+            };
+            self.tail.lock().fail(error.to_string());
+            error
+        })
+    }
+
+    fn write_queued(&self, log: &mut Log) -> Result<(), AppendError> {
+        loop {
+            let Some(next) = self.tail.lock().take() else { return Ok(()) };
+            let Queued { mut batch, epoch, now_ms } = next;
+            log.append_as_leader(&mut batch, epoch, now_ms, Origin::RaftLeader)?;
+        }
+    }
+
+    /// Something else than an append has changed the log.
+    pub fn note_changed(&self, log: &Log) {
+        let mut tail = self.tail.lock();
+        if tail.queued.is_empty() {
+            tail.end_offset = log.log_end_offset();
+            tail.latest_epoch = log.latest_epoch();
+        }
+        tail.flushed_offset = log.flushed_offset();
+    }
+
+    /// A flush has come so far.
+    pub fn note_flushed(&self, log: &Log) -> i64 {
+        let flushed_offset = log.flushed_offset();
+        self.tail.lock().flushed_offset = flushed_offset;
+        flushed_offset
+    }
+}
+
+/// What failed first, as it was.
+fn offline(failure: &str) -> LogError {
+    LogError::Offline { cause: failure.to_owned() }
+}
+
+impl Tail {
+    fn take(&mut self) -> Option<Queued> {
+        let next = self.queued.pop_front()?;
+        self.queued_bytes -= next.batch.len() as u64;
+        Some(next)
+    }
+
+    fn fail(&mut self, reason: String) {
+        (self.queued, self.queued_bytes) = (VecDeque::new(), 0);
+        self.failure.get_or_insert(reason);
+    }
+}
+
+impl Drop for BufferedLog {
+    /// As if it had been written at once: only a power cut takes what was appended.
+    fn drop(&mut self) {
+        drop(self.settled());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use klamm_log::testing::{config, create};
+    use klamm_records::{BatchBuilder, BatchFields, Compression};
+    use tempfile::tempdir;
+
+    use super::*;
+
+    fn batch(values: &[&[u8]]) -> Vec<u8> {
+        let mut builder = BatchBuilder::new(BatchFields::default(), Compression::NONE);
+        values.iter().for_each(|value| builder.append(0, None, Some(value), &[]).expect("small"));
+        builder.finish().expect("small")
+    }
+
+    fn bytes(log: &mut Log) -> Vec<u8> {
+        log.read(0, usize::MAX >> 1, i64::MAX, true).and_then(|slice| slice.read()).expect("read")
+    }
+
+    #[test]
+    fn what_is_queued_counts_and_is_written_as_if_it_had_never_waited() {
+        let dir = tempdir().expect("temporary directory");
+        let mut plain = create(&dir.path().join("plain-0"), config());
+        let buffered = BufferedLog::new(dir.path().to_owned(), create(&dir.path().join("buffered-0"), config()));
+        let values: [&[&[u8]]; 4] = [&[b"a"], &[b"b", b"c"], &[b"d"], &[b"e", b"f", b"g"]];
+        for (at, values) in values.into_iter().enumerate() {
+            let epoch = at as i32 / 2;
+            let appended = plain.append_as_leader(&mut batch(values), epoch, 0, Origin::RaftLeader).expect("append");
+            let last_offset = buffered.append(batch(values), values.len(), epoch, 0).expect("append");
+            assert_eq!(last_offset, appended.last_offset);
+            assert_eq!((buffered.end_offset(), buffered.latest_epoch()), (last_offset + 1, plain.latest_epoch()));
+            if at == 1 {
+                assert_eq!(buffered.settled().log_end_offset(), 3);
+            }
+        }
+        let (written, queued_bytes) = buffered.written();
+        assert_eq!((written.log_end_offset(), written.size() + queued_bytes), (3, plain.size()));
+        drop(written);
+        assert_eq!(bytes(&mut buffered.whole().expect("written")), bytes(&mut plain));
+        assert_eq!((buffered.written().1, buffered.flushed_offset()), (0, 0));
+        let mut log = buffered.settled();
+        log.flush().expect("flush");
+        assert_eq!(buffered.note_flushed(&log), 7);
+        assert_eq!(buffered.flushed_offset(), 7);
+    }
+
+    #[test]
+    fn a_cut_log_goes_on_where_it_was_cut() {
+        let dir = tempdir().expect("temporary directory");
+        let buffered = BufferedLog::new(dir.path().to_owned(), create(&dir.path().join("t-0"), config()));
+        for epoch in 0..3 {
+            buffered.append(batch(&[b"a"]), 1, epoch, 0).expect("append");
+        }
+        let mut log = buffered.whole().expect("written");
+        log.truncate_to(1, 0).expect("truncate");
+        buffered.note_changed(&log);
+        drop(log);
+        assert_eq!((buffered.end_offset(), buffered.latest_epoch()), (1, Some(0)));
+        assert_eq!(buffered.append(batch(&[b"b"]), 1, 5, 0).expect("append"), 1);
+        assert_eq!(buffered.settled().latest_epoch(), Some(5));
+    }
+
+    #[test]
+    fn what_cannot_be_written_ends_the_log() {
+        let dir = tempdir().expect("temporary directory");
+        let config = klamm_log::LogConfig { segment_bytes: 1000, ..config() };
+        let buffered = BufferedLog::new(dir.path().to_owned(), create(&dir.path().join("t-0"), config));
+        buffered.append(batch(&[b"a"]), 1, 0, 0).expect("append");
+        buffered.append(batch(&[&[0; 2000]]), 1, 0, 0).expect("nobody has looked yet");
+        buffered.append(batch(&[b"b"]), 1, 0, 0).expect("nobody has looked yet");
+        let [Err(first), Err(second)] = [buffered.whole(), buffered.whole()] else { panic!("the second does not fit") };
+        assert!(first.to_string().contains("1000"), "{first}");
+        assert_eq!(second.to_string(), first.to_string());
+        let third = buffered.append(batch(&[b"c"]), 1, 0, 0).expect_err("it ended");
+        assert_eq!(third.to_string(), first.to_string());
+        assert_eq!(buffered.settled().log_end_offset(), 1);
+    }
+
+    #[test]
+    fn a_process_that_lets_go_has_written_all() {
+        let dir = tempdir().expect("temporary directory");
+        let path = dir.path().join("t-0");
+        let buffered = BufferedLog::new(dir.path().to_owned(), create(&path, config()));
+        buffered.append(batch(&[b"a"]), 1, 0, 0).expect("append");
+        drop(buffered);
+        assert!(std::fs::read(path.join("00000000000000000000.log")).expect("read").starts_with(&[0; 8]));
+    }
+}

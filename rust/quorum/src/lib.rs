@@ -1,0 +1,36 @@
+//! The log of `__cluster_metadata-0` with its snapshots, as the quorum's policy drives it (facts 3.6, 3.7).
+//!
+//! [`QuorumLog`] is the log with a flusher of its own; [`LogReader`] reads one without locking or changing it. Who leads and
+//! what is committed is decided above: [`FetchStream`] moves a follower's fetches and [`Answering`] a leader's answers
+//! without a decision, and hand back whatever needs one.
+
+mod answering;
+mod batches;
+mod buffered;
+mod control;
+#[cfg(test)]
+mod crash_tests;
+mod examination;
+mod flusher;
+mod log;
+mod opening;
+mod reader;
+mod received;
+mod recovery_point;
+mod snapshots;
+mod stream;
+
+/// The only topic that a quorum has.
+const METADATA_TOPIC_ID: klamm_base::Uuid = klamm_base::Uuid::UNASSIGNED;
+
+pub use answering::{Answering, Lead, Looked, Noted, Taken, Waiting};
+pub use control::ControlEntry;
+pub use examination::{Damage, DamagedFile, Examination, Loss, Proof};
+pub use flusher::OnFlushed;
+pub use log::{BATCH_BYTES_MAX, QuorumLog, QuorumLogConfig, ReplayFailed};
+pub use opening::{OnLoss, check_not_empty, refusal};
+pub use reader::{LogReader, ReaderEnd};
+pub use received::{ReceiveError, Received};
+pub use recovery_point::LogEnd;
+pub use snapshots::{SnapshotId, SnapshotInfo};
+pub use stream::{End, FetchPlan, FetchStream, News, Position};

@@ -1,0 +1,75 @@
+//! The Fetch of a follower, byte for byte as Python's codec writes it.
+
+use klamm_base::primitives::Writer;
+use klamm_wire::api::FETCH;
+use klamm_wire::header::patch_length;
+
+use super::FetchPlan;
+use crate::METADATA_TOPIC_ID;
+
+/// What a fetch before version 18 counts as knowing.
+const HIGH_WATERMARK_UNSUPPORTED: i64 = i64::MAX;
+
+/// From where is fetched, and what of it is known to be committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub end_offset: i64,
+    pub last_epoch: i32,
+    pub high_watermark: i64,
+}
+
+/// The frame of a request, its length in front.
+pub fn fetch_frame(plan: &FetchPlan, correlation_id: i32, at: Position) -> Vec<u8> {
+    let mut out = Writer::with_capacity(256);
+    out.i32(0);
+    out.i16(FETCH);
+    out.i16(plan.version);
+    out.i32(correlation_id);
+    // Plain in every version of the header.
+    out.string(&plan.client_id);
+    out.no_tagged_fields();
+    out.i32(plan.max_wait_ms);
+    out.i32(0);
+    out.i32(plan.max_bytes);
+    out.i8(0);
+    // Session 0 at epoch -1: none (KIP-227).
+    out.i32(0);
+    out.i32(-1);
+    out.compact_array_len(1);
+    out.uuid(METADATA_TOPIC_ID);
+    out.compact_array_len(1);
+    write_partition(&mut out, plan, at);
+    out.no_tagged_fields();
+    out.compact_array_len(0);
+    out.compact_string("");
+    let is_replica = plan.replica_id != -1;
+    out.unsigned_varint(u32::from(plan.cluster_id.is_some()) + u32::from(is_replica));
+    if let Some(cluster_id) = &plan.cluster_id {
+        out.tagged_field(0, |field| field.compact_string(cluster_id));
+    }
+    if is_replica {
+        out.tagged_field(1, |field| {
+            field.i32(plan.replica_id);
+            field.i64(-1);
+            field.no_tagged_fields();
+        });
+    }
+    patch_length(&mut out, 0, 0).expect("two strings of the protocol fit into a frame");
+    out.into_bytes()
+}
+
+fn write_partition(out: &mut Writer, plan: &FetchPlan, at: Position) {
+    out.i32(0);
+    out.i32(plan.epoch);
+    out.i64(at.end_offset);
+    out.i32(at.last_epoch);
+    out.i64(-1);
+    out.i32(0);
+    let tells_high_watermark = plan.version >= 18 && at.high_watermark != HIGH_WATERMARK_UNSUPPORTED;
+    out.unsigned_varint(1 + u32::from(tells_high_watermark));
+    // As Python does, also one that is all zero.
+    out.tagged_field(0, |field| field.uuid(plan.directory_id));
+    if tells_high_watermark {
+        out.tagged_field(1, |field| field.i64(at.high_watermark));
+    }
+}

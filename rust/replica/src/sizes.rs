@@ -1,0 +1,61 @@
+//! How large each partition is, and where, open or not: what DescribeLogDirs tells.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use klamm_log::{LogOwner, with_log};
+
+use super::replicas::Replicas;
+
+/// Topic, partition and bytes of batches.
+pub type Size = (String, i32, u64);
+
+impl Replicas {
+    /// By directory the partitions in it. One that was never written has no files and no bytes, but a directory where they
+    /// would be. Directories out of use have none.
+    pub fn sizes(&self) -> Vec<Vec<Size>> {
+        let dirs = self.logs().dirs();
+        let size = |owner: &Arc<dyn LogOwner>| with_log(&**owner, |log| log.size());
+        let mut rows: Vec<Vec<Size>> = dirs
+            .iter()
+            .map(|dir| dir.owners().into_iter().map(|((topic, index), owner)| (topic, index, size(&owner))).collect())
+            .collect();
+        let waiting: Vec<_> = self.on_disk.lock().values().cloned().collect();
+        for found in waiting.iter().filter(|found| dirs[found.dir].offline_cause().is_none()) {
+            rows[found.dir].push((found.topic.clone(), found.partition, bytes_of_logs(&found.path)));
+        }
+        let mut known: HashSet<_> = rows.iter().flatten().map(|(topic, index, _)| (topic.clone(), *index)).collect();
+        // Those of a directory out of use are in no other.
+        known.extend(waiting.into_iter().map(|found| (found.topic, found.partition)));
+        known.extend(self.opened().iter().map(|open| (open.id.topic.to_string(), open.id.index)));
+        for (dir, size) in self.never_written(&known) {
+            rows[dir].push(size);
+        }
+        rows
+    }
+
+    fn never_written(&self, known: &HashSet<(String, i32)>) -> Vec<(usize, Size)> {
+        let image = self.image();
+        let mut found = Vec::new();
+        for topic in image.topics().iter() {
+            for (index, record) in topic.partitions().filter(|(_, record)| record.replicas().contains(&self.node_id)) {
+                let name = (topic.name().to_string(), index);
+                if !known.contains(&name)
+                    && let Ok(dir) = self.dir_for(&image, (topic.id(), index), record)
+                    && self.logs().dirs()[dir].offline_cause().is_none()
+                {
+                    found.push((dir, (name.0, index, 0)));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Bytes of the segments in a partition's directory; what cannot be looked at counts as nothing.
+fn bytes_of_logs(path: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+    let logs = entries.flatten().filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"));
+    logs.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}

@@ -1,0 +1,236 @@
+//! Produce v3-13: the request as ranges of its frame, the answer written partition by partition.
+//!
+//! Nothing is copied out of a request: batches are checked and patched where they lie. So a request is not borrowed while
+//! it is walked: [`ProduceWalk`] remembers a position, and gets the body anew for every step.
+
+use std::ops::Range;
+
+use klamm_base::ErrorCode;
+use klamm_base::primitives::{WireError, Writer};
+
+use super::api::{Api, PRODUCE};
+use super::topic::{NodeEndpoint, TopicRef, write_leader, write_node_endpoints};
+use super::versioned::{VersionedReader, VersionedWriter};
+
+/// From here on topics are named by id (KIP-516).
+const TOPIC_ID_VERSION: i16 = 13;
+/// First version that tells the leader (KIP-951).
+const LEADER_VERSION: i16 = 10;
+
+/// A request that was read through once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProduceRequest {
+    pub is_with_transactional_id: bool,
+    pub acks: i16,
+    pub timeout_ms: i32,
+    pub topic_count: usize,
+    /// Of all topics.
+    pub partition_count: usize,
+    version: i16,
+    /// Where the first topic begins in the body.
+    topics_at: usize,
+}
+
+/// What stands next in a request: a topic with this many partitions, or one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProduceItem<'a> {
+    Topic {
+        topic: TopicRef<'a>,
+        partition_count: usize,
+    },
+    /// `records` is the range of the batches in the body; `None` for null.
+    Partition {
+        index: i32,
+        records: Option<Range<usize>>,
+    },
+    /// The last partition of a topic was given.
+    TopicEnd,
+}
+
+impl ProduceRequest {
+    /// Reads all of `body` except the batches themselves.
+    pub fn parse(body: &[u8], version: i16) -> Result<Self, WireError> {
+        let mut reader = VersionedReader::new(body, is_flexible(version));
+        let is_with_transactional_id = reader.nullable_string()?.is_some();
+        let (acks, timeout_ms) = (reader.i16()?, reader.i32()?);
+        let topic_count = reader.array_len(3)?;
+        let topics_at = reader.position_in(body);
+        let mut partition_count = 0;
+        for _ in 0..topic_count {
+            TopicRef::read(&mut reader, version >= TOPIC_ID_VERSION)?;
+            let count = reader.array_len(5)?;
+            for _ in 0..count {
+                read_partition(&mut reader)?;
+            }
+            reader.skip_tags()?;
+            partition_count += count;
+        }
+        reader.skip_tags()?;
+        Ok(Self { is_with_transactional_id, acks, timeout_ms, topic_count, partition_count, version, topics_at })
+    }
+
+    /// Walks over topics and partitions.
+    pub fn walk(&self) -> ProduceWalk {
+        let Self { version, topic_count, topics_at, .. } = *self;
+        ProduceWalk { version, position: topics_at, topics_left: topic_count, partitions_left: None }
+    }
+}
+
+/// Index, and the records.
+fn read_partition<'a>(reader: &mut VersionedReader<'a>) -> Result<(i32, Option<&'a [u8]>), WireError> {
+    let partition = (reader.i32()?, reader.nullable_bytes()?);
+    reader.skip_tags()?;
+    Ok(partition)
+}
+
+/// A place in a request. The body's batches may change between two steps, everything else must not.
+pub struct ProduceWalk {
+    version: i16,
+    position: usize,
+    topics_left: usize,
+    /// Of the topic that the walk is in.
+    partitions_left: Option<usize>,
+}
+
+impl ProduceWalk {
+    /// What stands next; `None` behind the last topic.
+    pub fn next<'a>(&mut self, body: &'a [u8]) -> Option<ProduceItem<'a>> {
+        let mut reader = VersionedReader::new(&body[self.position..], is_flexible(self.version));
+        let item = self.read(&mut reader, body).expect("checked when the request was read");
+        self.position = reader.position_in(body);
+        item
+    }
+
+    fn read<'a>(
+        &mut self,
+        reader: &mut VersionedReader<'a>,
+        body: &'a [u8],
+    ) -> Result<Option<ProduceItem<'a>>, WireError> {
+        Ok(match &mut self.partitions_left {
+            None if self.topics_left == 0 => None,
+            None => {
+                let topic = TopicRef::read(reader, self.version >= TOPIC_ID_VERSION)?;
+                let partition_count = reader.array_len(5)?;
+                self.topics_left -= 1;
+                self.partitions_left = Some(partition_count);
+                Some(ProduceItem::Topic { topic, partition_count })
+            }
+            Some(0) => {
+                reader.skip_tags()?;
+                self.partitions_left = None;
+                Some(ProduceItem::TopicEnd)
+            }
+            Some(left) => {
+                *left -= 1;
+                let index = reader.i32()?;
+                let len = reader.nullable_bytes()?.map(<[u8]>::len);
+                let end = reader.position_in(body);
+                reader.skip_tags()?;
+                Some(ProduceItem::Partition { index, records: len.map(|len| end - len..end) })
+            }
+        })
+    }
+}
+
+/// What happened to one partition's batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProduceResult {
+    pub error: ErrorCode,
+    pub base_offset: i64,
+    /// -1 unless the topic has append time.
+    pub log_append_time_ms: i64,
+    pub log_start_offset: i64,
+    /// Index in the batch and reason of each record that was refused (KIP-467).
+    pub record_errors: Vec<(i32, Option<String>)>,
+    pub message: Option<String>,
+    /// Leader id and epoch, told with NOT_LEADER_OR_FOLLOWER (KIP-951).
+    pub current_leader: Option<(i32, i32)>,
+}
+
+impl ProduceResult {
+    /// Nothing was appended.
+    pub fn refused(error: ErrorCode) -> Self {
+        Self {
+            error,
+            base_offset: -1,
+            log_append_time_ms: -1,
+            log_start_offset: -1,
+            record_errors: Vec::new(),
+            message: None,
+            current_leader: None,
+        }
+    }
+}
+
+/// Writes an answer along a walk of its request: [`begin`], then for each topic [`begin_topic`], [`partition`] as often as
+/// announced and [`end_topic`], then [`end`].
+///
+/// [`begin`]: ProduceResponseWriter::begin
+/// [`begin_topic`]: ProduceResponseWriter::begin_topic
+/// [`partition`]: ProduceResponseWriter::partition
+/// [`end_topic`]: ProduceResponseWriter::end_topic
+/// [`end`]: ProduceResponseWriter::end
+pub struct ProduceResponseWriter<'a> {
+    out: VersionedWriter<'a>,
+    version: i16,
+}
+
+impl<'a> ProduceResponseWriter<'a> {
+    pub fn begin(writer: &'a mut Writer, version: i16, topics: usize) -> Self {
+        let mut out = VersionedWriter::new(writer, is_flexible(version));
+        out.array_len(topics);
+        Self { out, version }
+    }
+
+    pub fn begin_topic(&mut self, topic: &TopicRef<'_>, partitions: usize) {
+        topic.write(&mut self.out);
+        self.out.array_len(partitions);
+    }
+
+    /// Returns where the error code stands in the writer, so that one that becomes known later can be set there.
+    pub fn partition(&mut self, index: i32, result: &ProduceResult) -> usize {
+        let out = &mut self.out;
+        out.i32(index);
+        let code_position = out.writer.len();
+        out.i16(result.error.0);
+        out.i64(result.base_offset);
+        out.i64(result.log_append_time_ms);
+        if self.version >= 5 {
+            out.i64(result.log_start_offset);
+        }
+        if self.version >= 8 {
+            write_record_errors(out, result);
+        }
+        match result.current_leader {
+            Some(leader) if self.version >= LEADER_VERSION => {
+                out.writer.unsigned_varint(1);
+                out.writer.tagged_field(0, |field| write_leader(field, leader));
+            }
+            _ => out.no_tags(),
+        }
+        code_position
+    }
+
+    pub fn end_topic(&mut self) {
+        self.out.no_tags();
+    }
+
+    pub fn end(mut self, endpoints: &[NodeEndpoint]) {
+        self.out.i32(0);
+        write_node_endpoints(&mut self.out, self.version >= LEADER_VERSION, endpoints);
+    }
+}
+
+fn write_record_errors(out: &mut VersionedWriter<'_>, result: &ProduceResult) {
+    out.array_len(result.record_errors.len());
+    for (index, message) in &result.record_errors {
+        out.i32(*index);
+        out.nullable_string(message.as_deref());
+        out.no_tags();
+    }
+    out.nullable_string(result.message.as_deref());
+}
+
+fn is_flexible(version: i16) -> bool {
+    Api::of(PRODUCE).is_some_and(|api| api.is_flexible(version))
+}

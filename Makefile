@@ -118,7 +118,7 @@ fix: $(VENV)/dev
 	@$(BIN)/ruff format .
 	@cargo fmt
 
-## make bench    measure against Apache Kafka and the ceiling endpoint; print the README's table. Single rows by number or
+## make bench    measure against Apache Kafka and the ceiling endpoint; print the table. Single rows by number or
 ##               name: make bench BENCH_ARGS="--rounds 2 commits librdkafka"; BENCH_ARGS=--help tells of the rest
 .PHONY: bench
 bench: $(VENV)/dev $(VENV)/native

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benches import machine, report, run
+from benches import charts, machine, report, run
 from benches.rows import rows
 
 FULL_MINUTES = 35
@@ -30,16 +30,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="how often each cell runs (3; 1 with --quick)")
     parser.add_argument("--minutes", type=float, help="what is not begun by then is left out (35; 6 with --quick)")
     parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
-    parser.add_argument("--readme", action="store_true", help="replace the README's figures by those of this run")
+    parser.add_argument(
+        "--publish", action="store_true", help="put table and charts of this run into the documentation"
+    )
     parser.add_argument("--from", dest="file", type=Path, help="measure nothing: show the results of this file")
     parser.add_argument("words", nargs="*", metavar="WORD", help="rows to run: numbers or parts of names; none: all")
     options = parser.parse_args()
-    if options.readme and options.words:
-        parser.error("the README shows whole runs: --readme takes no words")
+    if options.publish and options.words:
+        parser.error("the documentation shows whole runs: --publish takes no words")
     results = json.loads(options.file.read_text()) if options.file else _measured(parser, options)
-    print(report.readme_block(results))
-    if options.readme:
-        report.put_into_readme(results)
+    print(report.block(results))
+    if options.publish:
+        report.put_into_page(results)
+        charts.write(results)
     failures = report.failed(results)
     for failure in failures:
         print(f"not measured: {failure}", file=sys.stderr)

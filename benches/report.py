@@ -1,4 +1,4 @@
-"""The table, for a person, for the README and, with every sample, as JSON."""
+"""The table, for a person, for the documentation and, with every sample, as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from benches.run import Measured, is_left_out
 from benches.servers import ROOT
 
 RESULTS: Final = ROOT / "benches" / "results"
-README: Final = ROOT / "README.md"
+PAGE: Final = ROOT / "docs" / "reference" / "benchmarks.md"
+ASSETS: Final = ROOT / "docs" / "assets"
 BEGIN: Final = "<!-- figures -->"
 END: Final = "<!-- /figures -->"
 Results = dict[str, Any]
@@ -101,18 +102,17 @@ def write(results: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
     return path
 
 
-def readme_block(results: Mapping[str, Any]) -> str:
-    """What stands between the README's markers: of which run, and the table."""
+def block(results: Mapping[str, Any]) -> str:
+    """What stands between the markers of the page: which run it is, and the table."""
     run = results["run"]
     cells = f"{run['rounds']} rounds" if run["rounds"] > 1 else "one round"
     most = max((len(cells) for row in results["rows"] for cells in row["samples"].values()), default=0)
     if most > run["rounds"]:
         cells += f" ({most} cells of rows whose cells last less than a second)"
     said = (
-        f"Of {_which(results)} of `make bench` on {str(run['date'])[:10]}, {cells}, medians: {run['cpus']} cores of "
-        f"{run['cpu']}, "
-        f"client on the same machine, Linux {run['kernel']}, Python {run['python']}. K is Apache Kafka with its stock "
-        f"JVM flags, C the ceiling."
+        f"Medians of {_which(results)} of `make bench` on {str(run['date'])[:10]}, {cells}: {run['cpus']} cores of "
+        f"{run['cpu']}, client on the same machine, Linux {run['kernel']}, Python {run['python']}. K is Apache Kafka "
+        f"with its default JVM flags, C is the ceiling."
     )
     return f"{BEGIN}\n{said}\n\n{table(results)}\n{END}"
 
@@ -129,13 +129,13 @@ def _which(results: Mapping[str, Any]) -> str:
     return f"a quick run{cells}" if run["quick"] else "a full run"
 
 
-def put_into_readme(results: Mapping[str, Any], readme: Path = README) -> None:
-    """Replace the README's block. Raises ValueError when it has no markers."""
-    text = readme.read_text()
+def put_into_page(results: Mapping[str, Any], page: Path = PAGE) -> None:
+    """Replace the block of the page. Raises ValueError when it has no markers."""
+    text = page.read_text()
     pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
     if not pattern.search(text):
-        raise ValueError(f"{readme.name} has no block between {BEGIN} and {END}")
-    readme.write_text(pattern.sub(lambda _: readme_block(results), text))
+        raise ValueError(f"{page.name} has no block between {BEGIN} and {END}")
+    page.write_text(pattern.sub(lambda _: block(results), text))
 
 
 def rows_of(words: Sequence[str], rows: Sequence[Row]) -> list[Row]:

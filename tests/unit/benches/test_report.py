@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benches import rdkafka, report
+from benches import charts, rdkafka, report
 from benches.cells import CellError
 from benches.goals import CEILING, KAFKA, KLAMM, at_least, at_most, larger_of, times
 from benches.rows import Row, rows
@@ -65,28 +65,28 @@ def test_a_cell_that_failed_is_in_the_table_and_told_of() -> None:
     assert report.failed(found) == ["produce, klamm: CellError: no disk"]
 
 
-def test_the_block_of_the_readme_is_replaced_and_nothing_else(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+def test_the_block_of_the_page_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     found = results(Measured(Row(4, "produce", no_cell, ()), {KLAMM: [{"GB/s": 1.0}]}))
-    report.put_into_readme(found, readme)
-    assert readme.read_text() == f"before\n{report.readme_block(found)}\nafter\n"
-    readme.write_text("no markers")
+    report.put_into_page(found, page)
+    assert page.read_text() == f"before\n{report.block(found)}\nafter\n"
+    page.write_text("no markers")
     with pytest.raises(ValueError, match="no block between"):
-        report.put_into_readme(found, readme)
+        report.put_into_page(found, page)
 
 
 @pytest.mark.parametrize(
     ("words", "quick", "failure", "said"),
     [
-        ([], False, None, "Of a full run of `make bench`"),
-        ([], True, "CellError: no disk", "Of a quick run (small cells) of `make bench`"),
-        (["13", "codec"], False, None, "Of the rows named by 13, codec of `make bench`"),
+        ([], False, None, "Medians of a full run of `make bench`"),
+        ([], True, "CellError: no disk", "Medians of a quick run (small cells) of `make bench`"),
+        (["13", "codec"], False, None, "Medians of the rows named by 13, codec of `make bench`"),
         (
             [],
             False,
             "left out: the 40 minutes are over",
-            "Of 1 of 2 rows, all that there was time for, of `make bench`",
+            "Medians of 1 of 2 rows, all that there was time for, of `make bench`",
         ),
     ],
 )
@@ -96,12 +96,24 @@ def test_a_part_of_the_bench_is_not_called_a_full_run(
     whole = Measured(Row(4, "produce", no_cell, ()), {KLAMM: [{"GB/s": 1.0}]})
     other = Measured(Row(5, "durable", no_cell, ()), {KLAMM: []}, {KLAMM: failure} if failure else {})
     found = report.as_json([whole, other], RUN | {"words": words, "quick": quick})
-    assert said in report.readme_block(found)
+    assert said in report.block(found)
 
 
-def test_the_readme_has_the_block() -> None:
-    text = report.README.read_text()
-    assert text.count(report.BEGIN) == text.count(report.END) == 1
+def test_the_page_and_its_charts_show_the_newest_whole_run(tmp_path: Path) -> None:
+    """After a change: `python -m benches --from benches/results/NEWEST.json --publish`."""
+    run = charts.newest()
+    assert report.PAGE.read_text().count(report.BEGIN) == 1
+    assert report.block(run) in report.PAGE.read_text()
+    charts.write(run, tmp_path)
+    for chart in charts.CHARTS:
+        drawn = (tmp_path / f"{chart.name}.svg").read_text()
+        assert drawn == (report.ASSETS / f"{chart.name}.svg").read_text(), chart.name
+
+
+def test_a_chart_shows_every_figure_that_it_names() -> None:
+    rows = {row["name"]: row for row in charts.newest()["rows"]}
+    for line in (line for chart in charts.CHARTS for line in chart.lines):
+        assert line.figure in rows[line.row]["medians"][KLAMM], line
 
 
 def test_results_are_written_with_their_samples(tmp_path: Path) -> None:

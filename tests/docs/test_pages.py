@@ -1,0 +1,90 @@
+"""Every page is true: its blocks run from top to bottom as they stand there, except those that say that they do not.
+
+Pages about Spark are run by `tests/spark/test_pages.py`, docs/spark/environments.md by
+`tests/spark/test_environments.py`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.docs.pages import LANGUAGES, NOT_RUN_MAX, Block, blocks, pages
+from tests.docs.story import Story, told
+from tests.support.lost_majority import make_three
+from tests.support.node_process import NodeProcess
+
+WITH_SPARK: Final = ("README.md#For notebooks and Spark", "docs/spark/", "docs/pipelines/")
+
+
+@contextmanager
+def running_node(story: Story) -> Iterator[None]:
+    """A node on the page's localhost:9092, its controller on 9093, its data in ./klamm-data, with a topic `orders`."""
+    broker, controller = story.port(9092), story.port(9093)
+    overrides = {
+        "listeners": f"PLAINTEXT://localhost:{broker},CONTROLLER://localhost:{controller}",
+        "controller.quorum.voters": f"1@localhost:{controller}",
+    }
+    with NodeProcess(story.work / "klamm-data", port=broker, overrides=overrides):
+        story.run(Block("setup", "", 0, "sh", "klamm topics create orders\nklamm produce orders 1 2 3\n"))
+        yield
+
+
+@contextmanager
+def stopped_node(story: Story) -> Iterator[None]:
+    """The data of such a node, after a clean stop."""
+    with running_node(story):
+        pass
+    yield
+
+
+@contextmanager
+def node_and_survivor(story: Story) -> Iterator[None]:
+    """A node, and the directory of one of three voters whose others are lost."""
+    shutil.move(make_three(story.folder / "three", 1)[0], story.work / "survivor")
+    with running_node(story):
+        yield
+
+
+Setup = Callable[[Story], AbstractContextManager[None]]
+SETUPS: Final[Mapping[str, Setup]] = {
+    "docs/operations/damage.md": stopped_node,
+    "docs/operations/doctor.md": node_and_survivor,
+    "docs/operations/metadata.md": running_node,
+}
+"""What a page takes for granted."""
+
+
+def is_of_spark(block: Block) -> bool:
+    """Whether it is run in the process that has a JVM."""
+    return f"{block.page}#{block.section}".startswith(WITH_SPARK)
+
+
+EVERY: Final = [block for page in pages() for block in blocks(page)]
+STORIES: Final = list(
+    dict.fromkeys(b.page for b in EVERY if b.is_executable and not b.why_not_run and not is_of_spark(b))
+)
+
+
+@pytest.mark.parametrize("page", STORIES)
+def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
+    with told(tmp_path) as story, SETUPS.get(page, lambda _: nullcontext())(story):
+        for block in blocks(page):
+            if not block.why_not_run and not is_of_spark(block):
+                story.run(block)
+
+
+def test_every_block_says_what_it_is() -> None:
+    wrong = [block.place for block in EVERY if block.language not in LANGUAGES]
+    assert not wrong, f"give these blocks one of the languages {sorted(LANGUAGES)}: {wrong}"
+
+
+def test_few_blocks_are_not_run() -> None:
+    """Each with its reason before the readers' eyes."""
+    skipped = [block.place for block in EVERY if block.why_not_run]
+    assert len(skipped) <= NOT_RUN_MAX, skipped

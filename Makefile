@@ -125,6 +125,17 @@ bench: $(VENV)/dev $(VENV)/native
 	@cargo build --locked --quiet --release -p klamm-load
 	@$(BIN)/python -m benches $(BENCH_ARGS)
 
+## make docs     build the documentation into target/site, with every link checked
+.PHONY: docs
+docs: $(VENV)/dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(SAY) "target/site/index.html"
+
+## make docs-check   open every page in Chromium, as wide as a phone and as a desk: links, pictures, overflow
+.PHONY: docs-check
+docs-check: docs
+	@$(BIN)/python -m tests.docs.browser target/site
+
 ## make suites   the clients' own test suites: SUITES=folder of runners, SUITE_SOURCES=folder of clones
 .PHONY: suites
 suites: $(VENV)/dev $(VENV)/native

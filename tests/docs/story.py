@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 from klamm.cli.main import run as run_command
 from tests.docs.pages import Block
@@ -67,6 +68,11 @@ class Story:
         if str(written) not in self._ports:
             self._ports[str(written)] = free_port()
         return self._ports[str(written)]
+
+    @property
+    def _default_cluster(self) -> dict[str, str]:
+        """Commands that name no cluster talk to the page's localhost:9092."""
+        return {"KLAMM_BOOTSTRAP": f"localhost:{self.port(9092)}"}
 
     def here(self, text: str) -> str:
         """A block's text with the ports and names of this run."""
@@ -118,7 +124,7 @@ class Story:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=self.work,
-            env=self.environment | {"KLAMM_BOOTSTRAP": f"localhost:{self.port(9092)}"},
+            env=self.environment | self._default_cluster,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -130,7 +136,11 @@ class Story:
 
     def _commands(self, block: Block) -> str:
         """Commands of klamm in this process, which keeps its JVM."""
-        with _inside(self.work), contextlib.redirect_stdout(io.StringIO()) as output:
+        with (
+            _inside(self.work),
+            mock.patch.dict(os.environ, self._default_cluster),
+            contextlib.redirect_stdout(io.StringIO()) as output,
+        ):
             for line in self.here(block.text).splitlines():
                 words = shlex.split(line, comments=True)
                 if words:

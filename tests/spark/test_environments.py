@@ -1,4 +1,4 @@
-"""Each part of `docs/spark.md` runs as it stands there, beside a node elsewhere than at localhost:9092."""
+"""Each part of `docs/spark/environments.md` runs as it stands there, beside a node elsewhere than at localhost:9092."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.spark.conftest import REPOSITORY
 from tests.spark.packages import by_maven, by_pip
 from tests.spark.producing import numbered, send
 
-PAGE = (REPOSITORY / "docs" / "spark.md").read_text()
+PAGE = (REPOSITORY / "docs" / "spark" / "environments.md").read_text()
 NOTEBOOK = REPOSITORY / "examples" / "spark" / "orders.ipynb"
 SMALL = {"spark.driver.memory": "512m", "spark.ui.enabled": "false", "spark.master": "local[1]"}
 needs_downloads = pytest.mark.slow
@@ -64,7 +64,7 @@ def run_job(folder: Path, code: str, *command: str, packages: tuple[Path, ...] =
 
 @pytest.mark.usefixtures("spark")
 def test_the_reason_of_a_failure(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(part("A script").replace("localhost:9092", bootstrap), "spark.md", "exec"), {"__name__": "job"})
+    exec(compile(part("A script").replace("localhost:9092", bootstrap), "environments.md", "exec"), {"__name__": "job"})
     told = capsys.readouterr().out.strip()
     [promised] = re.findall(r"It prints `(.*?)`", PAGE, re.DOTALL)
     assert told == promised.replace("\n", " ")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from klamm.admin.client import Client
+from klamm.admin.topics import create
 from tests.docs.pages import blocks
 from tests.docs.story import Story, told
 from tests.interop.secured_kafka import PASSWORD, USER, SecuredKafka
@@ -85,7 +87,8 @@ def test_formats(spark: SparkSession, tmp_path: Path) -> None:
 def test_writing(tmp_path: Path) -> None:
     with told(tmp_path) as story, nodes(story, 9092) as [bootstrap]:
         send(bootstrap, "greetings", numbered(3))
-        send(bootstrap, "copies", [])
+        with Client(bootstrap) as client:
+            create(client, ["copies"])
         printed = run_page(story, "docs/spark/writing.md")
     assert printed[0].strip() == "3"
 
@@ -106,7 +109,8 @@ def test_security(secured_kafka: SecuredKafka, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.usefixtures("spark")
 def test_archive(tmp_path: Path) -> None:
-    with told(tmp_path) as story, nodes(story, 9092, 19092) as [bootstrap, _]:
+    texts = {'read_table("backup"': f"read_table({str(tmp_path / 'work' / 'backup')!r}"}
+    with told(tmp_path, texts) as story, nodes(story, 9092, 19092) as [bootstrap, _]:
         send(bootstrap, "orders", numbered(5))
         send(bootstrap, "payments", numbered(4))
         printed = run_page(story, "docs/pipelines/archive.md")

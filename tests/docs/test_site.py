@@ -1,0 +1,43 @@
+"""The documentation is built without a warning: every link and every page of the navigation exists."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs import browser
+from tests.docs.pages import ROOT
+from tests.support.foreign import require_package
+
+QUIET = {"NO_MKDOCS_2_WARNING": "1"}
+
+
+def build(folder: Path) -> Path:
+    """The site, built into that folder."""
+    require_package("mkdocs", "material")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | QUIET,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    site = build(tmp_path / "site")
+    assert (site / "index.html").exists()
+    assert (site / "architecture.html").exists()
+
+
+@pytest.mark.slow
+def test_chromium_finds_nothing_wrong(tmp_path: Path) -> None:
+    assert browser.check(build(tmp_path / "site")) == []

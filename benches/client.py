@@ -11,7 +11,8 @@ from klamm import records
 from klamm.admin import groups as group_admin
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client, check
-from klamm.admin.connection import ClientError, Connection
+from klamm.client import ClientError
+from klamm.client.connection import Connection
 
 PRODUCE: Final = 0
 PATIENCE_S: Final = 120.0

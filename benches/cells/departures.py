@@ -21,7 +21,7 @@ from benches.cells import Cell, Figures, settle
 from benches.quorums import KlammNode, cpu_seconds
 from benches.servers import KAFKA_CLUSTER_ID, Bench, Server
 from klamm import _engine
-from klamm.admin.connection import Connection
+from klamm.client.connection import Connection
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES

@@ -249,10 +249,30 @@ class ClientError(Exception):
     error_code: int | None
     """The protocol's code, where a broker told one (facts 12)."""
 
-class ClientTimeoutError(ClientError):
-    """Nothing helped within the time-out: brokers that cannot be reached, partitions without a leader."""
+class UnreachableError(ClientError):
+    """No answer: the broker is not there yet, is gone, or did not answer in time. Another try may help."""
 
-class MistrustError(ClientError):
+class ConnectError(UnreachableError):
+    """There is no connection, and nothing was sent."""
+
+class ConnectRefusedError(ConnectError):
+    """The host is there, and nothing listens at that port: the process is not running."""
+
+class ConnectionLostError(UnreachableError):
+    """The connection was lost; what was sent may have been carried out or not."""
+
+class ClientTimeoutError(UnreachableError):
+    """Nothing helped within the time-out: brokers that do not answer, partitions without a leader."""
+
+class UnsupportedVersionError(ClientError):
+    """No version of an API is known to both sides; nothing was sent."""
+
+class BrokerError(ClientError):
+    """A broker answered with an error code, which is `error_code`."""
+
+    error_code: int
+
+class SecurityError(ClientError):
     """Client and broker do not trust each other: TLS or SASL failed, and would again with the same keys."""
 
 class OffsetOutOfRangeError(ClientError):
@@ -355,23 +375,98 @@ class ValueDecoder:
         """The same number of values, null where one is null or bad."""
 
 @final
-class BrokerLink:
-    """A connection to one broker for frames that Python wrote, by TLS and with SASL as the keys say. Releases the GIL.
+class BrokerConnection:
+    """A connection to one broker for a caller that waits, by TLS and with SASL as the keys say. Releases the GIL.
 
-    Who the client is, is told again before the broker forgets it (KIP-368). After an error the link is of no use.
+    The client authenticates again before the broker ends its session (KIP-368). After an error the connection is of no
+    use. Signals are handled while it waits.
     """
 
-    def __new__(cls, address: str, config: Mapping[str, str]) -> Self:
-        """Connects to host:port, within `socket.connection.setup.timeout.ms`. Keys as for KafkaClient.
+    def __new__(cls, host: str, port: int, config: Mapping[str, str], timeout_s: float) -> Self:
+        """Connects, and asks what the broker speaks, within that time. Keys as for KafkaClient.
 
-        ConfigError; MistrustError, ClientTimeoutError, or else ClientError where it does not come about.
+        ConfigError; or SecurityError, UnreachableError or another ClientError where it does not come about.
         """
 
-    def exchange(self, frame: bytes, timeout_s: float) -> bytes:
-        """The answer's frame to a request's, both without their lengths. One at a time. ClientError."""
+    @property
+    def address(self) -> str:
+        """host:port."""
+
+    @property
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """What the broker speaks: lowest and highest version by API key."""
+
+    def request(self, api_key: int, api_version: int, body: bytes, timeout_s: float) -> bytes:
+        """The body of the answer to a request's body, in that version. One at a time. ClientError."""
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
+
+@final
+class ChannelQueue:
+    """Connections for an event loop, and what happens to them, to be taken by the loop when `fd` is readable.
+
+    The engine decides nothing here: when to connect and how long to wait is the owner's to say.
+    """
+
+    def __new__(cls) -> Self:
+        """OSError where there is no descriptor or thread for it."""
+
+    @property
+    def fd(self) -> int:
+        """Readable while there are events."""
+
+    def open(self, host: str, port: int, config: Mapping[str, str]) -> Channel:
+        """Begin to connect; `config`: keys of KafkaClient that are about connections. ConfigError."""
+
+    def take(self) -> list[tuple[int, ChannelEvent]]:
+        """What has happened since the last call: the id of the channel and the event, in order."""
+
+    def close(self) -> None:
+        """Open no channel any more."""
+
+@final
+class Channel:
+    """A connection with any number of requests under way, from `ChannelQueue.open`."""
+
+    @property
+    def id(self) -> int:
+        """Unique in its queue."""
+
+    def send(self, api_key: int, api_version: int, body: bytes) -> int:
+        """Send a request; the correlation id of its answer. Nothing is sent unless the channel is open."""
+
+    def close(self) -> None:
+        """Close it at once; what was not answered never will be. Events that are in the queue may still be taken."""
+
+@final
+class ChannelAccepted:
+    """The other side took the connection."""
+
+    address: tuple[str, int]
+    """Its address and port as numbers."""
+
+@final
+class ChannelOpened:
+    """Requests may be sent."""
+
+    versions: dict[int, tuple[int, int]]
+    """What the other side speaks: lowest and highest version by API key."""
+
+@final
+class ChannelAnswered:
+    """An answer has come."""
+
+    correlation_id: int
+    body: bytes
+
+@final
+class ChannelClosed:
+    """The channel could not be opened, or is lost. What was not answered never will be."""
+
+    error: ClientError
+
+ChannelEvent = ChannelAccepted | ChannelOpened | ChannelAnswered | ChannelClosed
 
 @final
 class KafkaClient:

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import pytest
 
-from klamm.admin.connection import ClientError, Connection
+from klamm.client import ClientError
+from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.features import SUPPORTED_FEATURES
 from klamm.protocol.messages import registration as messages

@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from klamm.admin.connection import ClientError
 from klamm.admin.quorum import QuorumClient
 from klamm.cli.main import run
+from klamm.client import ClientError
 from klamm.formats.meta_properties import uuid_text
 from klamm.formats.storage import random_cluster_id
 from tests.support.dynamic_quorum import DynamicQuorum

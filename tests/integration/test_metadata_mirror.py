@@ -11,11 +11,11 @@ import pytest
 
 import klamm
 from klamm.admin import metadata_mirror
-from klamm.admin.channel import UnreachableError
-from klamm.admin.connection import Connection
 from klamm.admin.metadata_mirror import Mirror
 from klamm.cli.main import run
 from klamm.cli.metadata import metadata_commands
+from klamm.client import UnreachableError
+from klamm.client.connection import Connection
 from klamm.metadata import History
 from klamm.metadata.errors import HistoryError
 from klamm.protocol.errors import ErrorCode

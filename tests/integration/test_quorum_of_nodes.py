@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import klamm
+from klamm.client.peer import Peer, Versions
 from klamm.embedded.cluster import Cluster, Controller
-from klamm.protocol.client import Peer, Versions
 from klamm.raft.driver import RaftDriver
 from tests.support.node_process import VERSIONS
 from tests.support.waiting import wait_until
@@ -58,14 +58,14 @@ def test_clients_are_told_no_version_that_an_older_active_controller_lacks(monke
     """DescribeTopicPartitions it has never heard of, and that is not handed on; UpdateFeatures it has not either."""
     with klamm.Cluster(controllers=1) as cluster:
         newest = told_versions(cluster.bootstrap_servers)
-    ask = Peer._ask_versions
+    on_opened = Peer.on_opened
     older = {"CreateTopics": (19, (2, 5)), "DescribeQuorum": (55, (0, 7))}
 
-    async def ask_older(self: Peer) -> Versions:
-        known = {**await ask(self), **dict(older.values())}
-        return {key: versions for key, versions in known.items() if key not in (57, 75)}
+    def on_older_opened(self: Peer, versions: Versions) -> None:
+        known = {**versions, **dict(older.values())}
+        on_opened(self, {key: versions for key, versions in known.items() if key not in (57, 75)})
 
-    monkeypatch.setattr(Peer, "_ask_versions", ask_older)
+    monkeypatch.setattr(Peer, "on_opened", on_older_opened)
     with klamm.Cluster(controllers=1) as cluster:
         told = told_versions(cluster.bootstrap_servers)
     assert told == {key: versions for key, versions in newest.items() if key != 57} | {19: (2, 5)}

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from klamm.client.peer import PeerConfig, Peers
 from klamm.config.rules import checked
 from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
 from klamm.node.node import Node, NodeFailedError
-from klamm.protocol.client import Client, ClientConfig
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from klamm.protocol.messages.feature_updates import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -53,7 +53,7 @@ async def test_a_broker_finds_its_controller_by_a_bootstrap_server(tmp_path: Pat
     assert "--standalone is for a controller" in refused.stderr
     assert storage(controller, cluster_id, "--standalone").returncode == 0
     assert storage(broker, cluster_id).returncode == 0
-    client = Client(ClientConfig("test"))
+    client = Peers(PeerConfig("test"))
     try:
         controller.start(request=VERSIONS)
         broker.start(request=VERSIONS)

@@ -250,7 +250,7 @@ def test_bad_input_is_one_clear_error(bootstrap: str, topic: Callable[..., str],
     ):
         with pytest.raises(Exception, match=complaint) as caught:
             action()
-        assert isinstance(caught.value, klamm.admin.connection.ClientError), caught.value
+        assert isinstance(caught.value, klamm.client.ClientError), caught.value
         assert not list(tmp_path.glob("topic=*"))
     archive([name], tmp_path / "kept", bootstrap=bootstrap)
     with pytest.raises(PipelineError, match="has no topic 'other'; there are: " + name):

@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from klamm.admin.connection import ClientError, Connection
+from klamm.client import ClientError
+from klamm.client.connection import Connection
 from klamm.config import sources
 from klamm.formats import storage
 from klamm.protocol.errors import ErrorCode

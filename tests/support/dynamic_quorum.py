@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from klamm.admin.connection import ClientError
 from klamm.admin.quorum import Quorum, QuorumClient
+from klamm.client import ClientError
 from klamm.config.rules import checked
 from klamm.config.sources import read_file
 from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id

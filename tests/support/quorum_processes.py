@@ -9,10 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from klamm.client import ClientError
+from klamm.client.peer import PeerConfig, Peers
 from klamm.config.rules import checked
 from klamm.config.sources import read_file
 from klamm.formats.storage import FormatRequest, format_storage, random_cluster_id
-from klamm.protocol.client import Client, ClientConfig, PeerError
 from klamm.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse, QuorumPartition, QuorumTopic
 from tests.support.node_process import VERSIONS, NodeProcess
 from tests.support.ports import free_port
@@ -77,11 +78,11 @@ class QuorumProcesses:
         return asyncio.run(self._leader_id())
 
     async def _leader_id(self) -> int | None:
-        client = Client(ClientConfig("test"))
+        client = Peers(PeerConfig("test"))
         request = DescribeQuorumRequest((QuorumTopic("__cluster_metadata", (QuorumPartition(0),)),))
         try:
             answer = await client.ask((HOST, self.broker.port), request, DescribeQuorumResponse, (0, 2), 30_000)
-        except PeerError:
+        except ClientError:
             return None
         finally:
             client.close()

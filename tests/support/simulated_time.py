@@ -47,16 +47,6 @@ class SimulatedTimeLoop(asyncio.SelectorEventLoop):
         return future
 
 
-class DeafNetworkLoop(SimulatedTimeLoop):
-    """Every address is found, and no host ever answers."""
-
-    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
-        return [(2, 1, 6, "", (host, port))]
-
-    async def create_connection(self, *_: Any, **__: Any) -> Any:
-        await asyncio.Event().wait()
-
-
 def run(main: Coroutine[Any, Any, T], loop_class: type[SimulatedTimeLoop] = SimulatedTimeLoop) -> T:
     """As `asyncio.run`, in simulated time."""
     with asyncio.Runner(loop_factory=loop_class) as runner:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from klamm.admin.channel import MistrustError
-from klamm.admin.connection import ClientError, Connection, Entity, UnreachableError, parse_bootstrap
+from klamm.client import BrokerError, ClientError, SecurityError, UnreachableError
+from klamm.client.connection import Connection, Entity, parse_bootstrap
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 
@@ -104,31 +104,29 @@ class Client:
         for host, port in addresses:
             try:
                 return Connection(host, port, self._timeout_s, self._config)
-            except MistrustError:
+            except SecurityError:
                 raise
             except ClientError as error:
                 errors.append(str(error))
         raise UnreachableError("\n".join(errors))
 
 
-class RefusedError(ClientError):
-    """A broker answered with an error code."""
-
-    def __init__(self, code: ErrorCode, text: str) -> None:
-        """`code` is what the broker said."""
-        super().__init__(text)
-        self.code = code
+def broker_error(code: ErrorCode, text: str) -> BrokerError:
+    """What a broker's answer with that error code raises."""
+    error = BrokerError(text)
+    error.error_code = code
+    return error
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """Raises RefusedError when an answer about `what` carries an error."""
+    """Raises BrokerError when an answer about `what` carries an error."""
     if code != ErrorCode.NONE:
         known = ErrorCode(code)
         text = _HINTS.get(known) or message or known.name.lower().replace("_", " ")
-        raise RefusedError(known, f"{what}: {text} ({known.name})")
+        raise broker_error(known, f"{what}: {text} ({known.name})")
 
 
-_PASSING: Final = frozenset(
+_PASSING: Final[frozenset[int]] = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -138,23 +136,21 @@ _PASSING: Final = frozenset(
 )
 
 
-LEADER_MOVED: Final = frozenset(
+LEADER_MOVED: Final[frozenset[int]] = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 )
 """What a broker answers that does not lead a partition, or does not know yet that it does."""
 
 
-def retried(
-    ask: Callable[[], T], *, attempts: int = 50, pause_s: float = 0.1, passing: Collection[ErrorCode] = ()
-) -> T:
+def retried(ask: Callable[[], T], *, attempts: int = 50, pause_s: float = 0.1, passing: Collection[int] = ()) -> T:
     """What `ask` gives, asked again while the broker says that it is still getting ready, or answers `passing`."""
     import time
 
     for _ in range(attempts - 1):
         try:
             return ask()
-        except RefusedError as error:
-            if error.code not in _PASSING and error.code not in passing:
+        except BrokerError as error:
+            if error.error_code not in _PASSING and error.error_code not in passing:
                 raise
             time.sleep(pause_s)
     return ask()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.admin.client import Client, check
-from klamm.admin.connection import ClientError, Connection
+from klamm.client import ClientError
+from klamm.client.connection import Connection
 from klamm.protocol.api_key import ApiKey
 
 RESOURCE_TYPES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from klamm.admin.client import check
-from klamm.admin.connection import Connection
 from klamm.admin.quorum import QuorumClient
+from klamm.client.connection import Connection
 from klamm.protocol.features import VersionRange
 from klamm.protocol.messages.feature_updates import (
     FeatureUpdateKey,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from klamm.admin.client import LEADER_MOVED, Client, check, retried
-from klamm.admin.connection import ClientError, Connection, Entity
+from klamm.client import ClientError
+from klamm.client.connection import Connection, Entity
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 
@@ -129,7 +130,7 @@ def commit(
     generation: int = -1,
     instance_id: str | None = None,
 ) -> None:
-    """Commit offsets for a member, or for a group without any. Raises RefusedError when it is not as said."""
+    """Commit offsets for a member, or for a group without any. Raises BrokerError when it is not as said."""
     topics = [
         {
             "name": topic,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.admin.connection import ClientError, Connection
+from klamm.client import ClientError
+from klamm.client.connection import Connection
 from klamm.protocol.messages.quorum_messages import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from klamm.admin.channel import MistrustError
-from klamm.admin.client import RefusedError, check
-from klamm.admin.connection import ClientError, Connection, UnreachableError, parse_bootstrap
+from klamm.admin.client import check
 from klamm.admin.leadership import FETCH_VERSION_MAX, leader_and_epoch
 from klamm.admin.quorum import CONTROLLERS
+from klamm.client import BrokerError, ClientError, SecurityError, UnreachableError
+from klamm.client.connection import Connection, parse_bootstrap
 from klamm.config.node_config import Address
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.metadata.errors import HistoryError
@@ -98,8 +98,8 @@ class Mirror:
         for _ in range(_ATTEMPTS):
             try:
                 return self._fetch_some()
-            except (RefusedError, UnreachableError) as error:
-                if not self._has_fetched or (isinstance(error, RefusedError) and error.code not in _PASSING):
+            except (BrokerError, UnreachableError) as error:
+                if not self._has_fetched or (isinstance(error, BrokerError) and error.error_code not in _PASSING):
                     raise
                 last = error
                 self._forget_leader()
@@ -204,7 +204,7 @@ class Mirror:
                 if leader_id in controllers and epoch is not None:
                     return Connection(*controllers[leader_id], _TIMEOUT_S, self._config), epoch
                 reasons.append(f"{connection.address} knows no leader: `klamm quorum doctor` says why")
-            except MistrustError:
+            except SecurityError:
                 raise
             except ClientError as error:
                 reasons.append(str(error))

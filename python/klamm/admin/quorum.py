@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Self, TypeVar
 
-from klamm.admin.client import RefusedError, check
-from klamm.admin.connection import ClientError, Connection, parse_bootstrap
+from klamm.admin.client import check
+from klamm.client import BrokerError, ClientError
+from klamm.client.connection import Connection, parse_bootstrap
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.cluster import (
     DescribeClusterRequest,
@@ -134,8 +135,8 @@ class QuorumClient:
             time.sleep(PAUSE_S if attempt > 1 else 0)
             try:
                 return ask(self._connection)
-            except RefusedError as error:
-                if error.code not in ELSEWHERE or not self._is_controller:
+            except BrokerError as error:
+                if error.error_code not in ELSEWHERE or not self._is_controller:
                     raise
                 refused = error
             try:
@@ -193,7 +194,7 @@ class QuorumClient:
 
 
 def ask_quorum(connection: Connection) -> DescribeQuorumResponse:
-    """What a connection's node says of the quorum; RefusedError with NOT_LEADER_OR_FOLLOWER when it does not lead."""
+    """What a connection's node says of the quorum; BrokerError with NOT_LEADER_OR_FOLLOWER when it does not lead."""
     request = DescribeQuorumRequest((QuorumTopic(METADATA_TOPIC, (QuorumPartition(0),)),))
     answer = connection.ask(request, DescribeQuorumResponse, 2)
     check(answer.error_code, "the quorum cannot be described", answer.error_message)

@@ -21,9 +21,9 @@ from klamm.protocol.messages import registration as messages
 
 if TYPE_CHECKING:
     from klamm._engine import Image
+    from klamm.client.peer import Versions
     from klamm.node.dynamic_listeners import DynamicListeners
     from klamm.node.metadata import Metadata
-    from klamm.protocol.client import Versions
     from klamm.protocol.messages.topics import CreatableTopic
 
 log = logging.getLogger("klamm.node")

@@ -261,11 +261,11 @@ class PeersWhenNeeded:
         return None if self._transport is None else self._transport.route(request)
 
     def _open(self) -> PeerTransport:
-        from klamm.protocol.client import ClientConfig
+        from klamm.client.peer import PeerConfig
         from klamm.raft.driver.peers import PeerTransport
 
         config = self._config
-        client = ClientConfig(
+        client = PeerConfig(
             f"raft-client-{config.node_id}",
             request_timeout_ms=config.integer("controller.quorum.request.timeout.ms"),
             connection_setup_timeout_ms=config.integer("socket.connection.setup.timeout.ms"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm.admin.connection import ClientError
+from klamm.client import ClientError
 
 
 class PipelineError(ClientError):

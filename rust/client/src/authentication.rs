@@ -21,16 +21,16 @@ const NONCE_BYTES: usize = 24;
 
 impl Connection {
     /// Tells who the client is, where the protocol has SASL.
-    pub(super) async fn authenticate(&mut self, client_id: &str, until: Instant) -> Result<(), LinkError> {
+    pub(super) async fn authenticate(&mut self, until: Instant) -> Result<(), LinkError> {
         let security = self.security.clone();
         let Some(credentials) = &security.sasl else { return Ok(()) };
         let left = || until.saturating_duration_since(Instant::now());
-        self.choose_mechanism(credentials, client_id, left()).await?;
+        self.choose_mechanism(credentials, left()).await?;
         let began = Instant::now();
         let (mut dialogue, mut message) = Dialogue::begin(credentials, &nonce(&self.address)?);
         loop {
             let request = SaslAuthenticateRequest { message };
-            let answer = self.ask(&request, client_id, left()).await?;
+            let answer = self.ask(&request, left()).await?;
             if answer.error.is_error() {
                 return Err(LinkError::security(&self.address, refusal(credentials, &answer)));
             }
@@ -51,17 +51,12 @@ impl Connection {
         }
     }
 
-    async fn choose_mechanism(
-        &mut self,
-        credentials: &Credentials,
-        client_id: &str,
-        within: Duration,
-    ) -> Result<(), LinkError> {
+    async fn choose_mechanism(&mut self, credentials: &Credentials, within: Duration) -> Result<(), LinkError> {
         let mechanism = credentials.mechanism.name();
         if self.versions.choose(&SaslHandshakeRequest { mechanism }).is_err() {
             return Err(LinkError::security(&self.address, SecurityError::NoSasl(self.without_sasl())));
         }
-        let answer = self.ask(&SaslHandshakeRequest { mechanism }, client_id, within).await?;
+        let answer = self.ask(&SaslHandshakeRequest { mechanism }, within).await?;
         let error = match answer.error {
             ErrorCode::NONE => return Ok(()),
             ErrorCode::UNSUPPORTED_SASL_MECHANISM => {
@@ -80,9 +75,9 @@ impl Connection {
     }
 
     /// Tells it again over the same connection, when most of the session has passed.
-    pub(super) async fn renew_if_due(&mut self, client_id: &str, within: Duration) -> Result<(), LinkError> {
+    pub(super) async fn renew_if_due(&mut self, within: Duration) -> Result<(), LinkError> {
         match self.renew_at {
-            Some(at) if Instant::now() >= at => self.authenticate(client_id, Instant::now() + within).await,
+            Some(at) if Instant::now() >= at => self.authenticate(Instant::now() + within).await,
             _ => Ok(()),
         }
     }

@@ -10,6 +10,11 @@ pub mod attempts;
 #[cfg(test)]
 mod attempts_tests;
 mod authentication;
+pub mod blocking;
+mod channel;
+mod channel_queue;
+#[cfg(test)]
+mod channel_tests;
 mod client;
 pub mod cluster;
 #[cfg(test)]
@@ -19,7 +24,6 @@ mod connection;
 mod error;
 mod fetching;
 mod keys;
-mod link;
 mod link_error;
 mod listing;
 pub mod messages;
@@ -31,11 +35,13 @@ pub mod slice;
 mod slice_tests;
 mod versions;
 
+pub use channel::{Channel, ChannelEvent, ChannelPlan};
+pub use channel_queue::ChannelQueue;
 pub use client::Client;
 pub use config::{ClientConfig, ClientConfigError};
 pub use error::ClientError;
 pub use fetching::FetchRange;
-pub use link::Link;
 pub use link_error::LinkError;
 pub use producing::{Partitioner, Row, Rows, digest};
 pub use slice::Slice;
+pub use versions::Versions;

@@ -11,14 +11,14 @@ use super::versions::NoCommonVersion;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LinkError {
-    #[error("cannot connect to {address}: {source}")]
+    #[error("cannot connect to {address}: {}", reason(.source))]
     Connect { address: String, source: Arc<io::Error> },
-    #[error("the connection to {address} broke: {source}")]
+    #[error("the connection to {address} broke: {}", reason(.source))]
     Broken { address: String, source: Arc<io::Error> },
     /// As a listener does that wants another security.protocol, and a broker that is just being ended.
     #[error(
-        "{address} closed the connection before it answered anything ({source}); is {protocol} the security.protocol of its \
-         listener{}?", .hint
+        "{address} closed the connection before it answered anything ({}); is {protocol} the security.protocol of its \
+         listener{}?", reason(.source), .hint
     )]
     Unwelcome { address: String, source: Arc<io::Error>, protocol: &'static str, hint: &'static str },
     #[error("{address} did not answer {what} within {after_ms} ms")]
@@ -26,12 +26,14 @@ pub enum LinkError {
     #[error("{address} answered {what} with what is no such answer: {source}")]
     Malformed { address: String, what: &'static str, source: WireError },
     #[error(
-        "{address} announced an answer of {len} bytes: it is no Kafka broker, or its listener speaks TLS \
+        "{address} announced an answer of {len} bytes: it does not speak Kafka's protocol, or not without TLS \
          (security.protocol=SSL or SASL_SSL)"
     )]
     TooLong { address: String, len: i32 },
-    #[error("{address} answered request {found} where {expected} was asked")]
+    #[error("{address} answered request {found} where {expected} was asked: it does not speak Kafka's protocol")]
     OutOfTurn { address: String, expected: i32, found: i32 },
+    #[error("{address} answered request {found}, which was not sent: it does not speak Kafka's protocol")]
+    Unasked { address: String, found: i32 },
     #[error("{address} cannot be asked: {source}")]
     Version { address: String, source: NoCommonVersion },
     #[error("{address} refused to say what it speaks: {code}")]
@@ -41,6 +43,11 @@ pub enum LinkError {
 }
 
 impl LinkError {
+    /// Of a connection that does not come about.
+    pub fn connect(address: &str, error: io::Error) -> Self {
+        Self::Connect { address: address.to_owned(), source: Arc::new(error) }
+    }
+
     /// Of a connection that was there: what TLS or the system says.
     pub fn broken(address: &str, error: io::Error) -> Self {
         match SecurityError::of_stream(&error) {
@@ -80,4 +87,13 @@ impl LinkError {
             _ => None,
         }
     }
+}
+
+/// What the system says, without its number for it.
+fn reason(error: &io::Error) -> String {
+    let text = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "closed by the broker".to_owned(),
+        _ => error.to_string(),
+    };
+    text.split_once(" (os error").map_or(text.clone(), |(words, _)| words.to_owned())
 }

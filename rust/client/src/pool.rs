@@ -81,7 +81,7 @@ impl Pool {
         request: &R,
         within: Duration,
     ) -> Result<R::Answer, LinkError> {
-        let answer = connection.call(request, &self.client_id, within).await?;
+        let answer = connection.call(request, within).await?;
         self.give(address, connection);
         Ok(answer)
     }

@@ -22,6 +22,11 @@ impl Versions {
         Self(apis)
     }
 
+    /// Key, lowest and highest version of each API.
+    pub fn all(&self) -> impl Iterator<Item = (i16, i16, i16)> {
+        self.0.iter().copied()
+    }
+
     /// The versions of an API.
     pub fn of(&self, api: i16) -> Option<(i16, i16)> {
         let at = self.0.binary_search_by_key(&api, |served| served.0).ok()?;

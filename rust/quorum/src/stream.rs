@@ -4,7 +4,6 @@
 //! stopped appends and sends nothing more, so that no acknowledgement of an old epoch follows a vote.
 
 mod answer;
-mod link;
 mod request;
 mod run;
 #[cfg(test)]

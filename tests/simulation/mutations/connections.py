@@ -1,6 +1,6 @@
 """The connections to the other replicas: made where they listen now, and made again when they are lost."""
 
-from klamm.protocol.client import Peer
+from klamm.client.peer import Peer
 from klamm.raft.driver.peers import PeerTransport
 
 
@@ -23,11 +23,12 @@ def a_peer_that_refused_is_never_connected_again(patch):
 
 def a_lost_connection_is_used_on(patch):
     """What is sent after a connection was lost goes by another."""
-    on_lost = Peer._on_connection_lost
+    forget = Peer._forget_channel
 
-    def careless(self, error):
-        connection, versions = self._connection, self._versions
-        on_lost(self, error)
-        self._connection, self._versions = connection, versions
+    def careless(self):
+        channel, versions = self._channel, self._versions
+        forget(self)
+        if versions is not None:
+            self._channel, self._versions = channel, versions
 
-    patch.setattr(Peer, "_on_connection_lost", careless)
+    patch.setattr(Peer, "_forget_channel", careless)

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from tests.unit.cli.fake_broker import FakeBroker
 
-from klamm.admin.channel import MistrustError
 from klamm.admin.client import Client
-from klamm.client import KafkaClient
-from klamm.client import MistrustError as ClientMistrustError
+from klamm.client import KafkaClient, SecurityError
 
 HANDSHAKE, AUTHENTICATE = 17, 36
 SECRET = "open-sesame"
@@ -46,9 +44,9 @@ class Impostor(FakeBroker):
 
 def told(broker: Impostor, keys: Mapping[str, str]) -> str:
     """What both clients say."""
-    with pytest.raises(MistrustError) as refused, Client(broker.address, config=keys):
+    with pytest.raises(SecurityError) as refused, Client(broker.address, config=keys):
         pass
-    with KafkaClient(broker.address, keys) as client, pytest.raises(ClientMistrustError) as of_engine:
+    with KafkaClient(broker.address, keys) as client, pytest.raises(SecurityError) as of_engine:
         client.topics()
     assert str(refused.value) in str(of_engine.value)
     assert SECRET not in str(of_engine.value)

@@ -8,8 +8,9 @@ import pytest
 from tests.unit.cli.fake_broker import FakeBroker
 
 from klamm.admin import quorum
-from klamm.admin.connection import ClientError, parse_bootstrap
 from klamm.admin.quorum import QuorumClient
+from klamm.client import ClientError
+from klamm.client.connection import parse_bootstrap
 from klamm.protocol.errors import ErrorCode
 
 DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 55, 60

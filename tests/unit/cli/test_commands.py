@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from klamm.admin.connection import ClientError
 from klamm.cli.main import run
 from klamm.cli.records.consume import _json_value, _text
 from klamm.cli.records.positions import Position, parse_position
 from klamm.cli.records.record_input import RecordInput
 from klamm.cli.terminal.output import print_table
+from klamm.client import ClientError
 from klamm.formats.meta_properties import parse_uuid
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -15,8 +15,8 @@ import pytest
 from tests.support.frames import read_frame, send_frame
 
 from klamm import _engine
-from klamm.protocol.connection import request_header
 from klamm.protocol.errors import ErrorCode, KafkaError
+from klamm.protocol.wire.headers import request_header
 from klamm.raft.driver.answers import NativeFetchAnswers
 from klamm.raft.effects import ReadRange
 from klamm.raft.log.native_log import NativeMetadataLog

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from klamm.protocol.client import ClientConfig
+from klamm.client.peer import PeerConfig
 from klamm.protocol.wire.codec import build, encode
 from klamm.protocol.wire.kio_classes import request_class, response_class
 from klamm.raft.config import Identity, RaftConfig
@@ -27,7 +27,7 @@ from klamm.testing.simulator.memory_log import MemoryLog
 
 # No follower gives its leader up by itself.
 CONFIG = RaftConfig(election_timeout_ms=100, fetch_timeout_ms=3_600_000, request_timeout_ms=5000, fetch_max_wait_ms=50)
-CLIENT = ClientConfig("tests", request_timeout_ms=5000, reconnect_backoff_ms=5, reconnect_backoff_max_ms=5)
+CLIENT = PeerConfig("tests", request_timeout_ms=5000, reconnect_backoff_ms=5, reconnect_backoff_max_ms=5)
 APIS = {1: (4, 18), 18: (0, 4), 52: (0, 2), 53: (0, 1), 54: (0, 1), 59: (0, 1)}
 
 
@@ -75,7 +75,7 @@ class Member:
         key, version, correlation_id, name_size = struct.unpack_from(">hhih", frame)
         if key == 18:
             rows = [{"api_key": k, "min_version": v[0], "max_version": v[1]} for k, v in self.apis.items()]
-            answer(writer, correlation_id, encode(build(response_class(18, 0), api_keys=rows)))
+            answer(writer, correlation_id, encode(build(response_class(18, version), api_keys=rows)))
             return
         header = request_class(key, version).__header_schema__.__version__ - 1
         tags = b"\x00" * response_class(key, version).__header_schema__.__version__
@@ -227,8 +227,8 @@ async def test_a_process_that_takes_one_more_connection_while_it_dies_is_found_g
         connections += 1
         if connections == 1:
             frame = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
-            body = encode(build(response_class(18, 0), api_keys=[]))
-            answer(writer, struct.unpack_from(">i", frame, 4)[0], body)
+            version, correlation_id = struct.unpack_from(">hi", frame, 2)
+            answer(writer, correlation_id, encode(build(response_class(18, version), api_keys=[])))
             await answered.wait()
         elif connections == 2:
             server.close()

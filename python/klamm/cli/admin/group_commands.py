@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from klamm.admin import groups as group_admin
 from klamm.admin.client import Client
-from klamm.admin.connection import ClientError
 from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
@@ -24,6 +23,7 @@ from klamm.cli.terminal.output import (
     say,
     tell_deleted,
 )
+from klamm.client import ClientError
 
 group = Group(
     examples(

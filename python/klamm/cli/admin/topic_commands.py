@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from klamm.admin import configs as config_admin
 from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client
-from klamm.admin.connection import ClientError
 from klamm.admin.topics import Topic
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.command_group import Group
@@ -23,6 +22,7 @@ from klamm.cli.terminal.output import (
     say,
     tell_deleted,
 )
+from klamm.client import ClientError
 
 group = Group(
     examples(

@@ -7,12 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from klamm.admin.channel import MistrustError
-from klamm.admin.client import RefusedError
-from klamm.admin.connection import ClientError, Connection
 from klamm.admin.leadership import leader_and_epoch
 from klamm.admin.quorum import CONTROLLERS, Quorum, ask_quorum, quorum_of
 from klamm.cli.doctor.facts import Contact, Refusal
+from klamm.client import BrokerError, ClientError, SecurityError
+from klamm.client.connection import Connection
 from klamm.config.node_config import Address
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -28,7 +27,7 @@ def ask(address: Address, config: Mapping[str, str]) -> tuple[Contact, dict[int,
     try:
         with Connection(*address, TIMEOUT_S, config) as connection:
             return _asked(address, connection)
-    except MistrustError as error:
+    except SecurityError as error:
         return Contact(address, refusal=Refusal.NOT_TRUSTED, detail=str(error)), {}
     except ClientError as error:
         return Contact(address, refusal=Refusal.NOT_A_CONTROLLER, detail=str(error)), {}
@@ -73,5 +72,5 @@ def _refusal(address: Address) -> tuple[Refusal, str] | None:
 def _quorum(connection: Connection, cluster_id: str) -> Quorum | None:
     try:
         return quorum_of(ask_quorum(connection), cluster_id)
-    except RefusedError:
+    except BrokerError:
         return None

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from klamm._engine import StorageError
-from klamm.admin.connection import ClientError
 from klamm.cli.doctor.facts import Directory, NodeConfigFacts
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
+from klamm.client import ClientError
 from klamm.config.node_config import CONTROLLER, NodeConfigError, parse
 from klamm.config.sources import read_file
 from klamm.formats import meta_properties

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from klamm.admin.connection import ClientError
 from klamm.cli.framework.options import Option
+from klamm.client import ClientError
 
 CommandConfig = Annotated[
     Path | None,

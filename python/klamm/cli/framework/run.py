@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from klamm.admin.channel import ClientError
 from klamm.cli.commands import commands
 from klamm.cli.framework.command_line import read
 from klamm.cli.terminal.exits import Abort, BadParameter, Exit
 from klamm.cli.terminal.output import say_aborted, say_error
+from klamm.client import ClientError
 
 _COMPLETION: Final = "_KLAMM_COMPLETE"
 """Set by a shell that asks how a line may go on."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from klamm.admin.connection import ClientError
 from klamm.admin.metadata_mirror import Mirror
 from klamm.admin.quorum import find_controllers
 from klamm.cli.framework.command_config import CommandConfig, client_keys
@@ -19,6 +18,7 @@ from klamm.cli.framework.options import Argument, Option
 from klamm.cli.metadata.metadata_tail import Followed, Tail
 from klamm.cli.quorum.quorum_options import BootstrapServer
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, examples, print_json, print_table, say
+from klamm.client import ClientError
 from klamm.config.sources import DEFAULT_DATA
 from klamm.metadata.diff import changes_between
 from klamm.metadata.errors import HistoryError

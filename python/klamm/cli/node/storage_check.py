@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from klamm.admin.channel import ClientError
 from klamm.cli.framework.options import Argument, Option
 from klamm.cli.node.storage_examination import (
     DAMAGED,
@@ -24,6 +23,7 @@ from klamm.cli.node.storage_examination import (
 )
 from klamm.cli.terminal.exits import Exit
 from klamm.cli.terminal.output import AsJson, is_terminal, print_json, print_table, say, say_error
+from klamm.client import ClientError
 
 
 def check(

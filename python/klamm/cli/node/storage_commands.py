@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 from klamm._engine import StorageError
-from klamm.admin.connection import ClientError
 from klamm.cli.framework.command_group import Group
 from klamm.cli.framework.options import Option
 from klamm.cli.terminal.exits import BadParameter, Exit
 from klamm.cli.terminal.output import AsJson, examples, print_json
+from klamm.client import ClientError
 from klamm.config import sources
 from klamm.config.node_config import NodeConfig, NodeConfigError
 from klamm.config.rules import checked

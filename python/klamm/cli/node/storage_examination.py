@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm._engine import StorageCheck, StorageError
-from klamm.admin.channel import ClientError
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
+from klamm.client import ClientError
 from klamm.config.node_config import NodeConfigError, parse
 from klamm.config.sources import read_file
 from klamm.formats import meta_properties

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from klamm.admin.connection import ClientError
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.options import Argument, Option
 from klamm.cli.metadata.metadata_commands import Controller, Where
 from klamm.cli.terminal.exits import Exit
 from klamm.cli.terminal.output import AsJson, print_json, print_table, say
 from klamm.cli.terminal.styled import errors
+from klamm.client import ClientError
 from klamm.config.sources import DEFAULT_DATA
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from klamm.admin.connection import ClientError
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.command_group import Group
 from klamm.cli.framework.options import Option
 from klamm.cli.pipelines.pipeline_options import pairs
 from klamm.cli.terminal.output import AsJson, examples, is_terminal, print_json, print_table, say
+from klamm.client import ClientError
 
 if TYPE_CHECKING:
     from klamm.pipelines.bench.comparison import Comparison

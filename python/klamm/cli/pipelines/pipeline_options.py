@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from klamm.admin.connection import ClientError
 from klamm.cli.framework.options import Option
 from klamm.cli.terminal.output import is_terminal
+from klamm.client import ClientError
 
 Master = Annotated[
     str | None,

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from klamm.admin.connection import ClientError
 from klamm.admin.quorum import Member, Quorum, observer_directory, voter_of
 from klamm.cli.framework.command_config import CommandConfig
 from klamm.cli.framework.command_group import Group
@@ -14,6 +13,7 @@ from klamm.cli.framework.options import Argument, Option
 from klamm.cli.quorum.quorum_options import BootstrapController, BootstrapServer, DryRun, connect, tell_change
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.output import AsJson, confirm, examples, print_json, print_table
+from klamm.client import ClientError
 from klamm.formats.meta_properties import FILE_NAME, parse, parse_uuid, uuid_text
 from klamm.protocol.messages.voter_messages import VoterListener
 

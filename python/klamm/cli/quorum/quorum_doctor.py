@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from klamm.admin.connection import parse_bootstrap
 from klamm.admin.quorum import find_controllers
 from klamm.cli.doctor.collection import collect
 from klamm.cli.doctor.diagnosis import diagnose
@@ -16,6 +15,7 @@ from klamm.cli.framework.options import Argument, Option
 from klamm.cli.quorum.quorum_options import BootstrapController, BootstrapServer
 from klamm.cli.terminal.exits import Exit
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, print_json
+from klamm.client.connection import parse_bootstrap
 
 
 def doctor(

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Annotated, Any, Final
 
 from klamm.admin.client import Client
-from klamm.admin.connection import ClientError, UnreachableError
 from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import Topic, topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
@@ -25,6 +24,7 @@ from klamm.cli.records.positions import Position, parse_position
 from klamm.cli.records.reader import Reader
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, say
+from klamm.client import ClientError, UnreachableError
 from klamm.records import Record
 
 OUTAGE_PAUSE_S: Final = 0.5

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import Final, Self, assert_never
 
 from klamm.admin import groups as group_admin
-from klamm.admin.client import Client, RefusedError, check
-from klamm.admin.connection import ClientError, Connection, UnreachableError
+from klamm.admin.client import Client, check
 from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import topics
 from klamm.cli.membership.effects import (
@@ -29,6 +28,8 @@ from klamm.cli.membership.effects import (
 from klamm.cli.membership.member import Member, Phase
 from klamm.cli.records.reader import Reader
 from klamm.cli.terminal.output import is_terminal, say
+from klamm.client import BrokerError, ClientError, UnreachableError
+from klamm.client.connection import Connection
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.messages.group_messages import (
     HeartbeatResponse,
@@ -181,8 +182,8 @@ class GroupSession:
                 generation=member.generation,
                 instance_id=member.instance_id,
             )
-        except RefusedError as error:
-            return member.on_committed(_now_ms(), error.code)
+        except BrokerError as error:
+            return member.on_committed(_now_ms(), ErrorCode(error.error_code))
         self._committed |= moved
         return ()
 

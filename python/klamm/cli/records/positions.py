@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from klamm.admin.client import Client
-from klamm.admin.connection import ClientError
 from klamm.admin.groups import EARLIEST, LATEST, TopicPartition, list_offsets
+from klamm.client import ClientError
 
 
 @dataclass(frozen=True, slots=True)

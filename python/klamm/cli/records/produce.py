@@ -11,7 +11,6 @@ from typing import Annotated, Final
 
 from klamm import records
 from klamm.admin.client import LEADER_MOVED, Client, check, retried
-from klamm.admin.connection import ClientError
 from klamm.admin.topics import Topic, topics
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.options import Argument, Option
@@ -19,6 +18,7 @@ from klamm.cli.records.record_input import RecordInput, Row
 from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.interrupts import GivenUp, held
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
+from klamm.client import ClientError
 from klamm.protocol.errors import ErrorCode
 
 PRODUCE: Final = 0

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from klamm import records
 from klamm.admin.client import LEADER_MOVED, Client, check
-from klamm.admin.connection import ClientError
 from klamm.admin.groups import LATEST, TopicPartition, list_offsets
 from klamm.admin.topics import Topic, topics
 from klamm.cli.records.positions import Position
+from klamm.client import ClientError
 from klamm.protocol.errors import ErrorCode
 from klamm.records import Record
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from klamm.admin.connection import ClientError
+from klamm.client import ClientError
 
 Header = tuple[str, bytes | None]
 Row = tuple[int, bytes | None, bytes | None, Sequence[Header]]

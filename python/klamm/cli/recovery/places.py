@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from klamm.admin.connection import ClientError
 from klamm.cli.recovery.survivors import QUORUM_STATE, read_election
+from klamm.client import ClientError
 from klamm.formats.directories import (
     METADATA_FOLDER,
     RECOVERY_FOLDER,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from klamm.admin.connection import ClientError
 from klamm.cli.recovery.survivors import Survivor
+from klamm.client import ClientError
 from klamm.config.node_config import Address
 from klamm.formats.meta_properties import uuid_text
 from klamm.raft.voters.voter_set import ReplicaKey, Voter, VoterSet

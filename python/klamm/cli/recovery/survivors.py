@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from klamm._engine import MetadataReader, StorageError
-from klamm.admin.connection import ClientError
+from klamm.client import ClientError
 from klamm.config import properties
 from klamm.config.node_config import Address, NodeConfigError, parse_address, value_of
 from klamm.formats import meta_properties

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, TextIO
 
-from klamm.admin.channel import ClientError
 from klamm.cli.framework.options import Option
 from klamm.cli.terminal.exits import Abort
 from klamm.cli.terminal.plain_table import plain_table
+from klamm.client import ClientError
 
 _PANEL: Final = "Where and how"
 Bootstrap = Annotated[

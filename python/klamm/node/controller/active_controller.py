@@ -18,10 +18,10 @@ from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from klamm.client.peer import Address, Peers, Versions
     from klamm.config.node_config import NodeConfig
     from klamm.controller.driver import ControllerDriver
     from klamm.controller.operations.operation import Operation
-    from klamm.protocol.client import Address, Client, Versions
     from klamm.protocol.deadlines import Deadlines
     from klamm.raft.voters.voter_set import Endpoint
 
@@ -53,7 +53,7 @@ class ActiveController:
 
     def __init__(self, config: NodeConfig, local: ControllerDriver | None, quorum: Quorum) -> None:
         self._config, self._local, self._quorum = config, local, quorum
-        self._client: Client | None = None
+        self._client: Peers | None = None
         self._asked: Address | None = None  # the active controller as last seen; None for the local one
         self._on_versions: Callable[[Versions | None], None] | None = None
         self._told_versions: Versions | None = None
@@ -83,20 +83,20 @@ class ActiveController:
         return None if found is None else (found.host, found.port)
 
     @property
-    def client(self) -> Client:
+    def client(self) -> Peers:
         """This node as a client of controllers; its connections are not raft's, whose fetches keep others waiting."""
         if self._client is None:
-            from klamm.protocol.client import Client, ClientConfig
+            from klamm.client.peer import PeerConfig, Peers
 
             name = f"{'broker' if self._config.is_broker else 'controller'}-{self._config.node_id}-to-controller"
-            config = ClientConfig(
+            config = PeerConfig(
                 name,
                 ATTEMPT_TIMEOUT_MS,
                 self._config.integer("socket.connection.setup.timeout.ms"),
                 self._config.integer("socket.connection.setup.timeout.max.ms"),
                 reconnect_backoff_ms=int(1000 * PAUSE_S),
             )
-            self._client = Client(config, self._tell_versions)
+            self._client = Peers(config, self._tell_versions)
         return self._client
 
     @property
@@ -166,7 +166,7 @@ class ActiveController:
     ) -> T | None:
         """Ask the active controller until one answers; None means that it is not active. None after the time-out.
 
-        The second one gets the time that is left to wait for an answer; it may raise PeerError.
+        The second one gets the time that is left to wait for an answer; it may raise ClientError.
         """
         local = self.local
         if local is not None:  # mostly there, and then nothing of clients is imported
@@ -174,7 +174,7 @@ class ActiveController:
             answer = await ask_local(local)
             if answer is not None:
                 return answer
-        from klamm.protocol.client import PeerError
+        from klamm.client import ClientError
 
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -188,7 +188,7 @@ class ActiveController:
                 asking = ask_remote(address, max(1, min(ATTEMPT_TIMEOUT_MS, int(1000 * left_s))))
                 try:
                     answer = await self._while_it_leads(asking, address)
-                except PeerError as error:
+                except ClientError as error:
                     log.debug("asking again: %s", error)
             if answer is not None:
                 return answer

@@ -13,8 +13,8 @@ from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.wire import codec
 
 if TYPE_CHECKING:
+    from klamm.client.peer import Address
     from klamm.controller.driver import ControllerDriver
-    from klamm.protocol.client import Address
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, Final
 
 from klamm.broker.request import Answer, Handler, RequestContext
+from klamm.client import ClientError
+from klamm.client.peer import Outcome, Peer
 from klamm.controller.operations import operation_of
 from klamm.node.controller.active_controller import ATTEMPT_TIMEOUT_MS
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.client import Peer, PeerError
-from klamm.protocol.connection import Outcome
 from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from klamm.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse
 from klamm.protocol.messages.forwarding import Enveloped, EnvelopeRequest, EnvelopeResponse, answer_body, enclose
@@ -63,10 +63,10 @@ class HandedOn:
         if self._is_over:
             return
         try:
-            if isinstance(outcome, PeerError):
+            if isinstance(outcome, ClientError):
                 raise outcome
             envelope = codec.read_response(EnvelopeResponse, outcome.api_version, outcome.body)
-        except (PeerError, MalformedRequest) as error:
+        except (ClientError, MalformedRequest) as error:
             log.debug("asking again: %s", error)
             self._ask_again()
             return
@@ -86,7 +86,7 @@ class HandedOn:
 
 
 async def forward_to(peer: Peer, context: RequestContext, version: int, body: bytes, timeout_ms: int) -> bytes | None:
-    """The body of that controller's answer; None when it is not the active one. Raises PeerError, MalformedRequest."""
+    """The body of that controller's answer; None if it is not the active one. Raises ClientError, MalformedRequest."""
     request = _enveloped(context, version, body)
     envelope = await peer.ask(enclose(request), EnvelopeResponse, ENVELOPE_VERSIONS, timeout_ms)
     return None if envelope.error_code is ErrorCode.NOT_CONTROLLER else _opened(request, envelope)

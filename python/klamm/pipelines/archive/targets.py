@@ -9,8 +9,8 @@ from typing import Final
 
 from klamm.admin import configs as config_admin
 from klamm.admin import topics as topic_admin
-from klamm.admin.client import Client, RefusedError
-from klamm.client import KafkaClient
+from klamm.admin.client import Client
+from klamm.client import BrokerError, KafkaClient
 from klamm.pipelines.archive.archiving import ends
 from klamm.pipelines.archive.cluster import describe
 from klamm.pipelines.archive.manifest import Manifest, Range, Topic
@@ -172,8 +172,8 @@ def end(admin: Client, plan: TopicPlan) -> None:
 def _find(admin: Client, name: str) -> topic_admin.Topic | None:
     try:
         return topic_admin.topics(admin, [name])[0]
-    except RefusedError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    except BrokerError as error:
+        if error.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from klamm.admin.connection import ClientError
+from klamm.client import ClientError
 from klamm.metadata.errors import HistoryError
 from klamm.pipelines.audit.facts import Extent, Facts
 from klamm.pipelines.audit.parts import Part

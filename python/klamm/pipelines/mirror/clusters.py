@@ -8,10 +8,9 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from klamm.admin import groups, topics
-from klamm.admin.client import LEADER_MOVED, Client, RefusedError
-from klamm.admin.connection import UnreachableError
+from klamm.admin.client import LEADER_MOVED, Client
 from klamm.admin.topics import Topic
-from klamm.client import KafkaClient
+from klamm.client import BrokerError, KafkaClient, UnreachableError
 from klamm.pipelines.mirror import sync_topic
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions
 from klamm.pipelines.mirror.sync_topic import Known, Place
@@ -92,8 +91,8 @@ class Clusters:
         while True:
             try:
                 return action()
-            except (UnreachableError, RefusedError) as error:
-                passes = isinstance(error, UnreachableError) or error.code in LEADER_MOVED
+            except (UnreachableError, BrokerError) as error:
+                passes = isinstance(error, UnreachableError) or error.error_code in LEADER_MOVED
                 if not passes or time.monotonic() > deadline:
                     raise
                 self.start_again()

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from klamm.admin import groups
-from klamm.admin.client import Client, RefusedError
+from klamm.admin.client import Client
 from klamm.admin.groups import TopicPartition
+from klamm.client import BrokerError
 from klamm.pipelines.mirror.selection import Selection
 from klamm.protocol.errors import ErrorCode
 
@@ -71,8 +72,8 @@ def _sync(target: Client, name: str, wanted: Mapping[TopicPartition, int]) -> Mo
     try:
         if moves:
             groups.commit(target, name, moves)
-    except RefusedError as error:
-        if error.code in _HAS_MEMBERS:
+    except BrokerError as error:
+        if error.error_code in _HAS_MEMBERS:
             return Moved(name, {}, has_members=True)
         raise
     return Moved(name, moves)

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.admin.connection import ClientError
+from klamm.client import ClientError
 from klamm.pipelines.mirror.clusters import Clusters, source_keys
 from klamm.pipelines.mirror.groups import Moved, sync_groups
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions, MirrorProgress, TopicProgress

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klamm.admin import configs, topics
-from klamm.admin.client import Client, RefusedError
+from klamm.admin.client import Client
 from klamm.admin.topics import Topic
+from klamm.client import BrokerError
 from klamm.protocol.errors import ErrorCode
 
 EXCLUDED: Final = (
@@ -70,8 +71,8 @@ def make(source: Client, target: Client, changes: Changes, excluded: Collection[
     for name, count in changes.grown.items():
         try:
             topics.add_partitions(target, name, count)
-        except RefusedError as error:
-            if error.code != ErrorCode.INVALID_PARTITIONS:
+        except BrokerError as error:
+            if error.error_code != ErrorCode.INVALID_PARTITIONS:
                 raise
 
 

@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import ClassVar, Final, NamedTuple
 
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.connection import request_header, response_header_size, skip_tagged_fields
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.principal import ANONYMOUS, Principal
 from klamm.protocol.value import Value
 from klamm.protocol.wire import codec
+from klamm.protocol.wire.headers import request_header, response_header_size, skip_tagged_fields
 from klamm.protocol.wire.kio_classes import data_class, request_class, response_class
 from klamm.protocol.wire.schemas import schema_of
 

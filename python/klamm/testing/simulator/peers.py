@@ -6,14 +6,13 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from klamm.protocol.client import ClientConfig
+from klamm.client.peer import PeerConfig
 from klamm.raft.driver.peers import PeerTransport
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import Response
 from klamm.raft.voters.voter_set import Endpoint
 from klamm.testing.simulator.connections import ANY_PORT, LISTENER, Connections, Owner
 from klamm.testing.simulator.envelope import Envelope
-from klamm.testing.simulator.replica_loop import ReplicaLoop
 
 
 class SimulatedPeers:
@@ -22,7 +21,6 @@ class SimulatedPeers:
     def __init__(
         self,
         owner: Owner,
-        loop: ReplicaLoop,
         *,
         request_timeout_ms: int,
         on_gone: Callable[[int], None],
@@ -30,9 +28,11 @@ class SimulatedPeers:
         seed: int,
     ) -> None:
         """`seed` decides how the back-off varies."""
-        self._connections = loop.connections = Connections(owner)
-        client = ClientConfig("raft-client", request_timeout_ms=request_timeout_ms)
-        self._transport = PeerTransport(LISTENER, client, on_gone, on_refused, random.Random(seed).random)
+        self._connections = Connections(owner)
+        client = PeerConfig("raft-client", request_timeout_ms=request_timeout_ms)
+        self._transport = PeerTransport(
+            LISTENER, client, on_gone, on_refused, network=self._connections, rng=random.Random(seed).random
+        )
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
         """See `klamm.raft.ports.Transport`."""

@@ -17,7 +17,6 @@ from types import CoroutineType
 from typing import Any
 
 from klamm.raft.election.role_states import NEVER_MS
-from klamm.testing.simulator.connections import Connections
 
 CALLS_AT_ONCE_MAX = 10_000
 
@@ -59,7 +58,6 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         self._next_timer = 0
         self._readers: dict[int, Callable[..., Any]] = {}
         self.error: BaseException | None = None  # what a task or a callback raised and no one took
-        self.connections: Connections | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # For the world
@@ -157,18 +155,6 @@ class ReplicaLoop(asyncio.AbstractEventLoop):
         self._next_timer += 1
         heappush(self._timers, (when, self._next_timer, call))
         return call
-
-    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> list[Any]:
-        """Each host has one address, which is its name."""
-        return [(0, 0, 0, "", (host.decode() if isinstance(host, bytes) else host, port))]
-
-    async def create_connection(  # type: ignore[override]
-        self, protocol_factory: Callable[[], Any], host: str, port: int, **options: Any
-    ) -> tuple[Any, Any]:
-        """To a simulated process. Raises ConnectionRefusedError."""
-        if self.connections is None:
-            raise RuntimeError("the loop of a process that makes no connections")
-        return await self.connections.create(protocol_factory, host, port)
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""

@@ -153,7 +153,6 @@ class SimulatedReplica(ReplicaData):
         if self._dial is not None:
             self._peers = SimulatedPeers(
                 self,
-                self._loop,
                 request_timeout_ms=self.config.request_timeout_ms,
                 on_gone=self._on_peer_gone,
                 on_refused=self._on_peer_refused,

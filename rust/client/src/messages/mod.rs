@@ -89,20 +89,32 @@ fn read_by_topic(
 
 /// The frame of a request, its length in front. No text in it may be longer than the protocol's strings.
 pub fn request_frame<R: Request>(request: &R, version: i16, correlation_id: i32, client_id: &str) -> Vec<u8> {
-    let flexible = is_flexible(R::API, version);
-    let mut writer = Writer::with_capacity(256);
+    let mut writer = begin_frame(R::API, version, correlation_id, client_id, 256);
+    request.write(&mut VersionedWriter::new(&mut writer, is_flexible(R::API, version)), version);
+    patch_length(&mut writer, 0, 0).expect("a request is bounded by max.request.size");
+    writer.into_bytes()
+}
+
+/// The same of a body that was written elsewhere. An API that is not Kafka's has the oldest header.
+pub fn raw_frame(api: i16, version: i16, correlation_id: i32, client_id: &str, body: &[u8]) -> Vec<u8> {
+    let mut writer = begin_frame(api, version, correlation_id, client_id, 64 + client_id.len() + body.len());
+    writer.slice(body);
+    patch_length(&mut writer, 0, 0).expect("a request is shorter than 2 GiB");
+    writer.into_bytes()
+}
+
+fn begin_frame(api: i16, version: i16, correlation_id: i32, client_id: &str, capacity: usize) -> Writer {
+    let mut writer = Writer::with_capacity(capacity);
     writer.i32(0);
-    writer.i16(R::API);
+    writer.i16(api);
     writer.i16(version);
     writer.i32(correlation_id);
     // Plain in every version of the header.
     writer.nullable_string(Some(client_id));
-    if flexible {
+    if is_flexible(api, version) {
         writer.no_tagged_fields();
     }
-    request.write(&mut VersionedWriter::new(&mut writer, flexible), version);
-    patch_length(&mut writer, 0, 0).expect("a request is bounded by max.request.size");
-    writer.into_bytes()
+    writer
 }
 
 /// The correlation id and the body of an answer's frame, which is without its length here.

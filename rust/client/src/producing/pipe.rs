@@ -59,11 +59,11 @@ impl Pipe {
         answers: UnboundedSender<Answered>,
     ) -> Result<Self, LinkError> {
         let opened = Connection::open(address, client_id, security, within).await?;
-        let Halves { read, write, versions, renew_at } = opened.into_halves();
+        let Halves { read, write, versions, renew_at, correlation_id } = opened.into_halves();
         let (expected, to_come) = unbounded_channel();
         let reader = Reader(tokio::spawn(read_answers(read, address.to_owned(), to_come, answers)));
         let (address, client_id) = (address.to_owned(), client_id.to_owned());
-        Ok(Self { address, client_id, write, versions, correlation_id: 0, expected, reader, renew_at })
+        Ok(Self { address, client_id, write, versions, correlation_id, expected, reader, renew_at })
     }
 
     /// Whether answers still come.

@@ -15,6 +15,13 @@ pub struct Security {
     pub(crate) sasl: Option<Credentials>,
 }
 
+impl Default for Security {
+    /// Neither TLS nor SASL.
+    fn default() -> Self {
+        Self { protocol: "PLAINTEXT", tls: None, sasl: None }
+    }
+}
+
 /// Who the client is by SASL.
 #[derive(Clone, Debug)]
 pub struct Credentials {

@@ -1,6 +1,7 @@
 //! The client's errors as Python's exceptions.
 
 use klamm_base::ErrorCode;
+use klamm_client::attempts::Fault;
 use klamm_client::{ClientError as Error, LinkError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
@@ -12,10 +13,21 @@ create_exception!(
     PyException,
     "A call to a cluster that failed; the text says how to go on."
 );
-create_exception!(klamm._engine, ClientTimeoutError, ClientError, "Nothing helped within the time-out.");
+create_exception!(klamm._engine, UnreachableError, ClientError, "No answer: not yet, not any more, or not in time.");
+create_exception!(klamm._engine, ConnectError, UnreachableError, "There is no connection, and nothing was sent.");
+create_exception!(klamm._engine, ConnectRefusedError, ConnectError, "The host is there, and nothing listens.");
+create_exception!(klamm._engine, ConnectionLostError, UnreachableError, "The connection was lost.");
+create_exception!(klamm._engine, ClientTimeoutError, UnreachableError, "Nothing helped within the time-out.");
 create_exception!(
     klamm._engine,
-    MistrustError,
+    UnsupportedVersionError,
+    ClientError,
+    "No version of an API is known to both sides; nothing was sent."
+);
+create_exception!(klamm._engine, BrokerError, ClientError, "A broker answered with an error code.");
+create_exception!(
+    klamm._engine,
+    SecurityError,
     ClientError,
     "Client and broker do not trust each other: TLS or SASL failed, and would again."
 );
@@ -33,9 +45,22 @@ create_exception!(klamm._engine, DamagedBatchError, ClientError, "A fetched batc
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    module.add("ClientError", py.get_type::<ClientError>())?;
+    let base = py.get_type::<ClientError>();
+    // Of one that Python raises, unless it says otherwise.
+    for attribute in ["topic", "partition", "error_code"] {
+        base.setattr(attribute, py.None())?;
+    }
+    module.add("ClientError", base)?;
     module.add("ClientTimeoutError", py.get_type::<ClientTimeoutError>())?;
-    module.add("MistrustError", py.get_type::<MistrustError>())?;
+    module.add("UnreachableError", py.get_type::<UnreachableError>())?;
+    module.add("ConnectError", py.get_type::<ConnectError>())?;
+    module.add("ConnectRefusedError", py.get_type::<ConnectRefusedError>())?;
+    module.add("ConnectionLostError", py.get_type::<ConnectionLostError>())?;
+    module.add("UnsupportedVersionError", py.get_type::<UnsupportedVersionError>())?;
+    let broker = py.get_type::<BrokerError>();
+    broker.setattr("error_code", ErrorCode::UNKNOWN_SERVER_ERROR.0)?;
+    module.add("BrokerError", broker)?;
+    module.add("SecurityError", py.get_type::<SecurityError>())?;
     module.add("OffsetOutOfRangeError", py.get_type::<OffsetOutOfRangeError>())?;
     module.add("TopicRecreatedError", py.get_type::<TopicRecreatedError>())?;
     module.add("NotDeliveredError", py.get_type::<NotDeliveredError>())?;
@@ -52,19 +77,26 @@ pub fn client_error(py: Python<'_>, error: &Error) -> PyErr {
         _ if error.lacks_transactions() => NoTransactionsError::new_err(text),
         _ if error.is_another_topic() => TopicRecreatedError::new_err(text),
         _ if is_fenced => ProducerFencedError::new_err(text),
-        _ if error.is_mistrust() => MistrustError::new_err(text),
+        _ if error.is_mistrust() => SecurityError::new_err(text),
         Error::Invalid(_) => return PyValueError::new_err(text),
         Error::TimedOut { .. } | Error::Refused { .. } => ClientTimeoutError::new_err(text),
         Error::OffsetOutOfRange { .. } => OffsetOutOfRangeError::new_err(text),
         Error::Damaged { .. } => DamagedBatchError::new_err(text),
         Error::NotDelivered { .. } => NotDeliveredError::new_err(text),
-        Error::Failed { .. } | Error::RecordTooLarge { .. } | Error::State { .. } | Error::Closed => {
-            ClientError::new_err(text)
-        }
+        Error::Failed { source, .. } => of_fault(source, text),
+        Error::RecordTooLarge { .. } | Error::State { .. } | Error::Closed => ClientError::new_err(text),
     };
     match set_attributes(exception.value(py), error) {
         Ok(()) => exception,
         Err(failure) => failure,
+    }
+}
+
+fn of_fault(fault: &Fault, text: String) -> PyErr {
+    match fault {
+        Fault::Link(error) => of_link(error, text),
+        Fault::Code(_) => BrokerError::new_err(text),
+        _ => ClientError::new_err(text),
     }
 }
 
@@ -85,16 +117,29 @@ fn set_attributes(exception: &Bound<'_, PyAny>, error: &Error) -> PyResult<()> {
     }
 }
 
-/// The exception of a link that does not come about, or breaks.
+/// The exception of a connection that does not come about, or breaks, or of what came over it.
 pub fn link_error(py: Python<'_>, error: &LinkError) -> PyErr {
-    let text = error.to_string();
-    let exception = match error {
-        _ if error.is_mistrust() => MistrustError::new_err(text),
-        LinkError::Late { .. } => ClientTimeoutError::new_err(text),
-        _ => ClientError::new_err(text),
-    };
+    let exception = of_link(error, error.to_string());
     match exception.value(py).setattr("error_code", error.code().map(|code| code.0)) {
         Ok(()) => exception,
         Err(failure) => failure,
+    }
+}
+
+fn of_link(error: &LinkError, text: String) -> PyErr {
+    match error {
+        _ if error.is_mistrust() => SecurityError::new_err(text),
+        _ if error.is_refused() => ConnectRefusedError::new_err(text),
+        LinkError::Connect { .. } => ConnectError::new_err(text),
+        LinkError::Broken { .. } | LinkError::Unwelcome { .. } | LinkError::Security { .. } => {
+            ConnectionLostError::new_err(text)
+        }
+        LinkError::Late { .. } => ClientTimeoutError::new_err(text),
+        LinkError::Version { .. } => UnsupportedVersionError::new_err(text),
+        LinkError::Refused { .. } => BrokerError::new_err(text),
+        LinkError::Malformed { .. }
+        | LinkError::TooLong { .. }
+        | LinkError::OutOfTurn { .. }
+        | LinkError::Unasked { .. } => ClientError::new_err(text),
     }
 }

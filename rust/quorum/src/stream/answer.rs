@@ -22,18 +22,6 @@ pub struct Plain {
     pub records: Range<usize>,
 }
 
-/// The body of an answer to the request of that id, from its frame without the length. What answers no request that was made
-/// is no answer.
-pub fn body_of(frame: &[u8], correlation_id: i32) -> Result<Range<usize>, String> {
-    let mut reader = Reader::new(frame);
-    let header = reader.i32().and_then(|found| reader.skip_tagged_fields().map(|()| found));
-    match header {
-        Ok(found) if found == correlation_id => Ok(frame.len() - reader.remaining().len()..frame.len()),
-        Ok(found) => Err(format!("it answered request {found}, which nobody made")),
-        Err(error) => Err(format!("it answered what is no answer: {error}")),
-    }
-}
-
 /// What the body says, if a follower needs to decide nothing; `None` for everything else, and for what cannot be read.
 pub fn plain(body: &[u8], expected: Expected) -> Option<Plain> {
     let plain = read(body, expected).ok().flatten()?;

@@ -1,8 +1,6 @@
 //! The Fetch of a follower, byte for byte as Python's codec writes it.
 
 use klamm_base::primitives::Writer;
-use klamm_wire::api::FETCH;
-use klamm_wire::header::patch_length;
 
 use super::FetchPlan;
 use crate::METADATA_TOPIC_ID;
@@ -18,16 +16,9 @@ pub struct Position {
     pub high_watermark: i64,
 }
 
-/// The frame of a request, its length in front.
-pub fn fetch_frame(plan: &FetchPlan, correlation_id: i32, at: Position) -> Vec<u8> {
+/// The body of a request.
+pub fn fetch_body(plan: &FetchPlan, at: Position) -> Vec<u8> {
     let mut out = Writer::with_capacity(256);
-    out.i32(0);
-    out.i16(FETCH);
-    out.i16(plan.version);
-    out.i32(correlation_id);
-    // Plain in every version of the header.
-    out.string(&plan.client_id);
-    out.no_tagged_fields();
     out.i32(plan.max_wait_ms);
     out.i32(0);
     out.i32(plan.max_bytes);
@@ -54,7 +45,6 @@ pub fn fetch_frame(plan: &FetchPlan, correlation_id: i32, at: Position) -> Vec<u
             field.no_tagged_fields();
         });
     }
-    patch_length(&mut out, 0, 0).expect("two strings of the protocol fit into a frame");
     out.into_bytes()
 }
 

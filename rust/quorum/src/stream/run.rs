@@ -4,20 +4,20 @@
 //! 2. `work` is taken before `news`; `news` is held for no more than a few words.
 //! 3. Nobody waits for a hold, or for `work`, inside of a flush.
 
-use std::net::{Shutdown, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use klamm_base::LogError;
 use klamm_base::WakeUp;
 use klamm_base::os::ask_for_short_turns;
+use klamm_client::ChannelPlan;
+use klamm_client::blocking::{BlockingConnection, Interrupter, Unfinished, Until};
 use klamm_log::FlushJob;
+use klamm_wire::api::FETCH;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use socket2::Socket;
 
 use super::answer::{self, Expected, Plain};
-use super::link::{self, Link};
-use super::request::{Position, fetch_frame};
+use super::request::{Position, fetch_body};
 use super::{End, FetchPlan, News};
 use crate::QuorumLog;
 
@@ -29,6 +29,8 @@ pub struct Run {
     log: Arc<QuorumLog>,
     plan: FetchPlan,
     wake_up: Arc<WakeUp>,
+    /// Ends what the thread waits for.
+    interrupter: Interrupter,
     work: Mutex<Work>,
     released: Condvar,
     news: Mutex<Told>,
@@ -37,8 +39,6 @@ pub struct Run {
 struct Work {
     is_armed: bool,
     is_held: bool,
-    /// To shut down what the thread waits on.
-    socket: Option<Socket>,
 }
 
 struct Told {
@@ -58,16 +58,21 @@ enum Stop {
     End(End),
 }
 
-fn failed(error: impl ToString) -> Stop {
-    Stop::End(End::Failed(error.to_string()))
+/// What an interrupted thread would tell, nobody hears.
+fn failed(error: Unfinished) -> Stop {
+    match error {
+        Unfinished::Interrupted => Stop::Silent,
+        Unfinished::Failed(error) => Stop::End(End::Failed(error.to_string())),
+    }
 }
 
 impl Run {
     pub fn new(log: Arc<QuorumLog>, plan: FetchPlan, wake_up: Arc<WakeUp>) -> Self {
         let told =
             Told { is_over: false, is_new: false, sent: None, heard: None, leader_high_watermark: -1, end: None };
-        let work = Mutex::new(Work { is_armed: true, is_held: false, socket: None });
-        Self { log, plan, wake_up, work, released: Condvar::new(), news: Mutex::new(told) }
+        let work = Mutex::new(Work { is_armed: true, is_held: false });
+        let interrupter = Interrupter::default();
+        Self { log, plan, wake_up, interrupter, work, released: Condvar::new(), news: Mutex::new(told) }
     }
 
     /// Holds it, if that needs no waiting.
@@ -92,13 +97,8 @@ impl Run {
             told.is_over = true;
             self.wake_up.lower();
         }
-        let mut work = self.work.lock();
-        work.is_armed = false;
-        if let Some(socket) = work.socket.take() {
-            // One that is gone already has nobody waiting on it.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
-        drop(work);
+        self.interrupter.interrupt();
+        self.work.lock().is_armed = false;
         self.released.notify_all();
     }
 
@@ -123,10 +123,7 @@ impl Run {
     /// What the thread does.
     pub fn run(self: Arc<Self>) {
         ask_for_short_turns();
-        let ended = self.fetch();
-        // The connection closes with the last that has it.
-        self.work.lock().socket = None;
-        let Err(Stop::End(end)) = ended else { return };
+        let Err(Stop::End(end)) = self.fetch() else { return };
         let mut told = self.news.lock();
         if !told.is_over {
             (told.end, told.is_new) = (Some(end), true);
@@ -135,19 +132,18 @@ impl Run {
     }
 
     fn fetch(&self) -> Result<(), Stop> {
-        let mut link = self.connect()?;
+        let mut connection = self.connect()?;
         let high_watermark = self.plan.high_watermark;
         let mut state = Progress { high_watermark, leader_high_watermark: -1, ..Progress::default() };
         loop {
             self.flush(&mut state)?;
-            let Some(position) = self.send(&mut link, &mut state)? else { continue };
+            let Some(position) = self.send(&mut connection, &mut state)? else { continue };
             self.tell(&mut state);
             self.log.prepare(state.job.take());
             let begun = Instant::now();
-            let frame = link.receive().map_err(failed)?;
-            let body = &frame[answer::body_of(frame, state.correlation_id).map_err(failed)?];
+            let body = connection.receive(FETCH, self.plan.version, self.within(), &self.until()).map_err(failed)?;
             let was = state.leader_high_watermark;
-            self.take_answer(body, position, &mut state)?;
+            self.take_answer(&body, position, &mut state)?;
             let is_fruitful = state.has_records || state.leader_high_watermark > was;
             state
                 .pace(is_fruitful || begun.elapsed() * 2 >= Duration::from_millis(self.plan.max_wait_ms.max(0) as u64));
@@ -160,23 +156,22 @@ impl Run {
         }
     }
 
-    fn connect(&self) -> Result<Link, Stop> {
-        let found = (self.plan.host.as_str(), self.plan.port).to_socket_addrs().map_err(failed)?;
-        let mut last = Stop::End(End::Failed(format!("{} has no address", self.plan.host)));
-        for address in found {
-            let socket = link::socket_for(&address).map_err(failed)?;
-            let mut work = self.work.lock();
-            if !work.is_armed {
-                return Err(Stop::Silent);
-            }
-            work.socket = Some(socket.try_clone().map_err(failed)?);
-            drop(work);
-            match Link::connect(socket, &address, Duration::from_millis(self.plan.timeout_ms)) {
-                Ok(link) => return Ok(link),
-                Err(error) => last = failed(error),
-            }
-        }
-        Err(last)
+    fn connect(&self) -> Result<BlockingConnection, Stop> {
+        let address = match self.plan.host.contains(':') {
+            true => format!("[{}]:{}", self.plan.host, self.plan.port),
+            false => format!("{}:{}", self.plan.host, self.plan.port),
+        };
+        let (client_id, security) = (self.plan.client_id.clone(), Arc::default());
+        let plan = ChannelPlan { address, client_id, security };
+        BlockingConnection::open(&plan, self.within(), &self.until()).map_err(failed)
+    }
+
+    fn within(&self) -> Duration {
+        Duration::from_millis(self.plan.timeout_ms)
+    }
+
+    fn until(&self) -> Until<'_> {
+        Until::Interrupted(&self.interrupter)
     }
 
     /// The work, when nobody holds it. `before_waiting` is for those that the holder may wait for.
@@ -192,7 +187,7 @@ impl Run {
     }
 
     /// Asks for what follows; `None` when a flush has to come first, since a fetch acknowledges what lies below it.
-    fn send(&self, link: &mut Link, state: &mut Progress) -> Result<Option<Position>, Stop> {
+    fn send(&self, connection: &mut BlockingConnection, state: &mut Progress) -> Result<Option<Position>, Stop> {
         if !state.has_records {
             // Nobody waits for this request as somebody may for the news.
             self.tell(state);
@@ -203,11 +198,10 @@ impl Run {
         }
         let (end_offset, last_epoch) = (self.log.end_offset(), self.log.last_epoch());
         let position = Position { end_offset, last_epoch, high_watermark: state.high_watermark };
-        state.correlation_id = state.correlation_id.wrapping_add(1) & i32::MAX;
-        let frame = fetch_frame(&self.plan, state.correlation_id, position);
+        let body = fetch_body(&self.plan, position);
         // Told first: whoever hears of it holds the log as it was asked from.
         self.news.lock().sent = Some((position, Instant::now()));
-        link.send(&frame).map_err(failed)?;
+        connection.send(FETCH, self.plan.version, &body, self.within(), &self.until()).map_err(failed)?;
         drop(work);
         Ok(Some(position))
     }
@@ -283,7 +277,6 @@ impl Run {
 /// What the thread alone knows.
 #[derive(Default)]
 struct Progress {
-    correlation_id: i32,
     leader_high_watermark: i64,
     /// What this side knows to be committed.
     high_watermark: i64,

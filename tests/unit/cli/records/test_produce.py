@@ -13,9 +13,9 @@ import pytest
 from tests.unit.cli.fake_broker import FakeBroker
 
 from klamm import records
-from klamm.admin.connection import parse_bootstrap
 from klamm.cli.main import INTERRUPTED, run
 from klamm.cli.terminal.interrupts import GivenUp, held
+from klamm.client.connection import parse_bootstrap
 
 
 @pytest.fixture(autouse=True)

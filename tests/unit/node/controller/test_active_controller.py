@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from klamm.client import ClientError, ConnectRefusedError
+from klamm.client.peer import Versions
 from klamm.config import sources
 from klamm.controller.operations.nodes import BROKER_HEARTBEAT
 from klamm.controller.operations.operation import Operation
 from klamm.controller.operations.topics import CREATE_TOPICS
 from klamm.node.controller.active_controller import ActiveController
-from klamm.protocol.client import PeerError, PeerRefusedError, Versions
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.registration import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from klamm.protocol.messages.topics import (
@@ -101,7 +102,7 @@ async def test_one_elsewhere_is_found_by_raft_and_asked_there() -> None:
     assert remote.addresses == [("host", 9003)]
 
 
-@pytest.mark.parametrize("first", [NOT_CONTROLLER, PeerError("broken"), PeerRefusedError("nobody")])
+@pytest.mark.parametrize("first", [NOT_CONTROLLER, ClientError("broken"), ConnectRefusedError("nobody")])
 async def test_the_next_one_is_asked_where_the_first_is_none_any_more(first: object) -> None:
     remote = Remote(first, BEATEN)
     asking = controller(Quorum(3, 3, None, 4), remote=remote)

@@ -11,11 +11,11 @@ import pytest
 from tests.support.request_contexts import request_context
 
 from klamm.broker.request import REQUEST_TIMEOUT_MS, Direct
+from klamm.client import ClientError, ConnectRefusedError
+from klamm.client.peer import Answer, OnDone, Outcome
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.forwarding import Forwarder
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.client import Answer, PeerError, PeerRefusedError
-from klamm.protocol.connection import OnDone, Outcome
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.forwarding import EnvelopeRequest, EnvelopeResponse, open_envelope, seal
 from klamm.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
@@ -108,7 +108,7 @@ async def test_an_answer_of_the_active_one_is_the_clients() -> None:
 
 @pytest.mark.parametrize(
     "outcome",
-    [answered(ErrorCode.NOT_CONTROLLER), PeerError("broken"), PeerRefusedError("nobody"), Answer(0, b"short")],
+    [answered(ErrorCode.NOT_CONTROLLER), ClientError("broken"), ConnectRefusedError("nobody"), Answer(0, b"short")],
 )
 async def test_who_is_not_the_active_one_or_cannot_say_is_not_the_last_to_be_asked(outcome: Outcome) -> None:
     bench = Bench()
@@ -146,7 +146,7 @@ async def test_where_none_is_known_it_is_asked_for_in_a_task() -> None:
 async def test_after_a_stop_nobody_is_asked_again() -> None:
     bench = Bench()
     await bench.dispatcher.drain(0)
-    bench.active.peer.sent[0][1](PeerError("closed"))
+    bench.active.peer.sent[0][1](ClientError("closed"))
     for _ in range(3):
         await asyncio.sleep(0)
     assert bench.active.asked_again_within == []

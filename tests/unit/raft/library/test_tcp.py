@@ -9,7 +9,7 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-from klamm.protocol.client import Client, ClientConfig
+from klamm.client.peer import PeerConfig, Peers
 from klamm.raft import NoLeaderError, RaftConfig, Replica, ReplicaConfig
 from klamm.raft.library import calls
 
@@ -130,7 +130,7 @@ async def test_what_nobody_understands_ends_the_connection_alone(tmp_path, voter
 async def test_records_that_no_replica_could_apply_do_not_get_in(tmp_path, voters):
     async with replica(tmp_path, {1: voters[1]}, 1) as ours:
         await ours.execute(b"a=1")
-        client, (host, _, port) = Client(ClientConfig("test")), voters[1].partition(":")
+        client, (host, _, port) = Peers(PeerConfig("test")), voters[1].partition(":")
         for call, status in [
             (calls.Call(calls.Kind.EXECUTE, "klamm", [b"\x07what"]), calls.Status.INVALID),
             (calls.Call(calls.Kind.EXECUTE, "other", [b"\x07what"]), calls.Status.WRONG_CLUSTER),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from klamm.protocol.client import Client, ClientConfig, PeerError
+from klamm.client import ClientError
+from klamm.client.peer import PeerConfig, Peers
 from klamm.raft.config import RaftConfig
 from klamm.raft.driver.peers import PeerTransport
 from klamm.raft.effects import SendRequest
@@ -25,10 +26,10 @@ class TcpNetwork:
         """Without `listen` nobody can reach this replica, which an observer does not need."""
         self._listen = listen
         listener = listen.listener if listen is not None else ""
-        client_config = ClientConfig(CLIENT_ID, request_timeout_ms=config.request_timeout_ms)
+        client_config = PeerConfig(CLIENT_ID, request_timeout_ms=config.request_timeout_ms)
         self._service: Service | None = None
         self._peers = PeerTransport(listener, client_config, self._on_gone, self._on_refused)
-        self._client = Client(client_config)
+        self._client = Peers(client_config)
         self._server: asyncio.Server | None = None
         self._connections: set[ServerConnection] = set()
 
@@ -66,7 +67,7 @@ class TcpNetwork:
             raise UnreachableError(f"nobody knows where replica {to} listens")
         try:
             return await self._client.request((endpoints[0].host, endpoints[0].port), API_KEY, 0, body)
-        except PeerError as error:
+        except ClientError as error:
             raise UnreachableError(f"replica {to}: {error}") from None
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""klamm as a client of another node: versions, many requests at a time, and every way to get no answer."""
+"""A peer over real sockets: versions, many requests at a time, and every way to get no answer."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from klamm.protocol.client import Client, ClientConfig, PeerError, PeerRefusedError, PeerTimeoutError
+from klamm.client import ClientError, ClientTimeoutError, ConnectError, ConnectionLostError, ConnectRefusedError
+from klamm.client.network import Address, Channel, ChannelHandler, EngineNetwork
+from klamm.client.peer import Peer, PeerConfig, Peers
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse
 from klamm.protocol.wire.codec import build, encode, read, write
 from klamm.protocol.wire.kio_classes import response_class
 
-CONFIG = ClientConfig("tests", request_timeout_ms=20_000, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1)
+CONFIG = PeerConfig("tests", request_timeout_ms=20_000, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1)
 NO_TOPICS = DescribeQuorumRequest(())
 
 Respond = Callable[[int, int, int, bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -40,7 +42,7 @@ class Server:
                 body = frame[10 + name_size :]
                 if key == 18:
                     rows = [{"api_key": k, "min_version": v[0], "max_version": v[1]} for k, v in self.versions.items()]
-                    answer(writer, correlation_id, encode(build(response_class(18, 0), api_keys=rows)))
+                    answer(writer, correlation_id, encode(build(response_class(18, version), api_keys=rows)))
                 else:
                     await self.respond(key, version, correlation_id, body[1:], writer)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -53,11 +55,11 @@ def answer(writer: asyncio.StreamWriter, correlation_id: int, body: bytes) -> No
 
 @asynccontextmanager
 async def serving(
-    respond: Respond, versions: dict[int, tuple[int, int]] | None = None, config: ClientConfig = CONFIG
-) -> AsyncIterator[tuple[Server, Client, tuple[str, int]]]:
+    respond: Respond, versions: dict[int, tuple[int, int]] | None = None, config: PeerConfig = CONFIG
+) -> AsyncIterator[tuple[Server, Peers, tuple[str, int]]]:
     server = Server(respond, versions if versions is not None else {18: (0, 4), 55: (0, 2)})
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    client = Client(config)
+    client = Peers(config)
     try:
         yield server, client, listening.sockets[0].getsockname()
     finally:
@@ -109,6 +111,24 @@ async def test_answers_may_come_in_any_order_and_in_any_pieces() -> None:
         assert found == [b"answer to 2", b"answer to 3", b"answer to 4"]
 
 
+async def test_a_request_that_the_system_takes_in_pieces_arrives_whole_and_in_turn() -> None:
+    has_begun, may_read, received = asyncio.Event(), asyncio.Event(), []
+
+    async def respond(key: int, version: int, correlation_id: int, body: bytes, writer: asyncio.StreamWriter) -> None:
+        received.append(body)
+        has_begun.set()
+        await may_read.wait()
+        answer(writer, correlation_id, b"\x00" + b"%d" % len(body))
+
+    bodies = [b"first", bytes(range(256)) * 100_000, b"third", b"y" * 10_000_000, b"last"]
+    async with serving(respond) as (_, client, address):
+        asked = [asyncio.ensure_future(client.request(address, 55, 2, body)) for body in bodies]
+        await has_begun.wait()
+        may_read.set()
+        assert await asyncio.gather(*asked) == [b"%d" % len(body) for body in bodies]
+        assert received == bodies
+
+
 async def test_several_connections_where_one_would_keep_others_waiting() -> None:
     asked = asyncio.Queue[tuple[int, asyncio.StreamWriter]]()
 
@@ -126,7 +146,7 @@ async def test_several_connections_where_one_would_keep_others_waiting() -> None
         assert (await asks.pop()).error_code is ErrorCode.NONE
         client.close()
         for ask in asks:
-            with pytest.raises(PeerError, match="closed"):
+            with pytest.raises(ClientError, match="closed"):
                 await ask
 
 
@@ -140,9 +160,9 @@ async def test_tagged_fields_of_an_answers_header_are_passed_over() -> None:
 
 async def test_an_api_that_is_not_offered_is_refused_here_and_names_versions() -> None:
     async with serving(describe, {18: (0, 4), 55: (0, 1)}) as (_, client, address):
-        with pytest.raises(PeerError, match="API 55 in versions 0 to 1, and 2 to 2 are needed"):
+        with pytest.raises(ClientError, match="API 55 in versions 0 to 1, and 2 to 2 are needed"):
             await client.request(address, 55, 2, b"")
-        with pytest.raises(PeerError, match="API 80 in versions none"):
+        with pytest.raises(ClientError, match="API 80 in versions none"):
             await client.request(address, 80, 0, b"")
         assert (await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == ""
 
@@ -150,9 +170,9 @@ async def test_an_api_that_is_not_offered_is_refused_here_and_names_versions() -
 async def test_nobody_listening_is_told_as_refusal_and_asked_again_later() -> None:
     async with serving(describe) as (_, client, address):
         pass
-    client = Client(CONFIG)
+    client = Peers(CONFIG)
     for _ in range(3):
-        with pytest.raises(PeerRefusedError, match="nobody listens there"):
+        with pytest.raises(ConnectRefusedError, match="Connection refused"):
             await client.request(address, 55, 2, b"")
     listening = await asyncio.start_server(Server(describe, {55: (0, 2)}).serve, *address[:2])
     async with listening, asyncio.timeout(30):
@@ -160,25 +180,30 @@ async def test_nobody_listening_is_told_as_refusal_and_asked_again_later() -> No
             try:
                 await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))
                 break
-            except PeerRefusedError:
+            except ConnectRefusedError:
                 await asyncio.sleep(0.001)
         client.close()
 
 
-async def test_a_fault_of_this_side_is_told_at_once_and_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is raised while it connects: a look-up that ends in what nobody listed stands for it."""
-    loop = asyncio.get_running_loop()
-    async with serving(describe) as (_, client, address):
-        with monkeypatch.context() as broken:
-            broken.setattr(loop, "getaddrinfo", lambda *args, **kwargs: failing(LookupError("unknown encoding: idna")))
-            with pytest.raises(PeerError, match=r"cannot be reached: LookupError.*idna"):
-                await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))
+async def test_a_fault_of_this_side_is_told_at_once_and_does_not_stay() -> None:
+    class FaultyNetwork(EngineNetwork):
+        is_faulty = True
+
+        def open(self, address: Address, client_id: str, handler: ChannelHandler) -> Channel:
+            if self.is_faulty:
+                raise LookupError("unknown encoding: idna")
+            return super().open(address, client_id, handler)
+
+    async with serving(describe) as (_, _, address):
+        network = FaultyNetwork()
+        peer = Peer(address, CONFIG, network)
+        with pytest.raises(ConnectError, match=r"cannot be reached: LookupError.*idna"):
+            await peer.ask(NO_TOPICS, DescribeQuorumResponse, (0, 2))
+        network.is_faulty = False
         await asyncio.sleep(0.01)  # the back-off is 1 ms
-        assert (await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
-
-
-async def failing(error: Exception) -> None:
-    raise error
+        assert (await peer.ask(NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
+        peer.close()
+        network.close()
 
 
 async def test_a_closed_connection_fails_what_was_asked_and_the_next_request_connects_again() -> None:
@@ -191,7 +216,7 @@ async def test_a_closed_connection_fails_what_was_asked_and_the_next_request_con
     async with serving(respond) as (server, client, address):
         asked = [client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2)) for _ in range(3)]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
-        assert {type(outcome) for outcome in outcomes} == {PeerError}
+        assert {type(outcome) for outcome in outcomes} == {ConnectionLostError}
         assert (await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))).error_message == "v2"
         assert server.connections == 2
 
@@ -203,9 +228,9 @@ async def test_silence_ends_the_request_and_the_connection() -> None:
 
     async with serving(respond) as (server, client, address):
         patient = asyncio.ensure_future(client.request(address, 55, 2, b"\x01\x00"))
-        with pytest.raises(PeerTimeoutError, match="did not answer within 50 ms"):
+        with pytest.raises(ClientTimeoutError, match="did not answer within 50 ms"):
             await client.request(address, 55, 2, b"\x01\x00", timeout_ms=50)
-        with pytest.raises(PeerError, match="did not answer"):
+        with pytest.raises(ClientError, match="did not answer"):
             await patient
         await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))
         assert server.connections == 2
@@ -215,8 +240,8 @@ async def test_silence_ends_the_request_and_the_connection() -> None:
     ("reply", "said"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol"),
-        (struct.pack(">ii", 4, 4711), "answered request 4711, which nobody made"),
-        (struct.pack(">ii", 6, 2) + b"\x7f\x01", "cut short|goes beyond"),
+        (struct.pack(">ii", 4, 4711), "answered request 4711, which was not sent"),
+        (struct.pack(">ii", 6, 2) + b"\x7f\x01", "what is no such answer"),
         (struct.pack(">ii", 6, 2) + b"\x00\x7f", "cannot be read"),
     ],
 )
@@ -225,7 +250,7 @@ async def test_what_is_no_answer_is_refused(reply: bytes, said: str) -> None:
         writer.write(reply)
 
     async with serving(respond) as (_, client, address):
-        with pytest.raises(PeerError, match=said):
+        with pytest.raises(ClientError, match=said):
             await client.ask(address, NO_TOPICS, DescribeQuorumResponse, (0, 2))
 
 
@@ -239,7 +264,7 @@ async def test_close_fails_what_waits_and_what_is_asked_later() -> None:
         waiting = asyncio.ensure_future(peer.request(55, (2, 2), lambda version: b"\x01\x00"))
         await asked.wait()
         client.close()
-        with pytest.raises(PeerError, match="this side was closed"):
+        with pytest.raises(ClientError, match="this side was closed"):
             await waiting
-        with pytest.raises(PeerError, match="this side was closed"):
+        with pytest.raises(ClientError, match="this side was closed"):
             await peer.request(55, (2, 2), lambda version: b"\x01\x00")

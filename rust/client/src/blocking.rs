@@ -1,0 +1,127 @@
+//! A connection for a thread that has nothing else to do: it waits for the socket itself, and no other thread wakes it.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::channel::ChannelPlan;
+use super::connection::Connection;
+use super::link_error::LinkError;
+use super::versions::Versions;
+
+/// How long a caller that has to look for signals may have to wait for that.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// One connection, used by one thread at a time.
+#[derive(Debug)]
+pub struct BlockingConnection {
+    connection: Connection,
+    runtime: Runtime,
+}
+
+/// What ends a wait early.
+pub enum Until<'a> {
+    /// Another thread.
+    Interrupted(&'a Interrupter),
+    /// The caller, who is asked now and then.
+    Refused(&'a dyn Fn() -> bool),
+}
+
+/// Ends what a thread waits for, or will wait for next.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupter(Arc<Notify>);
+
+impl Interrupter {
+    pub fn interrupt(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// Why a call has no outcome.
+#[derive(Debug)]
+pub enum Unfinished {
+    Interrupted,
+    Failed(LinkError),
+}
+
+impl BlockingConnection {
+    /// Connects and asks what the broker speaks.
+    pub fn open(plan: &ChannelPlan, within: Duration, until: &Until<'_>) -> Result<Self, Unfinished> {
+        let failed = |error: io::Error| Unfinished::Failed(LinkError::connect(&plan.address, error));
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let open = Connection::open(&plan.address, &plan.client_id, &plan.security, within);
+        let connection = run(&runtime, until, open)?;
+        Ok(Self { connection, runtime })
+    }
+
+    pub fn versions(&self) -> &Versions {
+        self.connection.versions()
+    }
+
+    /// The body of the answer to a request's body in that version of an API. After an error the connection is of no use.
+    pub fn call(
+        &mut self,
+        api: i16,
+        version: i16,
+        body: &[u8],
+        within: Duration,
+        until: &Until<'_>,
+    ) -> Result<Bytes, Unfinished> {
+        run(&self.runtime, until, self.connection.call_raw(api, version, body, within))
+    }
+
+    /// The first half of `call`.
+    pub fn send(
+        &mut self,
+        api: i16,
+        version: i16,
+        body: &[u8],
+        within: Duration,
+        until: &Until<'_>,
+    ) -> Result<(), Unfinished> {
+        run(&self.runtime, until, self.connection.send_raw(api, version, body, within))
+    }
+
+    /// The second half: the answer to what was sent last.
+    pub fn receive(
+        &mut self,
+        api: i16,
+        version: i16,
+        within: Duration,
+        until: &Until<'_>,
+    ) -> Result<Bytes, Unfinished> {
+        run(&self.runtime, until, self.connection.receive_raw(api, version, within))
+    }
+}
+
+fn run<T>(
+    runtime: &Runtime,
+    until: &Until<'_>,
+    call: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, Unfinished> {
+    match until {
+        Until::Interrupted(Interrupter(notify)) => runtime.block_on(async {
+            tokio::select! {
+                biased;
+                outcome = call => outcome.map_err(Unfinished::Failed),
+                () = notify.notified() => Err(Unfinished::Interrupted),
+            }
+        }),
+        Until::Refused(may_go_on) => {
+            let mut call = pin!(call);
+            loop {
+                match runtime.block_on(async { timeout(LOOK_EVERY, call.as_mut()).await }) {
+                    Ok(outcome) => return outcome.map_err(Unfinished::Failed),
+                    Err(_) if may_go_on() => {}
+                    Err(_) => return Err(Unfinished::Interrupted),
+                }
+            }
+        }
+    }
+}

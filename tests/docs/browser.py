@@ -28,6 +28,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 WIDTHS: Final = {"desk": 1280, "phone": 390}
 HEIGHT: Final = 844
 SECONDS_MAX: Final = 30.0
+SECONDS_OF_A_SLIDE: Final = 0.5
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS: Final = (
     "--headless",
@@ -212,6 +213,10 @@ def check(site: Path, screenshots: Path | None = None) -> list[str]:
             running.open(f"{root}/{name}")
             for kind, width in WIDTHS.items():
                 seen = running.look(width)
+                if seen["width"] > width:
+                    # A menu that slides out of the window may still be on its way.
+                    time.sleep(SECONDS_OF_A_SLIDE)
+                    seen = running.look(width)
                 if seen["width"] > width or seen["wide"]:
                     wrong.append(f"{name}: wider than a {kind}: {seen['width']} px {seen['wide'][:3]}")
                 wrong += [f"{name}: the picture {address} does not load" for address in seen["broken"]]

@@ -1,4 +1,4 @@
-"""The first half of a start, which the engine does by itself: see `_engine.Boot` (ARCHITECTURE: a start).
+"""The first half of a start, which the engine does by itself: see `_engine.Boot` (ARCHITECTURE.md: a start).
 
 Imports little, so that `klamm start` imports the rest while the engine reads the directories and tells versions.
 """

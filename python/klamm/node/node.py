@@ -1,4 +1,4 @@
-"""One node: its parts constructed, introduced to each other, started and stopped in order (ARCHITECTURE: start).
+"""One node: its parts constructed, introduced to each other, started and stopped in order (ARCHITECTURE.md: a start).
 
 Every node has an engine and follows the metadata log. A broker has a `BrokerPart` besides, a controller the controller
 of its `Metadata`; a node of both roles has both, in one process and over one log.

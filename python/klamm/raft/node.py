@@ -1,4 +1,4 @@
-"""The sans-IO quorum core: events and the time go in, effects come out (ARCHITECTURE: cores decide, drivers do).
+"""The sans-IO quorum core: events and the time go in, effects come out (docs/reference/glossary.md: core).
 
 How a driver runs it: call the method of what happened (or `events.happen`), carry out the effects in order, and when
 `deadline_ms` has come, which is at once after most events, call `on_tick`. The core reads the log through `LogView`

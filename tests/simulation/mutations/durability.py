@@ -70,7 +70,7 @@ def an_epoch_is_not_written(patch):
 
 
 def leader_counts_itself_before_its_flush(patch):
-    """The leader counts itself up to what its own disk holds (ARCHITECTURE: durable before acknowledged)."""
+    """The leader counts itself up to what its own disk holds (docs/decisions/0001)."""
 
     def hasty(self, state):
         ends = [progress.end_offset for progress in state.voters.values()]

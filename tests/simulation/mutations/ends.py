@@ -35,7 +35,7 @@ def a_voter_that_refuses_is_waited_for(patch):
 
 
 def a_leader_that_refuses_is_waited_for(patch):
-    """A killed leader is known by its closed port (ARCHITECTURE: evidence of death)."""
+    """A killed leader is known by its closed port (docs/decisions/0014)."""
     patch.setattr(crash_detection.CrashDetection, "on_peer_gone", lambda self, now_ms, node_id: None)
 
 

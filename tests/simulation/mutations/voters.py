@@ -152,7 +152,7 @@ def the_last_voter_is_removed(patch):
 
 
 def a_removal_may_lose_the_majority(patch):
-    """What could never be committed is refused (beyond Kafka: ARCHITECTURE, voters act when appended)."""
+    """What could never be committed is refused (beyond Kafka: docs/decisions/0031)."""
     patch.setattr(reconfiguration.Reconfiguration, "_check_majority", lambda self, now_ms, state, voters: None)
 
 

@@ -1,6 +1,6 @@
 """What answers each API of a node: handlers by key, a family imported and made by the first request that needs it.
 
-A node starts without any of them (ARCHITECTURE: A start imports what serving needs).
+A node starts without any of them (docs/decisions/0038).
 """
 
 from __future__ import annotations

@@ -224,7 +224,7 @@ class RaftDriver:
             self._answered.on_fetch(request.replica)
 
     def on_peer_gone(self, node_id: int) -> None:
-        """A replica closed its connection and refuses a new one (ARCHITECTURE: evidence of death)."""
+        """A replica closed its connection and refuses a new one (docs/decisions/0014)."""
         if not self._is_stopped:
             self._step(self._node.on_peer_gone, node_id)
 

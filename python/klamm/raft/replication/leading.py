@@ -91,7 +91,7 @@ class Leading:
         return request.fetch_offset < end_offset
 
     def on_flushed(self, now_ms: int) -> None:
-        """Count this replica itself up to what a power cut cannot take back (ARCHITECTURE: durable first)."""
+        """Count this replica itself up to what a power cut cannot take back (docs/decisions/0001)."""
         if isinstance(self._replica.state, Leader):
             self._maybe_advance_high_watermark(self._replica.state)
 

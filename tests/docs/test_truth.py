@@ -1,0 +1,79 @@
+"""What the documentation says about the code and what it lists is compared with the code."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from klamm.broker.lifecycle import NEXT_STATES
+from klamm.controller.nodes import heartbeats
+from klamm.raft.election import roles
+from tests.docs.pages import ROOT, pages
+
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+OF_THE_REPOSITORY = re.compile(r"`((?:rust|python|tests|docs|examples|benches|tools)/[\w./-]*\w/?)`")
+OF_THE_PACKAGE = re.compile(r"`(klamm(?:\.[a-z_]\w*)+)`")
+
+
+@pytest.mark.parametrize("table", [roles.markdown_table, heartbeats.printed_table])
+def test_the_state_tables_are_those_of_the_code(table) -> None:  # type: ignore[no-untyped-def]
+    assert table().strip() in ARCHITECTURE, f"paste this into ARCHITECTURE.md:\n{table()}"
+
+
+def test_the_life_cycle_is_that_of_the_code() -> None:
+    for state, following in NEXT_STATES.items():
+        shown = ", ".join(sorted(one.name for one in following)) or "(end)"
+        assert f"| {state.name} | {shown} |" in ARCHITECTURE
+
+
+def test_every_crate_and_package_is_in_the_map() -> None:
+    crates = {f"rust/{manifest.parent.name}" for manifest in ROOT.glob("rust/*/Cargo.toml")}
+    packages = {f"python/klamm/{file.parent.name}/" for file in ROOT.glob("python/klamm/*/__init__.py")}
+    missing = [room for room in sorted(crates | packages) if f"`{room}" not in ARCHITECTURE]
+    assert not missing, f"ARCHITECTURE.md does not say what {missing} are"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_named_files_and_modules_exist(page: str) -> None:
+    text = (ROOT / page).read_text()
+    paths = [path for path in OF_THE_REPOSITORY.findall(text) if not _exists(path)]
+    modules = [name for name in OF_THE_PACKAGE.findall(text) if not _is_of_klamm(name)]
+    assert not paths + modules, f"{page} names what does not exist"
+
+
+def _exists(path: str) -> bool:
+    place = ROOT / path
+    return place.exists() or any(place.parent.glob(f"{place.name}.*"))
+
+
+def _is_of_klamm(name: str) -> bool:
+    """Whether it is a module, something in a module, or a configuration key."""
+    parent, _, last = name.rpartition(".")
+    try:
+        if find_spec(name) is not None or hasattr(import_module(parent), last):
+            return True
+    except ModuleNotFoundError:
+        pass
+    return any(f'"{name}"' in file.read_text() for file in Path(ROOT / "rust/config/src").rglob("klamm.rs"))
+
+
+def test_the_list_of_decisions_is_complete() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"^- \[(\d+)\. (.+)\]\((.+)\)$", (folder / "index.md").read_text(), re.MULTILINE)
+    found = sorted(folder.glob("0*.md"))
+    assert sorted(file for _, _, file in listed) == [file.name for file in found]
+    assert [int(file.name[:4]) for file in found] == list(range(1, len(found) + 1)), "numbers are given once"
+    for number, title, file in listed:
+        assert (folder / file).read_text().startswith(f"# {number}. {title}\n"), file
+
+
+def test_every_key_of_klamms_own_is_described() -> None:
+    keys = re.findall(r'"(klamm\.[a-z.]+)"', (ROOT / "rust" / "config" / "src" / "klamm.rs").read_text())
+    page = (ROOT / "docs" / "operations" / "node.md").read_text()
+    missing = [key for key in keys if f"`{key}`" not in page]
+    assert keys
+    assert not missing, f"docs/operations/node.md does not describe {missing}"

@@ -92,5 +92,5 @@ def _row(names: Sequence[str], kind: str, top: int) -> Iterator[str]:
 
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if PICTURE.read_text() == draw() else f"run: python {Path(__file__).name}")
+        sys.exit(0 if PICTURE.read_text() == draw() else "out of date: run python tools/draw_rooms.py")
     PICTURE.write_text(draw())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tests.docs import browser
 from tests.docs.pages import ROOT
-from tests.support.foreign import require_package
+from tests.support.foreign import give_up, require_package
 
 QUIET = {"NO_MKDOCS_2_WARNING": "1"}
 
@@ -40,4 +41,6 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_chromium_finds_nothing_wrong(tmp_path: Path) -> None:
+    if not any(map(shutil.which, browser.PROGRAMS)):
+        give_up(f"none of {', '.join(browser.PROGRAMS)} is installed")
     assert browser.check(build(tmp_path / "site")) == []

@@ -135,7 +135,7 @@ def test_the_same_again(tmp_path: Path, life: int) -> None:
 
 def live(folder: Path, seed: int) -> None:
     """A node under load that is killed again and again, and held to its promise at the end."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     node = NodeProcess(folder / "data", overrides={"log.segment.bytes": "1048576"})
     acknowledged = 0
     loads: list[Load] = []
@@ -145,11 +145,11 @@ def live(folder: Path, seed: int) -> None:
         admin.create_topics([NewTopic("load", PARTITIONS, 1)])["load"].result()
         for round_number in range(KILLS):
             loads += [Load(node.bootstrap, round_number * PRODUCERS + n, 0) for n in range(PRODUCERS)]
-            time.sleep(0.1 + dice.random() * 0.6)
+            time.sleep(0.1 + rng.random() * 0.6)
             node.kill()
-            if dice.randrange(3) == 0:
+            if rng.randrange(3) == 0:
                 node.launch()
-                time.sleep(dice.random() * 0.5)
+                time.sleep(rng.random() * 0.5)
                 node.kill()
             node.start()
             for load in loads[-PRODUCERS:]:

@@ -83,13 +83,13 @@ def client(bootstrap: str, **more: object) -> dict[str, object]:
 
 def produce(node: RecordedNode, promises: Promises, number: int, stop: threading.Event) -> None:
     """Idempotent, `<producer>-<index>`, of many sizes."""
-    dice = random.Random(number)
+    rng = random.Random(number)
     settings = client(node.bootstrap, enable_idempotence=True, linger_ms=1, retry_backoff_max_ms=100)
     producer = Producer({**settings, "error_cb": lambda error: error.fatal() and promises.fatal.append(str(error))})
     index = 0
     while not (stop.is_set() or promises.fatal):
-        value = f"{number}-{index}".ljust(dice.choice((20, 200, 6000)), ".")
-        producer.produce("load", value, partition=dice.randrange(PARTITIONS), on_delivery=promises.delivered)
+        value = f"{number}-{index}".ljust(rng.choice((20, 200, 6000)), ".")
+        producer.produce("load", value, partition=rng.randrange(PARTITIONS), on_delivery=promises.delivered)
         index += 1
         producer.poll(0.002)
     producer.flush(20)
@@ -201,16 +201,16 @@ def check_order(found: dict[tuple[str, int, int], str]) -> None:
 
 
 def hold_to_promises(folder: Path, seconds: float, cuts: int, seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     node = RecordedNode(folder / "data", overrides=BUSY)
     promises = live(node, seconds)
     assert not promises.fatal, (promises.fatal, node.log())
     assert promises.records, "the load never got through"
     assert promises.commits, "no commit got through"
-    positions = sorted(dice.randrange(promises.first(), node.position + 1) for _ in range(cuts))
+    positions = sorted(rng.randrange(promises.first(), node.position + 1) for _ in range(cuts))
     with PowerCuts(node) as power:
         for position in positions:
-            target, chance = folder / "left", dice.randrange(1 << 30)
+            target, chance = folder / "left", rng.randrange(1 << 30)
             power.cut(position, chance, target)
             # A machine that lost its power is in another boot.
             for boot_id in target.rglob("klamm-boot-id"):

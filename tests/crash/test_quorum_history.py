@@ -143,13 +143,13 @@ def test_the_checker_sees_what_is_no_counter() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_histories_of_killed_controllers(tmp_path: Path) -> None:
-    dice = random.Random(f"{time.time_ns()}")
+    rng = random.Random(f"{time.time_ns()}")
     with controller_processes.running(tmp_path) as quorum, Load(quorum) as load:
         for _ in range(20):
             load.wait_for_answers()
             leader, _ = quorum.leader()
-            victim = dice.choice([leader, leader, *quorum.controllers.values()])
-            match dice.choice(["kill", "freeze", "stop"]):
+            victim = rng.choice([leader, leader, *quorum.controllers.values()])
+            match rng.choice(["kill", "freeze", "stop"]):
                 case "kill":
                     victim.kill()
                     load.wait_for_answers()

@@ -15,7 +15,7 @@ from klamm.raft import effects as fx
 from klamm.raft.description import QuorumDescription
 from klamm.raft.driver.serving import RaftRequests
 from klamm.raft.node import RaftNode
-from klamm.raft.replication.requests import AnsweredFetch
+from klamm.raft.replication.requests import LeasedFetch
 from tests.support.waiting import wait_until
 
 FETCH = 1
@@ -27,18 +27,18 @@ class Counts:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked, self.told = Counter[int](), Counter[int]()
-        handle, on_answered = RaftRequests.handle, RaftNode.on_fetches_answered
+        handle, on_answered = RaftRequests.handle, RaftNode.on_leased_fetches
 
         def counted(self_: RaftRequests, api_key: int, *rest: Any) -> None:
             self.asked[self_._driver._node.replica.id] += api_key == FETCH
             handle(self_, api_key, *rest)
 
-        def told(self_: RaftNode, now_ms: int, epoch: int, fetches: Sequence[AnsweredFetch]) -> list[fx.Effect]:
+        def told(self_: RaftNode, now_ms: int, epoch: int, fetches: Sequence[LeasedFetch]) -> list[fx.Effect]:
             self.told[self_.replica.id] += len(fetches)
             return on_answered(self_, now_ms, epoch, fetches)
 
         monkeypatch.setattr(RaftRequests, "handle", counted)
-        monkeypatch.setattr(RaftNode, "on_fetches_answered", told)
+        monkeypatch.setattr(RaftNode, "on_leased_fetches", told)
 
 
 def active(cluster: Cluster) -> Controller:

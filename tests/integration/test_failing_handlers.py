@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 import klamm
-from klamm.broker.request import Direct, Handler
+from klamm.broker.request import Handler, InlineHandler
 from klamm.node.requests.handlers import BROKER_FAMILIES, Handlers
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
@@ -69,7 +69,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, api_key: int) -> None:
     """The handlers of clients raise for this API."""
     find = Handlers.find
 
-    def found(handlers: Handlers, asked: int, *, on_controller: bool) -> Handler | Direct | None:
+    def found(handlers: Handlers, asked: int, *, on_controller: bool) -> Handler | InlineHandler | None:
         handler = find(handlers, asked, on_controller=on_controller)
         if asked != api_key or on_controller:
             return handler
@@ -78,7 +78,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, api_key: int) -> None:
     monkeypatch.setattr(Handlers, "find", found)
 
 
-def broken(handler: Handler | Direct | None) -> Handler | Direct:
+def broken(handler: Handler | InlineHandler | None) -> Handler | InlineHandler:
     """A handler of the same kind, which raises."""
     assert handler is not None
 
@@ -88,8 +88,8 @@ def broken(handler: Handler | Direct | None) -> Handler | Direct:
     async def raise_later(*_: object) -> bytes:
         raise InjectedError(INJECTED)
 
-    if isinstance(handler, Direct):
-        return Direct(raise_it, raise_it if handler.take is not None else None)
+    if isinstance(handler, InlineHandler):
+        return InlineHandler(raise_it, raise_it if handler.take is not None else None)
     return raise_later
 
 

@@ -13,7 +13,7 @@ import pytest
 import klamm
 from klamm._engine import StorageError
 from klamm.cli.main import run
-from klamm.cli.recovery import carry_out
+from klamm.cli.recovery import execution as carry_out
 from klamm.formats.directories import METADATA_FOLDER
 from klamm.metadata import Entry, History
 from klamm.raft.election.election_state import decode

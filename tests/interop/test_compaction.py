@@ -66,7 +66,7 @@ class Writer:
     """Keyed records with some tombstones, the same for a seed."""
 
     def __init__(self, bootstrap: str, seed: int) -> None:
-        self.bootstrap, self.dice = bootstrap, random.Random(seed)
+        self.bootstrap, self.rng = bootstrap, random.Random(seed)
 
     def producer(self, **settings: Any) -> Producer:
         named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -75,17 +75,17 @@ class Writer:
     def write(self, producer: Producer, topic: str, count: int, *, mark: str, first_ms: int = 0) -> None:
         """`first_ms`: the first record's timestamp; 0 for the clock's."""
         for number in range(count):
-            tombstone = self.dice.random() < 0.2
+            tombstone = self.rng.random() < 0.2
             producer.produce(
                 topic,
-                key=f"k{self.dice.randrange(60)}",
-                value=None if tombstone else mark * self.dice.randrange(1, 60),
+                key=f"k{self.rng.randrange(60)}",
+                value=None if tombstone else mark * self.rng.randrange(1, 60),
                 partition=0,
                 headers=[("h", b"x"), ("n", None)] if number % 7 == 0 else None,
                 timestamp=first_ms and first_ms + number,
             )
             producer.poll(0)
-            if self.dice.random() < 0.1:
+            if self.rng.random() < 0.1:
                 assert producer.flush(30) == 0
         assert producer.flush(30) == 0
 
@@ -96,8 +96,8 @@ class Writer:
             producer.init_transactions(30)
             for _ in range(3):
                 producer.begin_transaction()
-                self.write(producer, topic, self.dice.randrange(1, 20), mark=mark)
-                (producer.abort_transaction if self.dice.random() < 0.4 else producer.commit_transaction)(30)
+                self.write(producer, topic, self.rng.randrange(1, 20), mark=mark)
+                (producer.abort_transaction if self.rng.random() < 0.4 else producer.commit_transaction)(30)
 
 
 def fill(bootstrap: str) -> None:

@@ -329,7 +329,7 @@ def test_changing_configs(both: Both) -> None:
 
 def test_describing_configs(both: Both) -> None:
     """Every key of every kind of resource: value, source, synonyms, type, whether it can change."""
-    wanted = entries.Wanted(synonyms=True)
+    wanted = entries.ConfigQuery(synonyms=True)
     image, layers = both.ours.image, both.layers
     for topic in ("foo", "plain"):
         both.describe(TOPIC, topic, entries.describe_topic(layers, image.configs(TOPIC, topic), wanted))

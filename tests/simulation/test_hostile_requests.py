@@ -64,18 +64,18 @@ class HostileWorld(World):
 
     def ask(self) -> None:
         """One hostile request to one replica."""
-        target = self.dice.choice([replica for replica in self.replicas.values() if replica.is_up] or [None])
+        target = self.rng.choice([replica for replica in self.replicas.values() if replica.is_up] or [None])
         if target is None:
             return
         # What is due anyway, and what the core learns of its log with any event, is not the request's doing.
         self.step(target, lambda: target.step(ResignRequested(NO_EPOCH)))
         if not target.is_up:
             return
-        name, make = self.dice.choice(KINDS)
-        request, errors = make(self.dice, target)
+        name, make = self.rng.choice(KINDS)
+        request, errors = make(self.rng, target)
         low, high = versions_of(request)
         # Older versions do not say whom a request is for.
-        version = high if make is to_another_directory else self.dice.randint(low, high)
+        version = high if make is to_another_directory else self.rng.randint(low, high)
         received = decode_request(api_key_of(request), version, encode_request(request, version)).message
         assert received is not None
         before = state_of(target)
@@ -112,16 +112,16 @@ def state_of(target: SimulatedReplica) -> tuple[object, ...]:
     return *target.look(), core.role, core.election, core.leader_id, target.stored, len(target.disk_work()), core.ticket
 
 
-def asker(dice: random.Random, target: SimulatedReplica) -> ReplicaKey:
+def asker(rng: random.Random, target: SimulatedReplica) -> ReplicaKey:
     """Another voter, or somebody unknown."""
     others = [voter.key for voter in target.running.replica.voters.voters if voter.key.id != target.id]
-    return dice.choice([*others, ReplicaKey(77, STRANGER)])
+    return rng.choice([*others, ReplicaKey(77, STRANGER)])
 
 
-def requests_of(dice: random.Random, target: SimulatedReplica, epoch: int, cluster: str = "cluster") -> list[Request]:
-    own, other, end = target.key, asker(dice, target), OffsetAndEpoch(target.log.end_offset, max(epoch, 0))
+def requests_of(rng: random.Random, target: SimulatedReplica, epoch: int, cluster: str = "cluster") -> list[Request]:
+    own, other, end = target.key, asker(rng, target), OffsetAndEpoch(target.log.end_offset, max(epoch, 0))
     return [
-        VoteRequest(cluster, own, other, epoch, end, pre_vote=dice.random() < 0.5),
+        VoteRequest(cluster, own, other, epoch, end, pre_vote=rng.random() < 0.5),
         BeginQuorumEpochRequest(cluster, own, other.id, epoch),
         EndQuorumEpochRequest(cluster, other.id, epoch, (own,)),
         FetchRequest(cluster, other, epoch, 0, 0, -1, 0, 1 << 20),
@@ -129,52 +129,52 @@ def requests_of(dice: random.Random, target: SimulatedReplica, epoch: int, clust
     ]
 
 
-def of_another_cluster(dice: random.Random, target: SimulatedReplica) -> Hostile:
-    request = dice.choice(requests_of(dice, target, target.epoch + dice.randint(0, 2), "another"))
+def of_another_cluster(rng: random.Random, target: SimulatedReplica) -> Hostile:
+    request = rng.choice(requests_of(rng, target, target.epoch + rng.randint(0, 2), "another"))
     return request, {Error.INCONSISTENT_CLUSTER_ID}
 
 
-def to_another_directory(dice: random.Random, target: SimulatedReplica) -> Hostile:
+def to_another_directory(rng: random.Random, target: SimulatedReplica) -> Hostile:
     if target.epoch == 0:
-        return of_another_cluster(dice, target)  # nobody has an epoch 0
-    request: Any = requests_of(dice, target, target.epoch)[0]
+        return of_another_cluster(rng, target)  # nobody has an epoch 0
+    request: Any = requests_of(rng, target, target.epoch)[0]
     leader_id = target.running.replica.leader_id
-    if leader_id not in (None, target.id) and dice.random() < 0.5:
+    if leader_id not in (None, target.id) and rng.random() < 0.5:
         # Of a leader that is not known yet, as Apache Kafka does, it is learnt even so who leads.
         request = BeginQuorumEpochRequest("cluster", None, leader_id, target.epoch)
     keys = [ReplicaKey(target.id + 50, target.key.directory_id)]
     if target.key.directory_id is not None:
         keys.append(ReplicaKey(target.id, STRANGER))
     errors = {Error.INVALID_VOTER_KEY, Error.INVALID_REQUEST}
-    return with_values(request, voter=dice.choice(keys)), errors
+    return with_values(request, voter=rng.choice(keys)), errors
 
 
-def of_an_older_epoch(dice: random.Random, target: SimulatedReplica) -> Hostile:
+def of_an_older_epoch(rng: random.Random, target: SimulatedReplica) -> Hostile:
     if target.epoch == 0:
-        return of_another_cluster(dice, target)
-    request = dice.choice(requests_of(dice, target, dice.randrange(target.epoch)))
+        return of_another_cluster(rng, target)
+    request = rng.choice(requests_of(rng, target, rng.randrange(target.epoch)))
     return request, {Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER, Error.INVALID_REQUEST}
 
 
-def of_an_absurd_epoch(dice: random.Random, target: SimulatedReplica) -> Hostile:
-    *_, fetch, snapshot = requests_of(dice, target, dice.choice([EPOCH_MAX, target.epoch + 1000]))
-    return dice.choice([fetch, snapshot]), {Error.UNKNOWN_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER}
+def of_an_absurd_epoch(rng: random.Random, target: SimulatedReplica) -> Hostile:
+    *_, fetch, snapshot = requests_of(rng, target, rng.choice([EPOCH_MAX, target.epoch + 1000]))
+    return rng.choice([fetch, snapshot]), {Error.UNKNOWN_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER}
 
 
-def outside_of_the_log(dice: random.Random, target: SimulatedReplica) -> Hostile:
+def outside_of_the_log(rng: random.Random, target: SimulatedReplica) -> Hostile:
     """A leader answers where the logs part; who does not lead answers that."""
-    offset = dice.choice([target.log.end_offset + 1, FAR, (1 << 63) - 1])
-    last = dice.choice([target.epoch, EPOCH_MAX])
-    request = FetchRequest("cluster", asker(dice, target), target.epoch, offset, last, -1, 0, (1 << 31) - 1)
+    offset = rng.choice([target.log.end_offset + 1, FAR, (1 << 63) - 1])
+    last = rng.choice([target.epoch, EPOCH_MAX])
+    request = FetchRequest("cluster", asker(rng, target), target.epoch, offset, last, -1, 0, (1 << 31) - 1)
     return request, {Error.NONE, Error.INVALID_REQUEST, *NOT_HERE}
 
 
-def slices_out_of_order(dice: random.Random, target: SimulatedReplica) -> Hostile:
+def slices_out_of_order(rng: random.Random, target: SimulatedReplica) -> Hostile:
     latest = target.log.latest_snapshot_id or OffsetAndEpoch(5, 1)
-    snapshot_id = dice.choice([latest, OffsetAndEpoch(FAR, EPOCH_MAX), OffsetAndEpoch(latest.offset, latest.epoch + 1)])
-    position = dice.choice([-1, FAR, (1 << 63) - 1])
+    snapshot_id = rng.choice([latest, OffsetAndEpoch(FAR, EPOCH_MAX), OffsetAndEpoch(latest.offset, latest.epoch + 1)])
+    position = rng.choice([-1, FAR, (1 << 63) - 1])
     request = FetchSnapshotRequest(
-        "cluster", asker(dice, target), target.epoch, snapshot_id, position, dice.choice([-1, (1 << 31) - 1])
+        "cluster", asker(rng, target), target.epoch, snapshot_id, position, rng.choice([-1, (1 << 31) - 1])
     )
     return request, {Error.POSITION_OUT_OF_RANGE, Error.SNAPSHOT_NOT_FOUND, Error.INVALID_REQUEST, *NOT_HERE}
 
@@ -193,11 +193,11 @@ KINDS: list[tuple[str, Callable[[random.Random, SimulatedReplica], Hostile]]] = 
 
 
 def play(seed: int) -> HostileWorld:
-    dice = random.Random(f"hostile {seed}")
+    rng = random.Random(f"hostile {seed}")
     faults = Faults(drop_chance=0.05, crash_every_us=2_000_000, partition_every_us=2_000_000, snapshot_every_us=200_000)
     config = RaftConfig(election_timeout_ms=100, fetch_timeout_ms=200, request_timeout_ms=200, fetch_max_wait_ms=50)
     is_dynamic = seed % 2 == 0
-    world = HostileWorld(dice, 3, 0 if is_dynamic else 1, faults, config, dynamic=is_dynamic)
+    world = HostileWorld(rng, 3, 0 if is_dynamic else 1, faults, config, dynamic=is_dynamic)
     world.begin()
     world._every(lambda: world.ask_every_us, world.ask)
     world.run(4_000_000)

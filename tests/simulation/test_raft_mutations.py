@@ -19,7 +19,7 @@ from tests.simulation.mutations.guards import (
 )
 from tests.simulation.mutations.noticing import noticed
 
-from klamm.testing.simulator.run import SimulationFailedError, are_connected, are_fetches_answered, play, play_dynamic
+from klamm.testing.simulator.run import SimulationFailedError, are_connected, are_fetches_leased, play, play_dynamic
 
 
 @pytest.mark.parametrize("mutate", BREAKS, ids=lambda mutate: mutate.__name__)
@@ -59,7 +59,7 @@ def test_a_driver_without_it_fails_a_seed(mutate, monkeypatch):
 def test_without_it_a_seed_fails_whose_leaders_answer_without_their_cores(mutate, monkeypatch):
     mutate(monkeypatch)
     seed = _check_that_a_seed_fails(ANSWERS[mutate], mutate)
-    assert are_fetches_answered(seed), "the core and the driver are noticed by other mutations"
+    assert are_fetches_leased(seed), "the core and the driver are noticed by other mutations"
 
 
 @pytest.mark.parametrize("mutate", CONNECTIONS, ids=lambda mutate: mutate.__name__)

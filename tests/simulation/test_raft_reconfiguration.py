@@ -13,7 +13,7 @@ from klamm.testing.simulator.run import play_dynamic
 SEED_COUNT = int(os.environ.get("KLAMM_SIMULATION_DYNAMIC_SEEDS", "100"))
 SEEDS_EACH = 100
 # Of SEEDS_EACH, and so 1 % of all: of the first 1,000 seeds none is. While one in 3,000 is, a change of the core that
-# throws the dice again exceeds it once in 200 times; a fault that excuses one in 100 exceeds it in 19 of 20.
+# draws again exceeds it once in 200 times; a fault that excuses one in 100 exceeds it in 19 of 20.
 EXCUSED_MAX = 1
 pytestmark = pytest.mark.timeout(900)  # half a minute, on a machine that does nothing else
 

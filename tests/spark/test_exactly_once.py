@@ -41,13 +41,13 @@ def query(java: None, kafka: str, target: str) -> Query:
 
 
 def test_a_task_that_is_tried_again_writes_nothing(kafka: str, query: Query) -> None:
-    from klamm.spark.sink.sink_tokens import Course
+    from klamm.spark.sink.sink_tokens import TaskAction
 
     for batch in range(3):
         task = query.task(0, batch)
         values = [b"%d-%d" % (batch, at) for at in range(3)]
         first, again = query.write(task, *values), query.write(task, *reversed(values))
-        assert (first.report.course, again.report.course) == (Course.COMMIT, Course.COMPARE)
+        assert (first.report.course, again.report.course) == (TaskAction.COMMIT, TaskAction.COMPARE)
         assert first.report.rows == again.report.rows
         query.finish(again)
     assert committed(kafka, query.topic)[0] == [b"%d-%d" % (batch, at) for batch in range(3) for at in range(3)]
@@ -68,11 +68,11 @@ def test_an_attempt_that_lives_on_is_fenced(kafka: str, query: Query) -> None:
 
 
 def test_a_batch_that_an_earlier_run_began_is_read_when_all_of_it_is_there(kafka: str, query: Query) -> None:
-    from klamm.spark.sink.sink_tokens import Course
+    from klamm.spark.sink.sink_tokens import TaskAction
 
     query.write(query.task(1), b"b")
     again = [query.write(query.task(at, run="run2"), value) for at, value in enumerate([b"a", b"b", b"c"])]
-    assert [message.report.course for message in again] == [Course.PREPARE, Course.COMPARE, Course.PREPARE]
+    assert [message.report.course for message in again] == [TaskAction.PREPARE, TaskAction.COMPARE, TaskAction.PREPARE]
     with KafkaClient(kafka) as all_of_it, KafkaClient(kafka, {"isolation.level": "read_committed"}) as stable:
         assert stable.offsets(query.topic, {0: -1})[0] < all_of_it.offsets(query.topic, {0: -1})[0]
     query.finish(*again)
@@ -114,11 +114,11 @@ def test_a_plan_that_gives_tasks_other_rows_is_refused(kafka: str, query: Query,
 
 def test_a_transaction_that_nobody_ends_is_not_taken_for_none(kafka: str, query: Query) -> None:
     """Task 1 of the earlier run may or may not have committed: whoever comes first leaves the end to the driver."""
-    from klamm.spark.sink.sink_tokens import Course, DeliveryError
+    from klamm.spark.sink.sink_tokens import DeliveryError, TaskAction
 
     with query.dies_before_commit(query.task(1), b"b"):
         first = query.write(query.task(0, run="run2"), b"a")
-        assert first.report.course is Course.PREPARE
+        assert first.report.course is TaskAction.PREPARE
         with pytest.raises(DeliveryError, match="still open for task 1, and no task of this one has that number"):
             query.finish(first)
         second = query.write(query.task(1, run="run2"), b"b")

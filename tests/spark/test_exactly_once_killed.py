@@ -66,7 +66,7 @@ class Fire:
     """A driver that runs the tasks of batch after batch, and what befalls it."""
 
     query: Query
-    dice: random.Random
+    rng: random.Random
     runs: int = 1
     task_s: float = 0.1
     """What a task took that nobody disturbed."""
@@ -86,18 +86,18 @@ class Fire:
     def _attempt(self, number: int, rows: list[list[bytes]]) -> None:
         messages = [self._task(number, partition, rows[partition]) for partition in self._shuffled()]
         ending = Process(lambda: self.query.finish(*messages) or "done")
-        fate = self.dice.random()
+        fate = self.rng.random()
         if fate < 0.4:
-            ending.wait(self.dice.uniform(0, self.task_s))
+            ending.wait(self.rng.uniform(0, self.task_s))
             ending.signal(signal.SIGKILL if fate < 0.2 else signal.SIGSTOP)
         if 0.2 <= fate < 0.4:
             self.stopped.append(ending)
             raise DriverDied
-        if ending.result() is None or self.dice.random() < 0.2:
+        if ending.result() is None or self.rng.random() < 0.2:
             raise DriverDied
 
     def _shuffled(self) -> Iterator[int]:
-        yield from self.dice.sample(range(TASKS), TASKS)
+        yield from self.rng.sample(range(TASKS), TASKS)
 
     def _task(self, number: int, partition: int, values: list[bytes]) -> Delivered:
         """Tried until it is done, or the driver dies."""
@@ -105,9 +105,9 @@ class Fire:
         while True:
             began = time.monotonic()
             process = Process(lambda: self.query.write(task, *values, partition=partition))
-            fate = self.dice.random()
+            fate = self.rng.random()
             if fate < 0.4:
-                process.wait(self.dice.uniform(0, 1.2 * self.task_s))
+                process.wait(self.rng.uniform(0, 1.2 * self.task_s))
                 process.signal(signal.SIGKILL if fate < 0.25 else signal.SIGSTOP)
             if 0.25 <= fate < 0.4:
                 self.stopped.append(process)
@@ -117,14 +117,14 @@ class Fire:
             if message is not None:
                 self.task_s = time.monotonic() - began
             self._let_one_go_on()
-            if self.dice.random() < 0.08:
+            if self.rng.random() < 0.08:
                 raise DriverDied
             if message is not None:
                 return message
 
     def _let_one_go_on(self) -> None:
-        if self.stopped and self.dice.random() < 0.5:
-            process = self.stopped.pop(self.dice.randrange(len(self.stopped)))
+        if self.stopped and self.rng.random() < 0.5:
+            process = self.stopped.pop(self.rng.randrange(len(self.stopped)))
             process.signal(signal.SIGCONT)
             process.result()
 

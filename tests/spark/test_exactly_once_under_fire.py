@@ -83,20 +83,20 @@ def kill(process_id: int) -> None:
 def test_every_record_is_there_once(java: None, tmp_path: Path) -> None:
     seed = int(os.environ.get("KLAMM_SINK_SEED", str(random.randrange(10**6))))
     print(f"KLAMM_SINK_SEED={seed}")
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     with apache_kafka.running(tmp_path / "kafka", CLUSTER_ID) as node:
         for topic in ("source", "target"):
             make(node.bootstrap, topic, PARTITIONS)
         rows = (Sent(b"%d" % at, partition=at % PARTITIONS) for at in range(RECORDS))
         send(node.bootstrap, "source", rows)
-        jobs = run_under_fire(tmp_path, node.bootstrap, dice)
+        jobs = run_under_fire(tmp_path, node.bootstrap, rng)
         found = committed(node.bootstrap, "target", PARTITIONS)
     expected = [[b"%d" % at for at in range(first, RECORDS, PARTITIONS)] for first in range(PARTITIONS)]
     for partition in range(PARTITIONS):
         assert found[partition] == expected[partition], f"seed {seed}, {jobs} drivers, partition {partition}"
 
 
-def run_under_fire(folder: Path, bootstrap: str, dice: random.Random) -> int:
+def run_under_fire(folder: Path, bootstrap: str, rng: random.Random) -> int:
     """Start the job again and again until it came to its end; how many drivers there were."""
     python, checkpoint, output = str(python_of_workers(folder)), folder / "state", folder / "job.out"
     command = [python, "-m", "tests.spark.exactly_once_job", bootstrap, "source", "target", str(checkpoint)]
@@ -107,7 +107,7 @@ def run_under_fire(folder: Path, bootstrap: str, dice: random.Random) -> int:
     try:
         while True:
             started.append(Job(command, environment, output))
-            left = shoot(started[-1], checkpoint / "commits", left, dice)
+            left = shoot(started[-1], checkpoint / "commits", left, rng)
             if started[-1].ended == 0:
                 print(f"{len(started)} drivers, {KILLS - left} kills")
                 assert left == 0, "it came to its end before everything happened: give it more records"
@@ -118,17 +118,17 @@ def run_under_fire(folder: Path, bootstrap: str, dice: random.Random) -> int:
             job.sweep()
 
 
-def shoot(job: Job, commits: Path, left: int, dice: random.Random) -> int:
+def shoot(job: Job, commits: Path, left: int, rng: random.Random) -> int:
     """Kill something whenever the stream got on, until the driver is gone; how many are left to be killed."""
     while left and wait_for_commit(job, commits):
         # Somewhere in the batches that follow.
-        time.sleep(dice.uniform(0, 4))
+        time.sleep(rng.uniform(0, 4))
         executors = job.executors()
         left -= 1
-        if not executors or dice.random() < 0.5:
+        if not executors or rng.random() < 0.5:
             job.kill_driver()
             return left
-        kill(dice.choice(sorted(executors)))
+        kill(rng.choice(sorted(executors)))
     deadline = time.monotonic() + STEP_S
     while job.ended is None:
         assert time.monotonic() < deadline, "the stream does not end"

@@ -103,7 +103,7 @@ class Life:
         """`topics` there are when it begins, with 2 or 3 replicas and 1 to 12 partitions each."""
         self.truth = Truth()
         self._log = WrittenLog(directory, segment_bytes=segment_bytes, is_volatile=True)
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._now_ms = self._last_ms = BEGIN_MS
         self._brokers = list(range(1, brokers + 1))
         self._epochs: dict[int, int] = {}
@@ -141,7 +141,7 @@ class Life:
         }
         begun, taken = self.end_offset, 0
         while self.end_offset < records:
-            [event] = self._dice.choices(list(events), list(events.values()))
+            [event] = self._rng.choices(list(events), list(events.values()))
             event()
             if taken < snapshots and self.end_offset - begun >= (taken + 1) * (records - begun) / (snapshots + 1):
                 taken += 1
@@ -167,7 +167,7 @@ class Life:
         self._write([self._change(one, **changed)])
 
     def _advance(self) -> None:
-        self._now_ms += self._dice.randint(1, 400)
+        self._now_ms += self._rng.randint(1, 400)
 
     def _write(self, records: Sequence[MetadataRecord]) -> None:
         """At the present time, in batches."""
@@ -177,7 +177,7 @@ class Life:
             self._last_ms = self._now_ms
 
     def _pause(self) -> None:
-        self._now_ms += self._dice.randint(500, 60_000)
+        self._now_ms += self._rng.randint(500, 60_000)
 
     def _change(self, one: Partition, **changed: object) -> mr.PartitionChangeRecord:
         """The record of a change at the present time; the partition is as it says from now on."""
@@ -212,7 +212,7 @@ class Life:
             [
                 mr.RegisterBrokerRecord(
                     broker_id=broker,
-                    incarnation_id=self._dice.randbytes(16),
+                    incarnation_id=self._rng.randbytes(16),
                     broker_epoch=epoch,
                     end_points=(),
                     features=(),
@@ -244,10 +244,10 @@ class Life:
         """A crashed broker comes back, perhaps too late for those who could not wait."""
         if not self._down:
             return
-        if self._dice.random() < 0.5:
+        if self._rng.random() < 0.5:
             self._elect_uncleanly()
         self._pause()
-        self._return(self._dice.choice(self._down))
+        self._return(self._rng.choice(self._down))
 
     def _leave(self, broker: int) -> None:
         self._advance()
@@ -292,20 +292,20 @@ class Life:
 
     def _lag(self) -> None:
         """A follower falls behind, and catches up."""
-        one = self._dice.choice(self._dice.choice(self._topics).partitions)
+        one = self._rng.choice(self._rng.choice(self._topics).partitions)
         followers = [replica for replica in one.isr if replica != one.leader]
         if one.leader >= 0 and followers:
-            slow = self._dice.choice(followers)
+            slow = self._rng.choice(followers)
             self._put_change(one, isr=[replica for replica in one.isr if replica != slow])
             self._put_change(one, isr=[*one.isr, slow])
 
     def _reassign(self) -> None:
         """A replica moves to another broker; what led there hands over by the record that ends it."""
-        one = self._dice.choice(self._dice.choice(self._topics).partitions)
+        one = self._rng.choice(self._rng.choice(self._topics).partitions)
         others = [broker for broker in self._brokers if broker not in (*one.replicas, *self._down)]
         if one.leader < 0 or not others or set(one.isr) != set(one.replicas):
             return
-        old, new = self._dice.choice(one.replicas), self._dice.choice(others)
+        old, new = self._rng.choice(one.replicas), self._rng.choice(others)
         begun = {"replicas": [*one.replicas, new], "adding_replicas": [new], "removing_replicas": [old]}
         self._put_change(one, **begun)
         replicas = [new if replica == old else replica for replica in one.replicas if replica != new]
@@ -321,9 +321,9 @@ class Life:
         self._topic_count += 1
         topic = Topic(f"topic-{self._topic_count}", self._topic_count.to_bytes(16, "big"), [], {})
         up = [broker for broker in self._brokers if broker not in self._down]
-        replication = self._dice.choice((2, 3, 3))
-        for number in range(self._dice.randint(1, 12)):
-            replicas = self._dice.sample(up, replication)
+        replication = self._rng.choice((2, 3, 3))
+        for number in range(self._rng.randint(1, 12)):
+            replicas = self._rng.sample(up, replication)
             topic.partitions.append(Partition(topic, number, replicas, replicas[0]))
         self._topics.append(topic)
         created = [partition(topic.id, one.number, one.replicas, one.isr, one.leader) for one in topic.partitions]
@@ -331,7 +331,7 @@ class Life:
 
     def _delete(self) -> None:
         if len(self._topics) > 10:
-            topic = self._topics.pop(self._dice.randrange(len(self._topics)))
+            topic = self._topics.pop(self._rng.randrange(len(self._topics)))
             self._put([mr.RemoveTopicRecord(topic_id=topic.id)])
             for one in topic.partitions:
                 for name in ("under_replicated", "leaderless"):
@@ -340,9 +340,9 @@ class Life:
 
     def _configure(self) -> None:
         """A value of a topic, of a broker, or a secret."""
-        topic, key, value = self._dice.choice(self._topics), self._dice.choice(KEYS), str(self._dice.randint(1, 3))
+        topic, key, value = self._rng.choice(self._topics), self._rng.choice(KEYS), str(self._rng.randint(1, 3))
         known = topic.configs.get(key)
-        if known is not None and self._dice.random() < 0.3:
+        if known is not None and self._rng.random() < 0.3:
             del topic.configs[key]
             self._put([config(key, None, of=topic.name, kind=TOPIC)])
             self.truth.configs["removed"] += 1
@@ -350,7 +350,7 @@ class Life:
         topic.configs[key] = value
         self._put([config(key, value, of=topic.name, kind=TOPIC)])
         self.truth.configs["set" if known is None else "repeated" if known == value else "changed"] += 1
-        if self._dice.random() < 0.1:
+        if self._rng.random() < 0.1:
             self._put([config("ssl.keystore.password", value, of="", kind=BROKER)])
             self.truth.configs["replaced" if self._has_password else "set"] += 1
             self._has_password = True
@@ -360,15 +360,15 @@ class Life:
     def _elect(self) -> None:
         """Another controller leads, after a while in which nobody wrote."""
         first = not self.truth.elections
-        self._now_ms += 0 if first else self._dice.randint(50, 4000)
+        self._now_ms += 0 if first else self._rng.randint(50, 4000)
         self._quorum_leader = self._quorum_leader % 3 + 1
-        epoch = self._log.epoch + self._dice.randint(1, 2)
+        epoch = self._log.epoch + self._rng.randint(1, 2)
         self._log.lead(self._now_ms, epoch, self._quorum_leader)
         self.truth.elections.append((epoch, self._quorum_leader, None if first else self._now_ms - self._last_ms))
         self._last_ms = self._now_ms
 
     def _idle(self) -> None:
-        for _ in range(self._dice.randint(1, 20)):
+        for _ in range(self._rng.randint(1, 20)):
             self._now_ms += 500
             self._write([mr.NoOpRecord()])
 
@@ -384,7 +384,7 @@ class Life:
     # Who there is
 
     def _any_up(self) -> int:
-        return self._dice.choice([broker for broker in self._brokers if broker not in self._down])
+        return self._rng.choice([broker for broker in self._brokers if broker not in self._down])
 
     def _partitions(self) -> Iterator[Partition]:
         return (one for topic in self._topics for one in topic.partitions)

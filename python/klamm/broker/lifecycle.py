@@ -45,7 +45,7 @@ class Register(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """Send a BrokerHeartbeat with these wishes."""
+    """Send a BrokerHeartbeat with this requested state."""
 
     broker_epoch: int
     want_fence: bool

@@ -73,7 +73,7 @@ class Answer(Protocol):
         ...
 
 
-class Direct(NamedTuple):
+class InlineHandler(NamedTuple):
     """A handler of what is asked all the time: no task runs for it.
 
     It returns before the answer is given, or after; it raises what a `Handler` does, and then gives no answer.

@@ -18,7 +18,7 @@ Entries = tuple[DescribeConfigsResourceResult, ...]
 Synonyms = list[DescribeConfigsSynonym]
 
 
-class Wanted(Value):
+class ConfigQuery(Value):
     """What a DescribeConfigs asks for; no names means all."""
 
     names: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Wanted(Value):
         return not self.names or name in self.names
 
 
-def describe_topic(layers: NodeLayers, topic: Values, wanted: Wanted) -> Entries:
+def describe_topic(layers: NodeLayers, topic: Values, wanted: ConfigQuery) -> Entries:
     """Every key of a topic."""
     values = _shown("topic", topic_defaults(layers), topic)
 
@@ -42,7 +42,7 @@ def describe_topic(layers: NodeLayers, topic: Values, wanted: Wanted) -> Entries
     return _describe("topic", values, synonyms_of, wanted)
 
 
-def describe_group(layers: NodeLayers, group: Values, wanted: Wanted) -> Entries:
+def describe_group(layers: NodeLayers, group: Values, wanted: ConfigQuery) -> Entries:
     """Every key of a group."""
     node = node_values(layers)
     values = _shown("group", {name: group_default(node, name) for name in keys("group")}, group)
@@ -61,7 +61,7 @@ def _weaker_group_synonyms(layers: NodeLayers, name: str) -> Synonyms:
     return [] if default is None else [DescribeConfigsSynonym(name, default, ConfigSource.DEFAULT_CONFIG)]
 
 
-def describe_client_metrics(subscription: Values, wanted: Wanted) -> Entries:
+def describe_client_metrics(subscription: Values, wanted: ConfigQuery) -> Entries:
     """Every key of a client metrics subscription."""
     defaults = {name: key.default for name, key in keys("client-metrics").items()}
     values = _shown("client-metrics", defaults, subscription)
@@ -72,7 +72,7 @@ def describe_client_metrics(subscription: Values, wanted: Wanted) -> Entries:
     return _describe("client-metrics", values, synonyms_of, wanted)
 
 
-def describe_loggers(levels: Values, wanted: Wanted) -> Entries:
+def describe_loggers(levels: Values, wanted: ConfigQuery) -> Entries:
     """The level of each logger; these have neither types nor synonyms."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return tuple(
@@ -82,14 +82,14 @@ def describe_loggers(levels: Values, wanted: Wanted) -> Entries:
     )
 
 
-def describe_node(layers: NodeLayers, wanted: Wanted) -> Entries:
+def describe_node(layers: NodeLayers, wanted: ConfigQuery) -> Entries:
     """Every key of this node, and what its layers set that is no key."""
     defaults = {name: key.default for name, key in keys("node").items() if not key.is_dynamic_only}
     values = _shown("node", defaults, node_values(layers))
     return _describe("node", values, lambda name: node_synonyms(layers, name), wanted)
 
 
-def describe_cluster_default(layers: NodeLayers, wanted: Wanted) -> Entries:
+def describe_cluster_default(layers: NodeLayers, wanted: ConfigQuery) -> Entries:
     """What is set for all nodes."""
 
     def synonyms_of(name: str) -> Synonyms:
@@ -139,7 +139,7 @@ def _own(scope: ConfigScope, name: str, values: Values, source: ConfigSource) ->
 
 
 def _describe(
-    scope: ConfigScope, values: Mapping[str, str | None], synonyms_of: Callable[[str], Synonyms], wanted: Wanted
+    scope: ConfigScope, values: Mapping[str, str | None], synonyms_of: Callable[[str], Synonyms], wanted: ConfigQuery
 ) -> Entries:
     return tuple(
         _entry(scope, name, text, synonyms_of(name), wanted) for name, text in values.items() if wanted.wants(name)
@@ -147,7 +147,7 @@ def _describe(
 
 
 def _entry(
-    scope: ConfigScope, name: str, text: str | None, found: Synonyms, wanted: Wanted
+    scope: ConfigScope, name: str, text: str | None, found: Synonyms, wanted: ConfigQuery
 ) -> DescribeConfigsResourceResult:
     base = base_name(name) if scope == "node" else name
     key = keys(scope).get(base)

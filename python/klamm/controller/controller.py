@@ -166,9 +166,9 @@ class Controller:
     # Operations (`klamm.controller.operations`). A KafkaError that they raise refuses the request as a whole.
     # Topics
 
-    def on_create_topics(self, request: CreateTopicsRequest, dice: bytes) -> Result[CreateTopicsResponse]:
-        """CreateTopics; `dice` are `topics.DICE_SIZE` random bytes a topic."""
-        return self._topics.create(self._active(), request, dice)
+    def on_create_topics(self, request: CreateTopicsRequest, random_bytes: bytes) -> Result[CreateTopicsResponse]:
+        """CreateTopics; `random_bytes` are `topics.RANDOM_BYTES_PER_TOPIC` random bytes a topic."""
+        return self._topics.create(self._active(), request, random_bytes)
 
     def on_delete_topics(self, request: DeleteTopicsRequest, api_version: int) -> Result[DeleteTopicsResponse]:
         """DeleteTopics."""

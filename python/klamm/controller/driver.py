@@ -85,12 +85,12 @@ class ControllerDriver:
         quorum: Quorum,
         *,
         now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
-        dice: Callable[[int], bytes] = os.urandom,
+        random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._controller: Final = controller
         self._quorum: Final = quorum
         self._now_ms: Final = now_ms
-        self._dice: Final = dice
+        self._random_bytes: Final = random_bytes
         self._epoch: int | None = None
         # Everything up to here is appended. An answer without records of its own waits for it too: what it was read
         # from must not be lost after the answer.
@@ -131,10 +131,12 @@ class ControllerDriver:
 
     async def run(self, operation: Operation[Q, T], request: Q, api_version: int | None = None) -> T:
         """Decide a request when its turn comes, and answer when that is committed. No version: the newest."""
-        from klamm.controller.operations.operation import Asked
+        from klamm.controller.operations.operation import PendingRequest
 
         newest = APIS[operation.api_key].versions[1]
-        asked = Asked(request, newest if api_version is None else api_version, self._now_ms, self._dice)
+        asked = PendingRequest(
+            request, newest if api_version is None else api_version, self._now_ms, self._random_bytes
+        )
         broker_id = operation.broker_id(request)
         try:
             if operation.timeout_ms(request) <= 0:

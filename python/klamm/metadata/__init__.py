@@ -22,8 +22,8 @@ from klamm.metadata.log.entries import Entry
 from klamm.metadata.log.history import History, State
 from klamm.metadata.log.moments import Moment, parse_moment
 from klamm.metadata.log.quorum import Quorum
+from klamm.metadata.rendering.narrator import Narrator
 from klamm.metadata.rendering.tables import partitions_table, records_table
-from klamm.metadata.rendering.words import Narrator
 from klamm.metadata.state import state_fields
 from klamm.metadata.stories.story import Chapter, Story, tell_story
 

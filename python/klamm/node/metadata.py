@@ -81,7 +81,7 @@ class Metadata:
         identity, seed = Identity(key, cluster_id, self.endpoints), int.from_bytes(os.urandom(8), "big")
         node = RaftNode(identity, VotersInLog(static), _raft_config(config), self.log, seed)
         self.kraft_version = node.replica.voters_in_log.kraft_version
-        self._peers = PeersWhenNeeded(config, self._on_peer_gone, self._on_peer_refused)
+        self._peers = LazyTransport(config, self._on_peer_gone, self._on_peer_refused)
         self.image, self._applied = booted.snapshot
         self._whole = booted.whole
         self._loaded: tuple[OffsetAndEpoch, Image] | None = None  # and not installed yet
@@ -133,7 +133,7 @@ class Metadata:
         return FetchStreams(self.log.native, self._peers.route, flushes=self._config.is_controller)
 
     def _open_answers(self) -> FetchAnswers:
-        from klamm.raft.driver.answers import NativeFetchAnswers
+        from klamm.raft.driver.leased_fetches import NativeFetchAnswers
 
         native = _engine.FetchAnswers(self.log.native, self._engine)
         patience_ms = self._config.integer("controller.quorum.fetch.timeout.ms")
@@ -238,7 +238,7 @@ class Metadata:
         self.log.close()
 
 
-class PeersWhenNeeded:
+class LazyTransport:
     """Implements `klamm.raft.ports.Transport`; a node that is alone in its quorum imports nothing of it."""
 
     def __init__(self, config: NodeConfig, on_gone: Callable[[int], None], on_refused: Callable[[int], None]) -> None:
@@ -309,7 +309,7 @@ def _raft_config(config: NodeConfig) -> RaftConfig:
         crash_detection=config.boolean("klamm.crash.detection"),
         never_votes=not config.is_controller,
         fetches_go_on=True,
-        fetches_answered=config.is_controller,
+        fetches_leased=config.is_controller,
         auto_join=config.is_controller and config.boolean("controller.quorum.auto.join.enable"),
         bootstrap_servers=tuple(
             Endpoint(config.controller_listener_names[0], *address) for address in config.bootstrap_controllers

@@ -14,10 +14,10 @@ class ExponentialBackoff(NamedTuple):
     initial_ms: int
     max_ms: int
 
-    def time_ms(self, failures: int, dice: Callable[[], float]) -> float:
-        """After so many failures; the dice give numbers of [0, 1)."""
+    def time_ms(self, failures: int, rng: Callable[[], float]) -> float:
+        """After so many failures; `rng` gives numbers in [0, 1)."""
         if self.max_ms <= self.initial_ms:
             return self.max_ms
         # Nobody counts further: 2 ** 64 ms is beyond every maximum.
         doubled = min(self.initial_ms << min(failures, 64), self.max_ms)
-        return min(doubled * (1 - JITTER + 2 * JITTER * dice()), self.max_ms)
+        return min(doubled * (1 - JITTER + 2 * JITTER * rng()), self.max_ms)

@@ -20,7 +20,7 @@ class RaftConfig(NamedTuple):
     crash_detection: bool = True  # klamm.crash.detection
     never_votes: bool = False  # a broker alone: no quorum will ever count what its log holds
     fetches_go_on: bool = False  # the driver can take plain answers to a fetch by itself: see `effects.SendRequest`
-    fetches_answered: bool = False  # the driver can answer plain fetches by itself: see `requests.Answerable`
+    fetches_leased: bool = False  # the driver can answer plain fetches by itself: see `requests.FetchLease`
 
 
 class Identity(NamedTuple):

@@ -74,10 +74,10 @@ class DropSnapshot(Value):
 class SendRequest(Value):
     """Send to a node; report `events.ResponseReceived` or `events.RequestFailed` with the same correlation id.
 
-    A fetch that `may_go_on` may be followed by others without a word of the core, as long as each answer only brings
-    records or a higher high watermark: they are appended and, by who votes, flushed before the next fetch leaves. The
-    core is told by `RaftNode.on_fetched_on` before any other event, so that it never decides without knowing of them;
-    whatever else an answer says ends it, and is reported as the answer to this request.
+    A fetch that `may_stream` may be followed by others without the core, as long as each answer only brings records or
+    a higher high watermark: they are appended, and flushed by a voter, before the next fetch leaves.
+    `RaftNode.on_streamed_fetches` notifies the core of them before any other event. Any other answer ends the stream
+    and is reported as the answer to this request.
     """
 
     to: int
@@ -85,7 +85,7 @@ class SendRequest(Value):
     correlation_id: int
     request: Request
     after: int
-    may_go_on: bool = False
+    may_stream: bool = False
 
 
 class ReadRange(Value):

@@ -54,7 +54,7 @@ from klamm.raft.messages import (
 from klamm.raft.replica_state import Replica
 from klamm.raft.replication.following import Following
 from klamm.raft.replication.leading import Leading
-from klamm.raft.replication.requests import Answerable, AnsweredFetch, FetchedOn, InFlight
+from klamm.raft.replication.requests import FetchLease, InFlight, LeasedFetch, StreamedFetches
 from klamm.raft.replication.snapshot_fetching import SnapshotFetching
 from klamm.raft.replication.snapshot_serving import SnapshotServing
 from klamm.raft.voters.reconfiguration import Reconfiguration
@@ -86,9 +86,9 @@ class RaftNode:
         """Whether this replica leads and its epoch's first batch is in the log."""
         return isinstance(self.replica.state, Leader) and self.replica.state.started
 
-    def answerable(self) -> Answerable | None:
+    def fetch_lease(self) -> FetchLease | None:
         """What the driver may answer without the core until the next event; None: it is to be asked each time."""
-        return None if self._awaits_tick else self._leading.answerable()
+        return None if self._awaits_tick else self._leading.fetch_lease()
 
     def counts(self, replica: ReplicaKey) -> bool:
         """Whether this replica leads, and what that one fetches counts for the high watermark."""
@@ -181,13 +181,13 @@ class RaftNode:
         asked = self.replica.requests.end(correlation_id)
         if asked is not None:
             self.replica.requests.back_off(now_ms, asked.to)
-            if asked.may_go_on:
-                self._following.on_going_on_failed(now_ms)
+            if asked.may_stream:
+                self._following.on_streaming_failed(now_ms)
             if isinstance(asked.request, ApiVersionsRequest):
                 self._reconfiguration.on_api_versions_failed(asked.to)
         return self._done(now_ms)
 
-    def on_fetched_on(self, now_ms: int, correlation_id: int, fetched: FetchedOn) -> list[Effect]:
+    def on_streamed_fetches(self, now_ms: int, correlation_id: int, fetched: StreamedFetches) -> list[Effect]:
         """A fetch that may go on did: to be told before any other event, so that what follows knows of it."""
         asked = self.replica.requests.renew(correlation_id, fetched.sent_ms, fetched.request)
         if asked is not None:
@@ -198,7 +198,7 @@ class RaftNode:
             self._following.on_leader_high_watermark(fetched.high_watermark)
         return self._done(now_ms)
 
-    def on_fetches_answered(self, now_ms: int, epoch: int, fetches: Sequence[AnsweredFetch]) -> list[Effect]:
+    def on_leased_fetches(self, now_ms: int, epoch: int, fetches: Sequence[LeasedFetch]) -> list[Effect]:
         """The driver took these by itself: to be told before any other event, so that what follows knows of them."""
         state = self.replica.state
         if not isinstance(state, Leader) or self.replica.epoch != epoch:

@@ -7,7 +7,7 @@ from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import Read, SendRequest
 from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.messages import Response
-from klamm.raft.replication.requests import Answerable, AnsweredFetch, FetchedOn
+from klamm.raft.replication.requests import FetchLease, LeasedFetch, StreamedFetches
 from klamm.raft.voters.voter_set import ReplicaKey
 
 
@@ -51,10 +51,10 @@ class FetchFailedError(Exception):
 FetchEnd = Response | FetchFailedError
 
 
-class WentOn(NamedTuple):
+class StreamProgress(NamedTuple):
     """What a fetch that goes on has come to since it was last asked, and how it ended, if it has."""
 
-    fetched: FetchedOn | None  # None: nothing was sent
+    fetched: StreamedFetches | None  # None: nothing was sent
     end: FetchEnd | None
 
 
@@ -77,7 +77,7 @@ class FetchStreams(Protocol):
     def stop(self) -> None:
         """End it without a word: nothing is appended or sent any more. While it is held, or not."""
 
-    def take(self) -> WentOn | None:
+    def take(self) -> StreamProgress | None:
         """What is new; None when nothing is. An end is given once."""
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class FetchStreams(Protocol):
 
 
 class FetchAnswers(Protocol):
-    """Answers plain fetches of the epoch that is led, as `RaftNode.answerable` lets it (`driver.answers`)."""
+    """Answers plain fetches of the epoch that is led, as `RaftNode.fetch_lease` lets it (`driver.leased_fetches`)."""
 
     @property
     def fd(self) -> int:
@@ -95,7 +95,7 @@ class FetchAnswers(Protocol):
     def has_news(self) -> bool:
         """Whether that is so now."""
 
-    def begin(self, by: Answerable) -> None:
+    def begin(self, by: FetchLease) -> None:
         """Answer by that, for those whom `know` names from now on."""
 
     def know(self, replica: ReplicaKey, *, counts: bool) -> None:
@@ -110,10 +110,10 @@ class FetchAnswers(Protocol):
     def tell_voters(self) -> None:
         """What the core says about it has left: voters, who do nothing with it that anybody waits for, may know too."""
 
-    def take(self) -> list[AnsweredFetch]:
+    def take(self) -> list[LeasedFetch]:
         """The fetches that were taken since it was last asked, in their order."""
 
-    def end(self) -> list[AnsweredFetch]:
+    def end(self) -> list[LeasedFetch]:
         """Answer nothing any more when this returns: who waits comes as a request. What was taken and not told."""
 
 

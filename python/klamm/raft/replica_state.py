@@ -1,6 +1,6 @@
 """The state of one replica and the guarded ways between its roles (facts 4). `node.RaftNode` wires it to events.
 
-What a transition needs from outside (the time, the dice, the log's end) comes in; what it wants done goes to `effects`.
+What a transition needs from outside (the time, the rng, the log's end) comes in; what it wants done goes to `effects`.
 """
 
 from typing import Final
@@ -34,7 +34,7 @@ from klamm.raft.election.roles import NEXT_ROLES, OBSERVER_ROLES, START_ROLES, R
 from klamm.raft.log.metadata_log import LogView, OffsetAndEpoch, durable_end
 from klamm.raft.messages import Error, FetchResponse, Request, Response
 from klamm.raft.replication.requests import Requests
-from klamm.raft.rng import Dice
+from klamm.raft.rng import Rng
 from klamm.raft.voters.quorum import UNKNOWN_OFFSET, Tally
 from klamm.raft.voters.voter_history import VoterHistory
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
@@ -73,7 +73,7 @@ class Replica:
         self.snapshot_attempts = 0  # how many snapshots it has begun to fetch
         self.is_shutting_down = False
         self._campaigns = 0  # that were begun since a leader was known
-        self._dice = Dice(seed)
+        self._rng = Rng(seed)
         self._stored = ElectionState()  # what `ticket` carried; no file says as much
         self._announced_leader: tuple[int | None, int] = (None, 0)
         self._looked_up: tuple[VoterSet | None, bool] = (None, False)  # whether it is a voter of that set
@@ -167,8 +167,8 @@ class Replica:
         return bool(endpoints) or self.voters.get(node_id) is not None
 
     def below(self, bound: int) -> int:
-        """A number in `[0, bound)` from this replica's dice."""
-        return self._dice.below(bound)
+        """A number in `[0, bound)` from this replica's generator."""
+        return self._rng.below(bound)
 
     def draw_election_deadline_ms(self, now_ms: int) -> int:
         """A deadline one to two election time-outs away, so that voters seldom campaign together (Raft 5.2).
@@ -178,7 +178,7 @@ class Replica:
         """
         short_ms, longest_ms = self.config.election_timeout_ms, self.config.election_backoff_max_ms
         timeout_ms = max(short_ms, min(short_ms << min(self._campaigns, DOUBLINGS_MAX), longest_ms))
-        return now_ms + timeout_ms + self._dice.below(timeout_ms)
+        return now_ms + timeout_ms + self._rng.below(timeout_ms)
 
     # What it says
 
@@ -189,12 +189,12 @@ class Replica:
         request: Request,
         endpoints: tuple[Endpoint, ...] = (),
         *,
-        may_go_on: bool = False,
+        may_stream: bool = False,
     ) -> None:
         """Send a request to a peer that is ready, once this replica's election state is durable."""
-        correlation_id = self.requests.begin(now_ms, to, request, may_go_on=may_go_on)
+        correlation_id = self.requests.begin(now_ms, to, request, may_stream=may_stream)
         where = endpoints or self.voters.endpoints(to)
-        self.effects.append(SendRequest(to, where, correlation_id, request, after=self.ticket, may_go_on=may_go_on))
+        self.effects.append(SendRequest(to, where, correlation_id, request, after=self.ticket, may_stream=may_stream))
 
     def reply(self, request_id: int, response: Response) -> None:
         """Answer once this replica's election state is durable: a repeated request must not overtake the fsync."""

@@ -3,7 +3,7 @@
 _MASK = (1 << 64) - 1
 
 
-class Dice:
+class Rng:
     """SplitMix64 (Steele, Lea, Flood 2014): small, fast, and good enough to spread election time-outs."""
 
     __slots__ = ("_state",)

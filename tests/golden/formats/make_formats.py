@@ -56,54 +56,52 @@ def plain(value: Any) -> Any:
 UTC = datetime.UTC
 
 
-def draw_pair(dice: random.Random) -> dict[str, Any]:
-    return {"left": dice.randint(-9, 9), "right": dice.choice([None, 0.5])}
+def draw_pair(rng: random.Random) -> dict[str, Any]:
+    return {"left": rng.randint(-9, 9), "right": rng.choice([None, 0.5])}
 
 
-def draw_tree(dice: random.Random, depth: int) -> dict[str, Any]:
-    children = [draw_tree(dice, depth - 1) for _ in range(dice.randint(0, 2))] if depth else []
-    parent = draw_tree(dice, depth - 1) if depth and dice.random() < 0.3 else None
-    return {"label": "x" * dice.randint(0, 3), "children": children, "parent": parent}
+def draw_tree(rng: random.Random, depth: int) -> dict[str, Any]:
+    children = [draw_tree(rng, depth - 1) for _ in range(rng.randint(0, 2))] if depth else []
+    parent = draw_tree(rng, depth - 1) if depth and rng.random() < 0.3 else None
+    return {"label": "x" * rng.randint(0, 3), "children": children, "parent": parent}
 
 
-def draw_avro(dice: random.Random) -> dict[str, Any]:
-    at = datetime.datetime(1970, 1, 1, tzinfo=UTC) + datetime.timedelta(milliseconds=dice.randint(-(10**12), 10**13))
+def draw_avro(rng: random.Random) -> dict[str, Any]:
+    at = datetime.datetime(1970, 1, 1, tzinfo=UTC) + datetime.timedelta(milliseconds=rng.randint(-(10**12), 10**13))
     words = ["", "a", "\u00fc\u20ac", "\U0001f600" * 20]
     return {
-        "gone": draw_tree(dice, 3),
-        "flag": dice.random() < 0.5,
-        "small": dice.choice([0, -1, 2**31 - 1, -(2**31), dice.randint(-500, 500)]),
-        "widened": dice.randint(-(2**31), 2**31 - 1),
-        "big": dice.choice([0, 2**63 - 1, -(2**63), dice.randint(-(2**40), 2**40)]),
-        "rising": dice.randint(-(2**20), 2**20),
-        "single": dice.choice([0.0, -1.5, math.inf, 2.0**-149]),
-        "real": dice.choice([0.1, -0.0, 1e308, math.nan]),
-        "blob": bytes(dice.randrange(256) for _ in range(dice.randint(0, 70))),
-        "text": dice.choice(words),
-        "old_name": dice.choice(words),
-        "hash": bytes(dice.randrange(256) for _ in range(4)),
-        "color": dice.choice(["RED", "GREEN", "PINK"]),
-        "maybe": dice.choice([None, 0, 77]),
-        "either": dice.choice([None, 5, "text", draw_pair(dice)]),
-        "list": [dice.choice([None, *words]) for _ in range(dice.randint(0, 4))],
-        "nested": [[draw_pair(dice) for _ in range(dice.randint(0, 3))] for _ in range(dice.randint(0, 3))],
-        "counts": {f"k{number}": dice.randint(-99, 99) for number in range(dice.randint(0, 3))},
-        "pairs": {f"p{number}": draw_pair(dice) for number in range(dice.randint(0, 2))},
-        "price": decimal.Decimal(dice.choice([0, 1, -1, 10**20 - 1, dice.randint(-(10**9), 10**9)])).scaleb(-3),
-        "amount": decimal.Decimal(dice.randint(-(10**12) + 1, 10**12 - 1)).scaleb(-2),
+        "gone": draw_tree(rng, 3),
+        "flag": rng.random() < 0.5,
+        "small": rng.choice([0, -1, 2**31 - 1, -(2**31), rng.randint(-500, 500)]),
+        "widened": rng.randint(-(2**31), 2**31 - 1),
+        "big": rng.choice([0, 2**63 - 1, -(2**63), rng.randint(-(2**40), 2**40)]),
+        "rising": rng.randint(-(2**20), 2**20),
+        "single": rng.choice([0.0, -1.5, math.inf, 2.0**-149]),
+        "real": rng.choice([0.1, -0.0, 1e308, math.nan]),
+        "blob": bytes(rng.randrange(256) for _ in range(rng.randint(0, 70))),
+        "text": rng.choice(words),
+        "old_name": rng.choice(words),
+        "hash": bytes(rng.randrange(256) for _ in range(4)),
+        "color": rng.choice(["RED", "GREEN", "PINK"]),
+        "maybe": rng.choice([None, 0, 77]),
+        "either": rng.choice([None, 5, "text", draw_pair(rng)]),
+        "list": [rng.choice([None, *words]) for _ in range(rng.randint(0, 4))],
+        "nested": [[draw_pair(rng) for _ in range(rng.randint(0, 3))] for _ in range(rng.randint(0, 3))],
+        "counts": {f"k{number}": rng.randint(-99, 99) for number in range(rng.randint(0, 3))},
+        "pairs": {f"p{number}": draw_pair(rng) for number in range(rng.randint(0, 2))},
+        "price": decimal.Decimal(rng.choice([0, 1, -1, 10**20 - 1, rng.randint(-(10**9), 10**9)])).scaleb(-3),
+        "amount": decimal.Decimal(rng.randint(-(10**12) + 1, 10**12 - 1)).scaleb(-2),
         "day": at.date(),
-        "time": datetime.time(1, 2, 3, dice.randrange(1000) * 1000),
-        "fine_time": datetime.time(23, 59, 59, dice.randrange(10**6)),
+        "time": datetime.time(1, 2, 3, rng.randrange(1000) * 1000),
+        "fine_time": datetime.time(23, 59, 59, rng.randrange(10**6)),
         "at_ms": at,
-        "at_us": at + datetime.timedelta(microseconds=dice.randrange(1000)),
+        "at_us": at + datetime.timedelta(microseconds=rng.randrange(1000)),
         # fastavro does not know nanoseconds: a number.
-        "at_ns": dice.randint(-(10**18), 2 * 10**18),
+        "at_ns": rng.randint(-(10**18), 2 * 10**18),
         "local_ms": at.replace(tzinfo=None),
         "local_us": at.replace(tzinfo=None) + datetime.timedelta(microseconds=1),
-        "id": uuid.UUID(int=dice.getrandbits(128)),
-        "dropped": {
-            f"d{number}": dice.choice([None, True, 1.5, b"abcd", "RED"]) for number in range(dice.randint(0, 4))
-        },
+        "id": uuid.UUID(int=rng.getrandbits(128)),
+        "dropped": {f"d{number}": rng.choice([None, True, 1.5, b"abcd", "RED"]) for number in range(rng.randint(0, 4))},
         "nothing": None,
     }
 
@@ -138,11 +136,11 @@ def make_avro() -> dict[str, Any]:
     wanted_json = json.loads((HERE / "reader.avsc").read_text())
     wanted_json["fields"] = [field for field in wanted_json["fields"] if field["name"] != "unique"]
     wanted = fastavro.parse_schema(wanted_json)
-    dice = random.Random(5)
+    rng = random.Random(5)
     values = []
     for _ in range(COUNT):
         out = io.BytesIO()
-        fastavro.schemaless_writer(out, written, draw_avro(dice))
+        fastavro.schemaless_writer(out, written, draw_avro(rng))
         out.seek(0)
         read = fastavro.schemaless_reader(out, written, wanted)
         values.append({"hex": out.getvalue().hex(), "value": plain(in_columns(read))})
@@ -163,13 +161,13 @@ def generated() -> tuple[Any, Any]:
     return importlib.import_module("everything_pb2"), importlib.import_module("old_pb2")
 
 
-def draw_everything(module: Any, dice: random.Random) -> Any:
+def draw_everything(module: Any, rng: random.Random) -> Any:
     message = module.Everything()
 
     def pair() -> Any:
-        return module.Everything.Pair(left=dice.choice(["", "l"]), right=dice.randint(-(2**40), 2**40))
+        return module.Everything.Pair(left=rng.choice(["", "l"]), right=rng.randint(-(2**40), 2**40))
 
-    wide = lambda bits, signed: dice.choice([0, 1, 2 ** (bits - signed) - 1, -(2 ** (bits - 1)) if signed else 300])  # noqa: E731
+    wide = lambda bits, signed: rng.choice([0, 1, 2 ** (bits - signed) - 1, -(2 ** (bits - 1)) if signed else 300])  # noqa: E731
     choices: dict[str, Any] = {
         f"{prefix}{bits}": lambda bits=bits, signed=signed: wide(bits, signed)
         for prefix, signed in (("int", 1), ("sint", 1), ("sfixed", 1), ("uint", 0), ("fixed", 0))
@@ -178,50 +176,50 @@ def draw_everything(module: Any, dice: random.Random) -> Any:
     choices |= {
         "flag": lambda: True,
         "single": lambda: 1.5,
-        "real": lambda: dice.choice([-0.1, math.inf, 1e300]),
-        "text": lambda: "\u00fc\u20ac" * dice.randint(1, 40),
-        "blob": lambda: bytes(dice.randrange(256) for _ in range(200)),
-        "color": lambda: dice.choice([5, -1, 77]),
-        "maybe": lambda: dice.choice([0, 5]),
+        "real": lambda: rng.choice([-0.1, math.inf, 1e300]),
+        "text": lambda: "\u00fc\u20ac" * rng.randint(1, 40),
+        "blob": lambda: bytes(rng.randrange(256) for _ in range(200)),
+        "color": lambda: rng.choice([5, -1, 77]),
+        "maybe": lambda: rng.choice([0, 5]),
     }
     for name, draw in choices.items():
-        if dice.random() < 0.7:
+        if rng.random() < 0.7:
             setattr(message, name, draw())
-    if dice.random() < 0.7:
+    if rng.random() < 0.7:
         message.pair.CopyFrom(pair())
     for name, draw in {
-        "packed": lambda: dice.randint(-5, 5),
-        "unpacked": lambda: dice.randint(-(2**50), 2**50),
+        "packed": lambda: rng.randint(-5, 5),
+        "unpacked": lambda: rng.randint(-(2**50), 2**50),
         "reals": lambda: 0.5,
-        "texts": lambda: dice.choice(["", "t"]),
+        "texts": lambda: rng.choice(["", "t"]),
         "pairs": pair,
-        "colors": lambda: dice.choice([0, 5, -1, 9]),
+        "colors": lambda: rng.choice([0, 5, -1, 9]),
     }.items():
-        getattr(message, name).extend(draw() for _ in range(dice.randint(0, 4)))
-    for number in range(dice.randint(0, 3)):
+        getattr(message, name).extend(draw() for _ in range(rng.randint(0, 4)))
+    for number in range(rng.randint(0, 3)):
         message.counts[f"c{number}" if number else ""] = number
         message.by_number[-number].CopyFrom(pair())
-    match dice.randrange(4):
+    match rng.randrange(4):
         case 0:
             message.word = "w"
         case 1:
             message.number = 0
         case 2:
             message.couple.CopyFrom(pair())
-    if dice.random() < 0.7:
-        message.at.seconds, message.at.nanos = dice.randint(-(10**9), 10**10), dice.randrange(10**9)
-        message.took.seconds, message.took.nanos = -dice.randint(0, 10**5), -dice.randrange(10**9)
+    if rng.random() < 0.7:
+        message.at.seconds, message.at.nanos = rng.randint(-(10**9), 10**10), rng.randrange(10**9)
+        message.took.seconds, message.took.nanos = -rng.randint(0, 10**5), -rng.randrange(10**9)
         message.times.add(seconds=1, nanos=999)
-        message.wrapped.value = dice.choice([0, 3])
+        message.wrapped.value = rng.choice([0, 3])
         deepest = message.deep.deeper.deepest.add(end=b"\xff")
         deepest.names[True] = "yes"
         deepest.names[False] = ""
     return message
 
 
-def draw_old(module: Any, dice: random.Random) -> Any:
-    message = module.Old(id=dice.randint(-3, 3))
-    if dice.random() < 0.6:
+def draw_old(module: Any, rng: random.Random) -> Any:
+    message = module.Old(id=rng.randint(-3, 3))
+    if rng.random() < 0.6:
         message.name, message.signed, message.ratio, message.real = "n", 0, 0.0, 0.0
         message.level, message.flag, message.wide = 1, False, 1
         message.part.number = 4
@@ -268,10 +266,10 @@ def of_value(field: Any, value: Any) -> Any:
 
 def make_protobuf() -> dict[str, Any]:
     everything, old = generated()
-    dice = random.Random(6)
+    rng = random.Random(6)
     found: dict[str, Any] = {}
     for name, module, draw in (("everything", everything, draw_everything), ("old", old, draw_old)):
-        messages = [draw(module, dice) for _ in range(COUNT)]
+        messages = [draw(module, rng) for _ in range(COUNT)]
         found[name] = [
             {"hex": one.SerializeToString(deterministic=True).hex(), "value": plain(of_message(one))}
             for one in messages

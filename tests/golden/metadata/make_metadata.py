@@ -30,103 +30,103 @@ def camel_case(name: str) -> str:
     return first + "".join(other.capitalize() for other in others)
 
 
-def id_text(dice: random.Random) -> str:
+def id_text(rng: random.Random) -> str:
     """An id as Kafka prints it."""
-    return base64.urlsafe_b64encode(dice.randbytes(16)).decode().rstrip("=")
+    return base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
 
 
-def primitive(dice: random.Random, field: Schema) -> object:
+def primitive(rng: random.Random, field: Schema) -> object:
     """A value of a field, now and then at a limit of its type."""
     kind = field["primitive"]
     if kind in LIMITS:
         end = 1 << LIMITS[kind]
-        return dice.choice([0, -1, end - 1, -end, dice.randrange(-end, end)])
+        return rng.choice([0, -1, end - 1, -end, rng.randrange(-end, end)])
     match kind:
         case "bool":
-            return dice.random() < 0.5
+            return rng.random() < 0.5
         case "uint16":
-            return dice.choice([0, 65535, dice.randrange(65536)])
+            return rng.choice([0, 65535, rng.randrange(65536)])
         case "float64":
-            return dice.choice([0.0, -1.5, 1e300, dice.random()])
+            return rng.choice([0.0, -1.5, 1e300, rng.random()])
         case "uuid":
-            return id_text(dice)
+            return id_text(rng)
         case "bytes":
-            return base64.b64encode(dice.randbytes(dice.randrange(40))).decode()
-    return dice.choice(["", "a", "some.key", "päß-\N{GRINNING FACE}", "x" * 130])
+            return base64.b64encode(rng.randbytes(rng.randrange(40))).decode()
+    return rng.choice(["", "a", "some.key", "päß-\N{GRINNING FACE}", "x" * 130])
 
 
-def value(dice: random.Random, field: Schema, version: int) -> object:
+def value(rng: random.Random, field: Schema, version: int) -> object:
     """A value of a field."""
-    if field["nullable"] and dice.random() < 0.25:
+    if field["nullable"] and rng.random() < 0.25:
         return None
-    make = (lambda: fields(dice, field["struct"], version)) if "struct" in field else (lambda: primitive(dice, field))
-    count = dice.choice([0, 1, 1, 2, 3]) if dice.random() < 0.97 else 130
+    make = (lambda: fields(rng, field["struct"], version)) if "struct" in field else (lambda: primitive(rng, field))
+    count = rng.choice([0, 1, 1, 2, 3]) if rng.random() < 0.97 else 130
     return [make() for _ in range(count)] if field["is_array"] else make()
 
 
-def fields(dice: random.Random, schema: Schema, version: int) -> dict[str, object]:
+def fields(rng: random.Random, schema: Schema, version: int) -> dict[str, object]:
     """The fields that a version has."""
     known = [field for field in schema["fields"] if field["since"] <= version]
-    given = [field for field in known if field["tag"] is None or dice.random() < 0.7]
-    return {camel_case(field["name"]): value(dice, field, version) for field in given}
+    given = [field for field in known if field["tag"] is None or rng.random() < 0.7]
+    return {camel_case(field["name"]): value(rng, field, version) for field in given}
 
 
-def records(dice: random.Random) -> Iterator[dict[str, object]]:
+def records(rng: random.Random) -> Iterator[dict[str, object]]:
     """A few samples of every record in every version."""
     for schema in _engine.metadata_record_schemas():
         for version in range(schema["highest_version"] + 1):
             for _ in range(3 if schema["fields"] else 1):
-                yield {"type": schema["type"], "version": version, "fields": fields(dice, schema, version)}
+                yield {"type": schema["type"], "version": version, "fields": fields(rng, schema, version)}
 
 
-def changes(dice: random.Random) -> Iterator[dict[str, object]]:
+def changes(rng: random.Random) -> Iterator[dict[str, object]]:
     """Partitions in every plausible state, and what may be wanted of them."""
     for _ in range(400):
-        replicas = dice.sample(range(6), dice.randrange(1, 5))
-        elr_enabled = dice.random() < 0.6
-        metadata_version = dice.choice([23, 26, 30]) if elr_enabled else dice.choice([7, 11, 12, 17, 23, 30])
-        isr = dice.sample(replicas, dice.randrange(0 if elr_enabled else 1, len(replicas) + 1))
+        replicas = rng.sample(range(6), rng.randrange(1, 5))
+        elr_enabled = rng.random() < 0.6
+        metadata_version = rng.choice([23, 26, 30]) if elr_enabled else rng.choice([7, 11, 12, 17, 23, 30])
+        isr = rng.sample(replicas, rng.randrange(0 if elr_enabled else 1, len(replicas) + 1))
         outside = [replica for replica in replicas if replica not in isr]
-        elr = dice.sample(outside, dice.randrange(len(outside) + 1)) if elr_enabled else []
-        leader = dice.choice(isr) if isr and dice.random() < 0.8 else -1
+        elr = rng.sample(outside, rng.randrange(len(outside) + 1)) if elr_enabled else []
+        leader = rng.choice(isr) if isr and rng.random() < 0.8 else -1
         unknown = str(base64.urlsafe_b64encode(bytes(16)).decode().rstrip("="))
-        has_directories = metadata_version >= 17 and dice.random() < 0.8
-        last_known = [dice.choice(replicas)] if elr_enabled and leader == -1 and dice.random() < 0.7 else []
-        moving = dice.random() < 0.3
-        adding = [replica for replica in replicas if moving and dice.random() < 0.4]
-        removing = [replica for replica in replicas if moving and replica not in adding and dice.random() < 0.4]
+        has_directories = metadata_version >= 17 and rng.random() < 0.8
+        last_known = [rng.choice(replicas)] if elr_enabled and leader == -1 and rng.random() < 0.7 else []
+        moving = rng.random() < 0.3
+        adding = [replica for replica in replicas if moving and rng.random() < 0.4]
+        removing = [replica for replica in replicas if moving and replica not in adding and rng.random() < 0.4]
         change: dict[str, object] = {
             "partition": {
                 "replicas": replicas,
-                "directories": [id_text(dice) if has_directories else unknown for _ in replicas],
+                "directories": [id_text(rng) if has_directories else unknown for _ in replicas],
                 "isr": isr,
                 "removing": removing,
                 "adding": adding,
                 "elr": sorted(elr),
                 "lastKnownElr": last_known,
                 "leader": leader,
-                "recovery": int(dice.random() < 0.1),
+                "recovery": int(rng.random() < 0.1),
             },
-            "mayLead": [replica for replica in replicas if dice.random() < 0.6],
+            "mayLead": [replica for replica in replicas if rng.random() < 0.6],
             "metadataVersion": metadata_version,
-            "minIsr": dice.randrange(1, 4),
+            "minIsr": rng.randrange(1, 4),
             "elr": elr_enabled,
-            "election": dice.choice(["PREFERRED", "ONLINE", "ONLINE", "UNCLEAN"]),
+            "election": rng.choice(["PREFERRED", "ONLINE", "ONLINE", "UNCLEAN"]),
         }
-        if dice.random() < 0.5:
-            wanted = dice.sample(replicas, dice.randrange(0, len(replicas) + 1))
+        if rng.random() < 0.5:
+            wanted = rng.sample(replicas, rng.randrange(0, len(replicas) + 1))
             change["isr"] = wanted
-        if dice.random() < 0.2:
-            change["replicas"] = dice.sample(range(6), dice.randrange(1, 5))
-        if moving and dice.random() < 0.3:
+        if rng.random() < 0.2:
+            change["replicas"] = rng.sample(range(6), rng.randrange(1, 5))
+        if moving and rng.random() < 0.3:
             change["removing"] = []
             change["adding"] = []
-        if dice.random() < 0.1:
-            change["recovery"] = int(dice.random() < 0.5)
-        if elr_enabled and dice.random() < 0.2:
-            change["uncleanShutdown"] = dice.choice(replicas)
-        if metadata_version >= 17 and dice.random() < 0.1:
-            change["directory"] = [dice.choice(replicas), id_text(dice)]
+        if rng.random() < 0.1:
+            change["recovery"] = int(rng.random() < 0.5)
+        if elr_enabled and rng.random() < 0.2:
+            change["uncleanShutdown"] = rng.choice(replicas)
+        if metadata_version >= 17 and rng.random() < 0.1:
+            change["directory"] = [rng.choice(replicas), id_text(rng)]
         yield change
 
 
@@ -139,9 +139,9 @@ def ask_kafka(lines: Iterator[dict[str, object]]) -> str:
 
 def main() -> None:
     """Writes both files."""
-    dice = random.Random(uuid.NAMESPACE_DNS.int)
-    (HERE / "records.jsonl").write_text(ask_kafka(records(dice)))
-    (HERE / "changes.jsonl").write_text(ask_kafka(changes(dice)))
+    rng = random.Random(uuid.NAMESPACE_DNS.int)
+    (HERE / "records.jsonl").write_text(ask_kafka(records(rng)))
+    (HERE / "changes.jsonl").write_text(ask_kafka(changes(rng)))
 
 
 if __name__ == "__main__":

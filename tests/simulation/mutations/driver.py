@@ -1,6 +1,7 @@
-"""What the driver owes to the core: the order of disk, network and listeners. Played by dice, with the whole driver."""
+"""What the driver owes to the core: the order of disk, network and listeners. Played by seeds."""
 
-from klamm.raft.driver import answers, delivery, quorum_state
+from klamm.raft.driver import delivery, quorum_state
+from klamm.raft.driver import leased_fetches as answers
 from klamm.raft.driver import raft_driver as replica
 from klamm.raft.election.role_states import Leader
 from klamm.raft.replication import leading
@@ -119,8 +120,8 @@ def the_core_is_not_told_what_a_stream_fetched(patch):
 
 def answers_go_on_without_the_leadership(patch):
     """Nothing is answered without the core once the core would answer otherwise."""
-    patch.setattr(answers.Answered, "end_before", lambda self, effects: None)
-    patch.setattr(answers.Answered, "check", lambda self: None)
+    patch.setattr(answers.LeasedFetches, "revoke_before", lambda self, effects: None)
+    patch.setattr(answers.LeasedFetches, "revoke_if_outdated", lambda self: None)
 
 
 def answers_count_the_leader_before_its_flush(patch):

@@ -1,4 +1,4 @@
-"""How each removed guard is noticed: by a scenario that leads straight to where it matters, some by dice as well.
+"""How each removed guard is noticed: by a scenario that leads straight to where it matters, some by seeds as well.
 
 `python -m tests.simulation.mutations` prints the table.
 """

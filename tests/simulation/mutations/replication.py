@@ -5,7 +5,7 @@ from klamm.raft.election import role_states
 from klamm.raft.log import metadata_log as log
 from klamm.raft.messages import Error
 from klamm.raft.replication import following, leading
-from klamm.raft.replication.requests import AnsweredFetch
+from klamm.raft.replication.requests import LeasedFetch
 from klamm.raft.voters import membership
 from klamm.raft.voters.quorum import replicated_offset
 
@@ -173,7 +173,7 @@ def a_diverging_fetch_acknowledges(patch):
         state = self._replica.state
         if isinstance(state, role_states.Leader) and self._check(request) is Error.NONE:
             end_offset = self._replica.log.end_offset
-            self.note_progress(state, AnsweredFetch(now_ms, request.replica, request.fetch_offset, end_offset))
+            self.note_progress(state, LeasedFetch(now_ms, request.replica, request.fetch_offset, end_offset))
         on_fetch(self, now_ms, request_id, request)
 
     patch.setattr(leading.Leading, "on_fetch", careless)

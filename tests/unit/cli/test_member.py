@@ -12,14 +12,14 @@ from tests.unit.coordinator.groups.harness import GROUP, Room
 from klamm.cli.membership.assignors import TopicPartition
 from klamm.cli.membership.effects import (
     Assign,
-    Beat,
     CountPartitions,
     Effect,
     Fail,
     FindCoordinator,
-    Join,
     Revoke,
-    Sync,
+    SendHeartbeat,
+    SendJoin,
+    SendSync,
 )
 from klamm.cli.membership.member import NEXT_PHASES, Member, Phase, Timeouts
 from klamm.coordinator.groups.subscription import subscribed_topics
@@ -79,12 +79,12 @@ class Consumer:
                 self.reads -= set(effect.partitions)
             case Fail():
                 pass
-            case Join() | Sync() | Beat():
+            case SendJoin() | SendSync() | SendHeartbeat():
                 self._asked, self._ticket = effect, self.room.ticket()
-                if isinstance(effect, Join):
+                if isinstance(effect, SendJoin):
                     caller = Caller(9, "client", "/127.0.0.1")
                     self.room.take(shard.on_join(now_ms, self._ticket, caller, effect.request))
-                elif isinstance(effect, Sync):
+                elif isinstance(effect, SendSync):
                     self.room.take(shard.on_sync(now_ms, self._ticket, effect.request))
                 else:
                     self.room.take(shard.on_heartbeat(now_ms, self._ticket, effect.request))
@@ -92,9 +92,9 @@ class Consumer:
 
     def _take(self, asked: Effect, answer: Any) -> Sequence[Effect]:
         now_ms = self.room.now_ms
-        if isinstance(asked, Join):
+        if isinstance(asked, SendJoin):
             return self.member.on_joined(now_ms, answer)
-        if isinstance(asked, Sync):
+        if isinstance(asked, SendSync):
             return self.member.on_synced(now_ms, answer)
         return self.member.on_heartbeat(now_ms, HeartbeatResponse(ErrorCode(answer)))
 
@@ -137,8 +137,8 @@ def test_what_a_member_read_is_given_up_before_it_joins_again() -> None:
     del consumers[0].told[:]
     consumers.append(Consumer(room, counts))
     live(room, consumers)
-    kinds = [type(effect) for effect in consumers[0].told if not isinstance(effect, Beat)]
-    assert kinds == [Revoke, Join, CountPartitions, Sync, Assign]
+    kinds = [type(effect) for effect in consumers[0].told if not isinstance(effect, SendHeartbeat)]
+    assert kinds == [Revoke, SendJoin, CountPartitions, SendSync, Assign]
     assert not any(effect.is_lost for effect in consumers[0].told if isinstance(effect, Revoke))
 
 
@@ -192,14 +192,14 @@ def test_a_coordinator_that_moved_is_looked_for_and_costs_nothing(code: ErrorCod
     assert member.on_timer(3_099) == []
     assert member.on_timer(3_100) == [FindCoordinator()]
     (beat,) = member.on_coordinator_found(3_200)
-    assert isinstance(beat, Beat)
+    assert isinstance(beat, SendHeartbeat)
     assert member.assigned == (("work", 0),)
 
 
 def test_a_commit_tells_of_a_rebalance_as_a_heartbeat_does() -> None:
     revoke, join = stable().on_committed(1_000, ErrorCode.REBALANCE_IN_PROGRESS)
     assert revoke == Revoke((("work", 0),), is_lost=False)
-    assert isinstance(join, Join)
+    assert isinstance(join, SendJoin)
     assert join.request.member_id == "me"
     (lost,) = stable().on_committed(1_000, ErrorCode.ILLEGAL_GENERATION)
     assert lost == Revoke((("work", 0),), is_lost=True)
@@ -211,14 +211,14 @@ def test_a_join_that_cannot_be_yet_is_asked_again(code: ErrorCode) -> None:
     member.on_coordinator_found(0)
     assert member.on_joined(0, JoinGroupResponse(code)) == []
     (again,) = member.on_timer(100)
-    assert isinstance(again, FindCoordinator if code is ErrorCode.NOT_COORDINATOR else Join)
+    assert isinstance(again, FindCoordinator if code is ErrorCode.NOT_COORDINATOR else SendJoin)
 
 
 def test_who_reads_goes_on_reading_when_the_coordinator_is_lost() -> None:
     member = stable()
     member.on_coordinator_lost(1_000, is_reading=True)
     assert member.on_timer(1_100) == [FindCoordinator()]
-    assert isinstance(*member.on_coordinator_found(1_100), Beat)
+    assert isinstance(*member.on_coordinator_found(1_100), SendHeartbeat)
     assert member.assigned == (("work", 0),)
 
 
@@ -232,7 +232,7 @@ def test_who_lost_the_coordinator_before_it_reads_joins_anew() -> None:
             member.on_joined(0, joined)
         member.on_coordinator_lost(1_000, is_reading=False)
         assert member.on_timer(1_100) == [FindCoordinator()]
-        assert isinstance(*member.on_coordinator_found(1_100), Join)
+        assert isinstance(*member.on_coordinator_found(1_100), SendJoin)
     assigned = stable()
     assigned.on_coordinator_lost(1_000, is_reading=False)
     assert assigned.assigned == ()
@@ -241,7 +241,7 @@ def test_who_lost_the_coordinator_before_it_reads_joins_anew() -> None:
 def test_a_static_member_says_who_it_is_and_does_not_leave() -> None:
     member = Member(GROUP, TOPICS, TIMEOUTS, instance_id="one")
     (join,) = member.on_coordinator_found(0)
-    assert isinstance(join, Join)
+    assert isinstance(join, SendJoin)
     assert join.request.group_instance_id == "one"
     subscription = protocol.encode_subscription(protocol.Subscription(("work",)))
     me = JoinGroupMember("me", "one", subscription)
@@ -251,12 +251,12 @@ def test_a_static_member_says_who_it_is_and_does_not_leave() -> None:
     )
     assert isinstance(*member.on_joined(0, joined), CountPartitions)
     (sync,) = member.on_counted(0, {"work": 3})
-    assert isinstance(sync, Sync)
+    assert isinstance(sync, SendSync)
     assert (sync.request.group_instance_id, sync.request.assignments) == ("one", ())
     part = protocol.Assignment((protocol.TopicPartitions("work", (0,)),))
     member.on_synced(0, SyncGroupResponse(assignment=protocol.encode_assignment(part)))
     (beat, *_) = member.on_timer(3_000)
-    assert isinstance(beat, Beat)
+    assert isinstance(beat, SendHeartbeat)
     assert beat.request.group_instance_id == "one"
     assert member.on_heartbeat(3_000, HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID))[-1] == Fail(
         ErrorCode.FENCED_INSTANCE_ID

@@ -36,7 +36,7 @@ def synonyms_of(described: entries.Entries, name: str) -> list[tuple[str, str | 
     return [(each.name, each.value, each.source) for each in one(described, name).synonyms]
 
 
-ALL = entries.Wanted(synonyms=True)
+ALL = entries.ConfigQuery(synonyms=True)
 
 
 def test_the_strongest_layer_gives_a_topic_its_value() -> None:
@@ -111,11 +111,11 @@ def test_kafka_names_no_synonym_that_stands_before_the_key_itself() -> None:
 
 
 def test_only_what_is_asked_for() -> None:
-    wanted = entries.Wanted(frozenset({"retention.ms", "nope"}), documentation=True)
+    wanted = entries.ConfigQuery(frozenset({"retention.ms", "nope"}), documentation=True)
     (retention,) = entries.describe_topic(NodeLayers(), {}, wanted)
     assert (retention.name, retention.synonyms) == ("retention.ms", ())
     assert retention.documentation
-    assert one(entries.describe_topic(NodeLayers(), {}, entries.Wanted()), "retention.ms").documentation is None
+    assert one(entries.describe_topic(NodeLayers(), {}, entries.ConfigQuery()), "retention.ms").documentation is None
 
 
 def test_internal_keys_are_shown_only_when_they_are_set() -> None:

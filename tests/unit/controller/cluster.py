@@ -142,8 +142,8 @@ class Cluster:
 
     def create(self, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
         request = CreateTopicsRequest(topics, validate_only=validate_only)
-        dice = bytes(at * 37 % 251 for at in range(len(self.log), len(self.log) + 24 * len(topics)))
-        return list(self.commit(self.controller.on_create_topics(request, dice)).topics)
+        random_bytes = bytes(at * 37 % 251 for at in range(len(self.log), len(self.log) + 24 * len(topics)))
+        return list(self.commit(self.controller.on_create_topics(request, random_bytes)).topics)
 
     def create_assigned(self, name: str, *assignments: Sequence[int], **configs: str) -> bytes:
         (result,) = self.create(assigned(name, *assignments, **configs))

@@ -96,7 +96,10 @@ class Rig:
         settings = ControllerSettings(0, CLUSTER_ID)
         self.controller = Controller(settings)
         self.driver = ControllerDriver(
-            self.controller, self.log, now_ms=lambda: self.now_ms, dice=lambda count: bytes(range(count % 256)) or b""
+            self.controller,
+            self.log,
+            now_ms=lambda: self.now_ms,
+            random_bytes=lambda count: bytes(range(count % 256)) or b"",
         )
 
     def lead(self) -> None:

@@ -8,7 +8,7 @@ from klamm.admin.configs import Entry
 from klamm.admin.topics import Partition, Topic
 from klamm.pipelines.mirror import Naming, SelectionError, groups, topics
 from klamm.pipelines.mirror.groups import forward, translated
-from klamm.pipelines.mirror.topics import Changes, differing, plan, wished
+from klamm.pipelines.mirror.topics import Changes, differing, plan, wanted_configs
 
 
 def test_names_and_whole_names_by_pattern_are_taken() -> None:
@@ -73,7 +73,7 @@ def test_configs_are_those_that_mirror_maker_takes() -> None:
         entry("fixed", "x", is_read_only=True),
         entry("remote.storage.enable", "true"),
     ]
-    wanted = wished(entries, [r"remote\..*"])
+    wanted = wanted_configs(entries, [r"remote\..*"])
     assert wanted == {"retention.ms": "5", "segment.ms": "6", "cleanup.policy": None}
     there = [entry("retention.ms", "4"), entry("segment.ms", "6"), entry("cleanup.policy", "compact")]
     assert differing(wanted, there) == {"retention.ms": "5", "cleanup.policy": None}

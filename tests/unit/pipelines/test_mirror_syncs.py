@@ -62,35 +62,35 @@ def test_nobody_misses_a_record(seed: int) -> None:
 
     Whoever has read all records before an offset on the source, and goes on at its translation, finds all others.
     """
-    dice = random.Random(seed)
-    density = dice.choice((0.3, 1.0))
-    offsets = [offset for offset in range(400) if dice.random() < density]
-    target: list[int | None] = [None] * dice.randrange(3)
+    rng = random.Random(seed)
+    density = rng.choice((0.3, 1.0))
+    offsets = [offset for offset in range(400) if rng.random() < density]
+    target: list[int | None] = [None] * rng.randrange(3)
     syncs: tuple[Sync, ...] = ()
-    trouble = dice.choice((0.0, 0.3))
+    trouble = rng.choice((0.0, 0.3))
     at = 0
     while at < len(offsets):
-        size = dice.choice((5, 100))
+        size = rng.choice((5, 100))
         batch = offsets[at : at + size]
         while True:
-            if dice.random() < trouble:  # a task that failed half-way
-                target += batch[: dice.randrange(size)]
+            if rng.random() < trouble:  # a task that failed half-way
+                target += batch[: rng.randrange(size)]
             before = len(target)
             target += batch
-            if dice.random() < trouble:  # another writer
-                target.insert(dice.randrange(before, len(target) + 1), None)
-            runs = joined([Run(offset, number, 1) for number, offset in enumerate(batch)])[:: dice.choice((1, 3))]
+            if rng.random() < trouble:  # another writer
+                target.insert(rng.randrange(before, len(target) + 1), None)
+            runs = joined([Run(offset, number, 1) for number, offset in enumerate(batch)])[:: rng.choice((1, 3))]
             learned = syncs_of(Written("t", 0, len(batch), batch[0], batch[-1], before, len(target), tuple(runs)))
-            if dice.random() < trouble:  # killed before it was noted what is known, so the batch is repeated
+            if rng.random() < trouble:  # killed before it was noted what is known, so the batch is repeated
                 continue
             syncs = extended(syncs, learned)
-            if dice.random() >= trouble:
+            if rng.random() >= trouble:
                 break
         at += size
         assert list(syncs) == sorted(syncs)
         written_so_far = offsets[:at]
         for _ in range(4):
-            offset = dice.randrange(-5, 410)
+            offset = rng.randrange(-5, 410)
             found = translate(syncs, offset)
             if found is not None:
                 assert {one for one in written_so_far if one >= offset} <= set(target[found:])

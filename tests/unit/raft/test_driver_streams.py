@@ -30,8 +30,8 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.ports import FetchFailedError, FetchStreams, WentOn
-from klamm.raft.replication.requests import FetchedOn
+from klamm.raft.ports import FetchFailedError, FetchStreams, StreamProgress
+from klamm.raft.replication.requests import StreamedFetches
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
@@ -65,7 +65,7 @@ class Streams:
     """Writes down what it is told. What the leader's answers would do to the log happens when it is held."""
 
     def __init__(self, said: list[Said]) -> None:
-        self.said, self.news = said, list[WentOn]()
+        self.said, self.news = said, list[StreamProgress]()
         self.accepts = True
         self.arrive: Callable[[], None] = lambda: None
         self.begun: list[fx.SendRequest] = []
@@ -88,7 +88,7 @@ class Streams:
     def stop(self) -> None:
         self.said.append(("stop",))
 
-    def take(self) -> WentOn | None:
+    def take(self) -> StreamProgress | None:
         self.said.append(("take",))
         return self.news.pop(0) if self.news else None
 
@@ -120,9 +120,9 @@ class Node(RaftNode):
         self.said.append(("failed", correlation_id))
         return super().on_request_failed(now_ms, correlation_id)
 
-    def on_fetched_on(self, now_ms: int, correlation_id: int, fetched: FetchedOn) -> list[fx.Effect]:
+    def on_streamed_fetches(self, now_ms: int, correlation_id: int, fetched: StreamedFetches) -> list[fx.Effect]:
         self.said.append(("told", correlation_id))
-        return super().on_fetched_on(now_ms, correlation_id, fetched)
+        return super().on_streamed_fetches(now_ms, correlation_id, fetched)
 
 
 class Rig:
@@ -231,7 +231,7 @@ class Rig:
         if is_flushed:
             self.log.flushed_offset = self.log.end_offset
 
-    def fetched(self, high_watermark: int) -> FetchedOn:
+    def fetched(self, high_watermark: int) -> StreamedFetches:
         """That it went on, up to the end of the log."""
         now_ms, [*_, effect] = self.driver._now_ms(), self.streams.begun
         assert isinstance(effect.request, FetchRequest)
@@ -246,14 +246,14 @@ class Rig:
             first.max_wait_ms,
             first.max_bytes,
         )
-        return FetchedOn(now_ms, now_ms, request, high_watermark)
+        return StreamedFetches(now_ms, now_ms, request, high_watermark)
 
     def will_have(self, count: int, high_watermark: int) -> None:
         """Records have come, of which nobody has heard."""
 
         def arrive() -> None:
             self.append(count)
-            self.streams.news.append(WentOn(self.fetched(high_watermark), None))
+            self.streams.news.append(StreamProgress(self.fetched(high_watermark), None))
 
         self.streams.arrive = arrive
 
@@ -282,7 +282,7 @@ def kinds(said: list[Said]) -> list[str]:
 
 async def test_a_fetch_goes_on_at_the_end_of_the_step_that_asks_for_it(rig: Rig) -> None:
     [effect] = rig.streams.begun
-    assert effect.may_go_on
+    assert effect.may_stream
     assert len(rig.fetches_alone()) == 1, "the first, by which the leader is known to answer"
     assert kinds(rig.said)[-3:] == ["response", "commit", "begin"]
 
@@ -362,7 +362,7 @@ async def test_news_that_come_after_the_end_are_nobodys(rig: Rig) -> None:
     rig.ask(vote(9))
     await rig.settle()
     assert kinds(rig.said).count("stop") == 1
-    rig.streams.news.append(WentOn(rig.fetched(7), None))
+    rig.streams.news.append(StreamProgress(rig.fetched(7), None))
     rig.streams.wake()
     assert kinds(rig.step()) == []
     await rig.settle()
@@ -374,7 +374,7 @@ async def test_another_answer_is_the_answer_to_that_fetch(rig: Rig) -> None:
     # Of the same leader in the same epoch: two of its records are not the leader's.
     rig.append(3)
     response = FetchResponse(Error.NONE, EPOCH, LEADER, 0, diverging=OffsetAndEpoch(1, EPOCH))
-    rig.streams.news.append(WentOn(rig.fetched(0), response))
+    rig.streams.news.append(StreamProgress(rig.fetched(0), response))
     said = rig.step()
     assert kinds(said)[:4] == ["hold", "take", "told", "response"]
     assert said[3] == ("response", response)
@@ -389,7 +389,7 @@ async def test_an_answer_of_another_epoch_is_believed(rig: Rig) -> None:
     response = FetchResponse(
         Error.FENCED_LEADER_EPOCH, EPOCH + 1, OTHER, leader_endpoints=(Endpoint("CONTROLLER", "there", 9093),)
     )
-    rig.streams.news.append(WentOn(rig.fetched(0), response))
+    rig.streams.news.append(StreamProgress(rig.fetched(0), response))
     rig.step()
     await rig.until(lambda: rig.sent[-1][0].to == OTHER)
     assert (rig.driver.epoch, rig.driver.leader_id) == (EPOCH + 1, OTHER)
@@ -397,7 +397,7 @@ async def test_an_answer_of_another_epoch_is_believed(rig: Rig) -> None:
 
 
 async def test_an_end_comes_before_the_event_of_its_step(rig: Rig) -> None:
-    rig.streams.news.append(WentOn(None, FetchFailedError("closed", is_of_disk=False)))
+    rig.streams.news.append(StreamProgress(None, FetchFailedError("closed", is_of_disk=False)))
     said = rig.said_in(lambda: rig.ask(EndQuorumEpochRequest(None, LEADER, EPOCH, (ReplicaKey(OTHER),))))
     assert kinds(said)[:4] == ["hold", "take", "failed", "request"]
 
@@ -405,7 +405,7 @@ async def test_an_end_comes_before_the_event_of_its_step(rig: Rig) -> None:
 async def test_after_a_failure_fetches_are_sent_by_themselves(rig: Rig) -> None:
     [effect] = rig.streams.begun
     alone = len(rig.fetches_alone())
-    rig.streams.news.append(WentOn(None, FetchFailedError("closed", is_of_disk=False)))
+    rig.streams.news.append(StreamProgress(None, FetchFailedError("closed", is_of_disk=False)))
     said = rig.step()
     assert ("failed", effect.correlation_id) in said
     assert "release" not in kinds(said)
@@ -418,7 +418,7 @@ async def test_after_a_failure_fetches_are_sent_by_themselves(rig: Rig) -> None:
     await until(is_fetching)
     for _ in range(3):
         assert len(rig.fetches_alone()) == alone + 1
-        assert not rig.fetches_alone()[-1].may_go_on
+        assert not rig.fetches_alone()[-1].may_stream
         alone += 1
         rig.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
     assert len(rig.streams.begun) == 1
@@ -427,7 +427,7 @@ async def test_after_a_failure_fetches_are_sent_by_themselves(rig: Rig) -> None:
 async def test_a_flush_that_failed_stops_the_replica() -> None:
     rig = await Rig().start()
     text = "00000000000000000000.log: Input/output error"
-    rig.streams.news.append(WentOn(rig.fetched(0), FetchFailedError(text, is_of_disk=True)))
+    rig.streams.news.append(StreamProgress(rig.fetched(0), FetchFailedError(text, is_of_disk=True)))
     said = rig.said_in(lambda: rig.ask(vote(9)))
     [error] = rig.faults
     assert isinstance(error, MetadataLogError)
@@ -441,7 +441,7 @@ async def test_without_a_way_it_is_sent_as_others_are() -> None:
     rig.streams.accepts = False
     await rig.start()
     assert kinds(rig.said)[-2:] == ["begin", "send"]
-    assert rig.fetches_alone()[-1].may_go_on
+    assert rig.fetches_alone()[-1].may_stream
     rig.append(1)
     rig.answer(FetchResponse(Error.NONE, EPOCH, LEADER, 1))
     assert "hold" not in kinds(rig.said)
@@ -470,7 +470,7 @@ async def test_who_flushes_by_it_starts_no_flush_until_it_is_stopped(rig: Rig) -
 async def test_what_an_end_leaves_unflushed_is_flushed_and_then_asked_on(rig: Rig) -> None:
     def arrive() -> None:
         rig.append(3, is_flushed=False)
-        rig.streams.news.append(WentOn(rig.fetched(0), FetchResponse(Error.NONE, EPOCH, LEADER, 0)))
+        rig.streams.news.append(StreamProgress(rig.fetched(0), FetchResponse(Error.NONE, EPOCH, LEADER, 0)))
 
     rig.streams.arrive = arrive
     rig.step()

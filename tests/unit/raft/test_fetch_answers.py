@@ -17,12 +17,12 @@ from tests.support.frames import read_frame, send_frame
 from klamm import _engine
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.wire.headers import request_header
-from klamm.raft.driver.answers import NativeFetchAnswers
+from klamm.raft.driver.leased_fetches import NativeFetchAnswers
 from klamm.raft.effects import ReadRange
 from klamm.raft.log.native_log import NativeMetadataLog
 from klamm.raft.messages import Error, FetchRequest, FetchResponse
 from klamm.raft.replication.reading import with_bytes
-from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.replication.requests import FetchLease, LeasedFetch
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersInLog
 from klamm.raft.wire.requests import encode_request
 from klamm.raft.wire.responses import encode_response
@@ -344,7 +344,7 @@ def test_who_takes_no_news_answers_no_more_until_it_does(leader: Leader) -> None
 async def test_the_driver_hears_of_them_as_the_core_knows_replicas(leader: Leader) -> None:
     answers = NativeFetchAnswers(leader.answers, OWN, "c", LONG_MS)
     voters = VotersInLog(VoterSet.of_ids([1, 2, 3]))
-    by = Answerable(EPOCH, START, START + 1, ((2, START + 1), (3, -1)), True, voters, (HERE,))
+    by = FetchLease(EPOCH, START, START + 1, ((2, START + 1), (3, -1)), True, voters, (HERE,))
     leader.append(1)
     for known in ((BROKER, BROKER, THIRD), (THIRD, THIRD, BROKER)):  # what was known before the end is known no more
         answers.begin(by)
@@ -364,5 +364,5 @@ async def test_the_driver_hears_of_them_as_the_core_knows_replicas(leader: Leade
         broker.ask(START + 1, max_wait_ms=0)
         broker.answer()
         [left] = answers.end()
-        assert left == AnsweredFetch(left.at_ms, BROKER, START + 1, START + 2)
+        assert left == LeasedFetch(left.at_ms, BROKER, START + 1, START + 2)
         assert (answers.fd, answers.has_news) == (leader.answers.fd, False)

@@ -80,25 +80,25 @@ class Recorder:
         self.faults.append(error)
 
 
-def damaged(dice: random.Random, body: bytes) -> bytes:
+def damaged(rng: random.Random, body: bytes) -> bytes:
     data = bytearray(body)
-    match dice.randrange(4):
+    match rng.randrange(4):
         case 0:
-            del data[dice.randrange(len(data)) :]
+            del data[rng.randrange(len(data)) :]
         case 1:
-            data += dice.randbytes(dice.randrange(1, 9))
+            data += rng.randbytes(rng.randrange(1, 9))
         case 2:
-            for _ in range(dice.randrange(1, 4)):
-                data[dice.randrange(len(data))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+            for _ in range(rng.randrange(1, 4)):
+                data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
         case 3:
-            start = dice.randrange(len(data))
-            data[start : start + 8] = dice.choice((b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"\xff" * 8))
+            start = rng.randrange(len(data))
+            data[start : start + 8] = rng.choice((b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), b"\xff" * 8))
     return bytes(data)
 
 
 @pytest.mark.parametrize("is_leading", [False, True], ids=["follows nobody", "leads"])
 async def test_no_bytes_stop_a_replica(tmp_path: Path, is_leading: bool) -> None:
-    dice, malformed, answered = random.Random(4), 0, 0
+    rng, malformed, answered = random.Random(4), 0, 0
     config = RaftConfig(election_timeout_ms=25 if is_leading else 3_600_000, fetch_timeout_ms=3_600_000)
     for life in range(12):
         log, listener = QuickLog(), Recorder()
@@ -112,10 +112,10 @@ async def test_no_bytes_stop_a_replica(tmp_path: Path, is_leading: bool) -> None
             while is_leading and not node.can_append:  # noqa: ASYNC110 - what is looked at has no event
                 await asyncio.sleep(0.001)
         for _ in range(100):
-            request = dice.choice(REQUESTS)
+            request = rng.choice(REQUESTS)
             low, high = versions_of(request)
-            version = dice.randint(low, high)
-            body = damaged(dice, encode_request(request, version))
+            version = rng.randint(low, high)
+            body = damaged(rng, encode_request(request, version))
             try:
                 requests.handle(api_key_of(request), version, body, "CONTROLLER", given.append)
             except MalformedRequest:

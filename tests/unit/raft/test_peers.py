@@ -268,7 +268,7 @@ async def test_a_fetch_goes_on_by_the_address_and_version_of_the_connection(
     [endpoint] = (await member.listen()).endpoints
     transport = PeerTransport("CONTROLLER", CLIENT)
     asked = FetchRequest("c", ReplicaKey(1, b"d" * 16), 1, 0, 0, 0, 500, 1000)
-    effect = SendRequest(2, (endpoint,), 1, asked, after=0, may_go_on=True)
+    effect = SendRequest(2, (endpoint,), 1, asked, after=0, may_stream=True)
     assert transport.route(effect) is None, "nobody was connected yet"
     peer = transport._peer(2, endpoint)
     peer.connect()
@@ -281,6 +281,6 @@ async def test_a_fetch_goes_on_by_the_address_and_version_of_the_connection(
     else:
         assert route == Route(endpoint.host, endpoint.port, "CONTROLLER", version, CLIENT.client_id, 5000)
     moved = endpoint._replace(port=endpoint.port + 1)
-    assert transport.route(SendRequest(2, (moved,), 1, asked, after=0, may_go_on=True)) is None
+    assert transport.route(SendRequest(2, (moved,), 1, asked, after=0, may_stream=True)) is None
     transport.close()
     member.server.close()

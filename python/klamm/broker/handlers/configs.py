@@ -9,8 +9,8 @@ from klamm._engine import Image
 from klamm.broker import loggers
 from klamm.broker.request import RequestContext
 from klamm.config.entries import (
+    ConfigQuery,
     Entries,
-    Wanted,
     describe_client_metrics,
     describe_cluster_default,
     describe_group,
@@ -63,14 +63,14 @@ class ConfigHandlers:
 
     def _result(self, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> DescribeConfigsResult:
         names = frozenset(resource.configuration_keys or ())
-        wanted = Wanted(names, request.include_synonyms, request.include_documentation)
+        wanted = ConfigQuery(names, request.include_synonyms, request.include_documentation)
         place = (resource.resource_type, resource.resource_name)
         try:
             return DescribeConfigsResult(*place, configs=self._entries(*place, wanted))
         except KafkaError as error:
             return DescribeConfigsResult(*place, error.code, error.message)
 
-    def _entries(self, resource_type: int, name: str, wanted: Wanted) -> Entries:
+    def _entries(self, resource_type: int, name: str, wanted: ConfigQuery) -> Entries:
         image, layers = self._image(), self._layers()
         match resource_type:
             case ResourceType.TOPIC:

@@ -9,15 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from klamm.cli.doctor.asking import ask
-from klamm.cli.doctor.facts import Contact, Directory, Facts
-from klamm.cli.doctor.looking import look
+from klamm.cli.doctor.facts import ContactedAddress, Directory, Facts
+from klamm.cli.doctor.inspection import look
+from klamm.cli.doctor.requests import ask
 from klamm.config.node_config import Address
 
 SECOND_LOOK_S: Final = 2.5
 """Two election timeouts and more: a quorum that only just lost its leader has another by then."""
 _AT_ONCE: Final = 8
-Ask = Callable[[Address], tuple[Contact, dict[int, Address]]]
+Ask = Callable[[Address], tuple[ContactedAddress, dict[int, Address]]]
 """What is found at an address, and the controllers that it knows of."""
 
 
@@ -57,7 +57,7 @@ def _ids_of(directories: Iterable[Directory]) -> dict[Address, int]:
     return {address: voter_id for voter_id, address in found.items()}
 
 
-def _ids_of_leader(contacts: Mapping[Address, Contact]) -> dict[Address, int]:
+def _ids_of_leader(contacts: Mapping[Address, ContactedAddress]) -> dict[Address, int]:
     found: dict[Address, int] = {}
     for contact in contacts.values():
         for voter in contact.quorum.voters if contact.quorum is not None else ():
@@ -65,9 +65,9 @@ def _ids_of_leader(contacts: Mapping[Address, Contact]) -> dict[Address, int]:
     return found
 
 
-def _ask_all(ask_at: Ask, addresses: Iterable[Address]) -> tuple[dict[Address, Contact], dict[Address, int]]:
+def _ask_all(ask_at: Ask, addresses: Iterable[Address]) -> tuple[dict[Address, ContactedAddress], dict[Address, int]]:
     """What each address gives, and where the controllers are that they know of."""
-    contacts: dict[Address, Contact] = {}
+    contacts: dict[Address, ContactedAddress] = {}
     ids: dict[Address, int] = {}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for contact, known in pool.map(ask_at, addresses):
@@ -76,12 +76,12 @@ def _ask_all(ask_at: Ask, addresses: Iterable[Address]) -> tuple[dict[Address, C
     return contacts, ids
 
 
-def _has_settled(contact: Contact) -> bool:
+def _has_settled(contact: ContactedAddress) -> bool:
     """Whether this is a leader that everybody fetches from: a new one has not heard of all yet."""
     return contact.quorum is not None and all(voter.last_fetch_ms >= 0 for voter in contact.quorum.voters)
 
 
-def _look_again(ask_at: Ask, contacts: Mapping[Address, Contact]) -> dict[Address, Contact]:
+def _look_again(ask_at: Ask, contacts: Mapping[Address, ContactedAddress]) -> dict[Address, ContactedAddress]:
     """Once more, later: a leader may be found, or the epochs have moved."""
     time.sleep(SECOND_LOOK_S)
     again, _ = _ask_all(ask_at, contacts)

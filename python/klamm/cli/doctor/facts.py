@@ -26,7 +26,7 @@ class Refusal(enum.Enum):
     NOT_A_CONTROLLER = "what listens there is no controller"
 
 
-class Contact(NamedTuple):
+class ContactedAddress(NamedTuple):
     """One address, and what the controller there said."""
 
     address: Address
@@ -103,12 +103,12 @@ class Directory(NamedTuple):
 class Facts(NamedTuple):
     """All that was found out."""
 
-    contacts: tuple[Contact, ...]
+    contacts: tuple[ContactedAddress, ...]
     directories: tuple[Directory, ...]
     now_ms: int
 
     @property
-    def leader(self) -> Contact | None:
+    def leader(self) -> ContactedAddress | None:
         """The contact that leads, in the highest epoch if several say so."""
         leading = [one for one in self.contacts if one.quorum is not None]
         return max(leading, key=lambda one: one.epochs[-1:] or (-1,), default=None)

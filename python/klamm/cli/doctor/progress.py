@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from klamm.cli.doctor.facts import Contact, Facts
+from klamm.cli.doctor.facts import ContactedAddress, Facts
 from klamm.cli.doctor.findings import Finding, error, warning
 
 EPOCHS_IN_VAIN: Final = 5
@@ -110,7 +110,7 @@ def check_logs(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def leader_now(leader: Contact) -> int:
+def leader_now(leader: ContactedAddress) -> int:
     """The leader's clock when it answered: it counts itself as caught up at that moment."""
     quorum = leader.quorum
     if quorum is None:
@@ -119,5 +119,5 @@ def leader_now(leader: Contact) -> int:
     return own.last_fetch_ms if own is not None and own.last_fetch_ms >= 0 else leader.asked_at_ms
 
 
-def _rise(contact: Contact) -> int:
+def _rise(contact: ContactedAddress) -> int:
     return contact.epochs[-1] - contact.epochs[0]

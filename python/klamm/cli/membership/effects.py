@@ -14,7 +14,7 @@ class FindCoordinator(Value):
     """Look for the group's coordinator, then `on_coordinator_found`."""
 
 
-class Join(Value):
+class SendJoin(Value):
     """Send it and wait, up to `timeout_ms`, for the others to join too; then `on_joined`."""
 
     request: JoinGroupRequest
@@ -27,13 +27,13 @@ class CountPartitions(Value):
     topics: frozenset[str]
 
 
-class Sync(Value):
+class SendSync(Value):
     """Send it, then `on_synced`."""
 
     request: SyncGroupRequest
 
 
-class Beat(Value):
+class SendHeartbeat(Value):
     """Send it, then `on_heartbeat`."""
 
     request: HeartbeatRequest
@@ -58,6 +58,6 @@ class Fail(Value):
     error_code: ErrorCode
 
 
-Effect = FindCoordinator | Join | CountPartitions | Sync | Beat | Revoke | Assign | Fail
+Effect = FindCoordinator | SendJoin | CountPartitions | SendSync | SendHeartbeat | Revoke | Assign | Fail
 Counts = Mapping[str, int]
 """Partitions by topic; a topic that is not there is left out."""

@@ -13,15 +13,15 @@ from typing import Final
 from klamm.cli.membership.assignors import ASSIGNORS, Subscriber, TopicPartition
 from klamm.cli.membership.effects import (
     Assign,
-    Beat,
     CountPartitions,
     Counts,
     Effect,
     Fail,
     FindCoordinator,
-    Join,
     Revoke,
-    Sync,
+    SendHeartbeat,
+    SendJoin,
+    SendSync,
 )
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.consumer_protocol import (
@@ -258,7 +258,7 @@ class Member:
         partitions, self.assigned = self.assigned, ()
         return [Revoke(partitions, is_lost)] if partitions else []
 
-    def _join(self) -> Join:
+    def _join(self) -> SendJoin:
         self._enter(Phase.JOINING)
         self.deadline_ms = None
         subscription = encode_subscription(Subscription(tuple(sorted(self.topics)), generation_id=self.generation))
@@ -271,10 +271,10 @@ class Member:
             self._timeouts.rebalance,
             self.instance_id,
         )
-        return Join(request, self._timeouts.rebalance + self._timeouts.join_slack)
+        return SendJoin(request, self._timeouts.rebalance + self._timeouts.join_slack)
 
-    def _sync(self, assignments: tuple[SyncAssignment, ...]) -> Sync:
-        return Sync(
+    def _sync(self, assignments: tuple[SyncAssignment, ...]) -> SendSync:
+        return SendSync(
             SyncGroupRequest(
                 self.group_id,
                 self.generation,
@@ -286,9 +286,9 @@ class Member:
             )
         )
 
-    def _beat(self, now_ms: int) -> Beat:
+    def _beat(self, now_ms: int) -> SendHeartbeat:
         self.deadline_ms = now_ms + self._timeouts.heartbeat
-        return Beat(HeartbeatRequest(self.group_id, self.generation, self.member_id, self.instance_id))
+        return SendHeartbeat(HeartbeatRequest(self.group_id, self.generation, self.member_id, self.instance_id))
 
     def _assignments(self) -> tuple[SyncAssignment, ...]:
         assign = ASSIGNORS[self._protocol_name or ""]

@@ -15,7 +15,7 @@ from klamm.admin.quorum import find_controllers
 from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.command_group import Group
 from klamm.cli.framework.options import Argument, Option
-from klamm.cli.metadata.metadata_tail import Followed, Tail
+from klamm.cli.metadata.metadata_tail import FollowedLog, Tail
 from klamm.cli.quorum.quorum_options import BootstrapServer
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, AsJson, examples, print_json, print_table, say
 from klamm.client import ClientError
@@ -25,7 +25,7 @@ from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.entries import type_names
 from klamm.metadata.log.history import History, State
 from klamm.metadata.log.moments import iso_text, time_text
-from klamm.metadata.rendering.words import leader_text, voters_text
+from klamm.metadata.rendering.narrator import leader_text, voters_text
 from klamm.metadata.state import (
     broker_state,
     brokers_of,
@@ -128,7 +128,7 @@ def tail(
         if torn := chosen.torn():
             say(f"behind the last whole record: {torn}")
         if follow:
-            _follow(Followed(chosen), update, as_json=as_json)
+            _follow(FollowedLog(chosen), update, as_json=as_json)
 
 
 @group.command("at")
@@ -264,7 +264,7 @@ def _wanted_types(types: list[str] | None, *, every: bool) -> frozenset[str] | N
     return None if every else frozenset(known) - {NOTHING_HAPPENS}
 
 
-def _follow(followed: Followed, update: Callable[[], None], *, as_json: bool) -> None:
+def _follow(followed: FollowedLog, update: Callable[[], None], *, as_json: bool) -> None:
     while True:
         update()
         for record in followed.more():

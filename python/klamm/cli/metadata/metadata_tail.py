@@ -11,10 +11,10 @@ from klamm.metadata.log.entries import Entry
 from klamm.metadata.log.history import History
 from klamm.metadata.log.moments import iso_text, time_text
 from klamm.metadata.rendering.fields import fields_of
-from klamm.metadata.rendering.words import Narrator
+from klamm.metadata.rendering.narrator import Narrator
 
 
-class Told(NamedTuple):
+class DescribedRecord(NamedTuple):
     """A record and what it says."""
 
     entry: Entry
@@ -56,7 +56,7 @@ class Told(NamedTuple):
         return f"{self.offset:>8} {self.epoch:>4}  {time_text(self.timestamp_ms)}  {self.type:<18}  {self.text}"
 
 
-class Looked:
+class ScannedRecords:
     """Which records of a log were looked at: a stretch of offsets, and where an epoch began in it."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Looked:
         return history.epoch_at(offset) == epoch
 
 
-class Parted(Exception):
+class LogReplaced(Exception):
     """The log is another one than that which was read: it was cut, and may have grown again."""
 
     def __init__(self, offset: int) -> None:
@@ -112,13 +112,13 @@ class Tail:
         self.narrator = Narrator()
         self.position = 0
         """Behind the last record that was looked at."""
-        self._looked = Looked()
+        self._looked = ScannedRecords()
 
     def torn(self) -> str | None:
         """What stands behind the last whole record."""
         return self.history.torn_end()
 
-    def last(self, count: int) -> list[Told]:
+    def last(self, count: int) -> list[DescribedRecord]:
         """The last `count` records."""
         if self.history.is_snapshot:
             return list(deque(self._told_from(0), maxlen=count))
@@ -131,14 +131,14 @@ class Tail:
                 return list(deque(self._told_from(start), maxlen=count))
             back *= 8
 
-    def since(self, moment: str) -> Iterator[Told]:
+    def since(self, moment: str) -> Iterator[DescribedRecord]:
         """The records from a moment on, that of an offset included."""
         if moment.strip().isdecimal():
             return self._told_from(int(moment))
         return self._told_from(self.history.offset_of(moment) + 1)
 
-    def more(self) -> Iterator[Told]:
-        """What has come since. Raises Parted, where it did not come behind what was read before."""
+    def more(self) -> Iterator[DescribedRecord]:
+        """What has come since. Raises LogReplaced, where it did not come behind what was read before."""
         while True:
             try:
                 entries = self.history.read(self.position)
@@ -159,10 +159,10 @@ class Tail:
     def _check_is_same(self) -> None:
         parting = self._looked.parting(self.history)
         if parting is not None:
-            raise Parted(parting)
+            raise LogReplaced(parting)
 
-    def _told_from(self, start: int) -> Iterator[Told]:
-        self._looked = Looked()
+    def _told_from(self, start: int) -> Iterator[DescribedRecord]:
+        self._looked = ScannedRecords()
         self._begin_at(start)
         return self._told(self.history.records(start))
 
@@ -175,14 +175,14 @@ class Tail:
             except HistoryError:  # what was before is cleaned away: then ids stand for names
                 self.narrator = Narrator()
 
-    def _told(self, entries: Iterator[Entry]) -> Iterator[Told]:
+    def _told(self, entries: Iterator[Entry]) -> Iterator[DescribedRecord]:
         for entry in entries:
             self.position = entry.offset + 1
             self._looked.add(entry)
             if not self._is_wanted(entry):
                 self.narrator.advance(entry)
                 continue
-            yield Told(entry, self._text(entry))
+            yield DescribedRecord(entry, self._text(entry))
 
     def _text(self, entry: Entry) -> str:
         try:
@@ -194,7 +194,7 @@ class Tail:
         return self._types is None or entry.type_name in self._types
 
 
-class Followed:
+class FollowedLog:
     """A log that is followed while it grows, is cut, or is cleaned."""
 
     def __init__(self, tail: Tail) -> None:
@@ -204,11 +204,11 @@ class Followed:
         self._tail = tail
         self._notes: list[str] = []
 
-    def more(self) -> Iterator[Told]:
+    def more(self) -> Iterator[DescribedRecord]:
         """What has come. What was shown and is in the log no more is told in `notes`, and then what stands there."""
         try:
             yield from self._tail.more()
-        except Parted as parted:
+        except LogReplaced as parted:
             self._notes.append(
                 f"the log was cut at offset {parted.offset}: what was printed from there on was never committed, or is "
                 "printed again"

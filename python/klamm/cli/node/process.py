@@ -40,7 +40,7 @@ def begin() -> None:
     """To be called before anything dear is imported."""
     # What a start makes stays: a collector that goes over it again and again costs a tenth of the time.
     gc.disable()
-    sys.meta_path.insert(0, _Later)
+    sys.meta_path.insert(0, _LazyFinder)
 
 
 def import_asyncio() -> None:
@@ -55,15 +55,15 @@ def import_asyncio() -> None:
 
 def settle() -> None:
     """To be called when the node serves, or will not: from now on garbage is collected, among what comes."""
-    if _Later in sys.meta_path:
-        sys.meta_path.remove(_Later)
+    if _LazyFinder in sys.meta_path:
+        sys.meta_path.remove(_LazyFinder)
     gc.freeze()
     # Hundreds of requests are under way at a time, and hardly anything of theirs refers to itself.
     gc.set_threshold(ALLOCATIONS_BEFORE_COLLECTION, *gc.get_threshold()[1:])
     gc.enable()
 
 
-class _Later:
+class _LazyFinder:
     """Finds the modules of `LATER` and leaves their loading to the first look at them.
 
     As `importlib.util.LazyLoader`, but a second `import` is no look, and two threads may look at once.
@@ -73,11 +73,11 @@ class _Later:
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path) if name in LATER else None
         if spec is not None and spec.loader is not None:
-            spec.loader = cast("Loader", _LoaderOfLater(spec.loader))
+            spec.loader = cast("Loader", _LazyLoader(spec.loader))
         return spec
 
 
-class _LoaderOfLater:
+class _LazyLoader:
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 

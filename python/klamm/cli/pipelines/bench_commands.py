@@ -61,7 +61,7 @@ def spark(
       klamm bench spark --rounds 5 --engine
       klamm bench spark --bootstrap localhost:9092 --job read --json
     """
-    from klamm.pipelines.bench.comparison import Wanted, bench_spark
+    from klamm.pipelines.bench.comparison import ComparisonSettings, bench_spark
     from klamm.pipelines.bench.connector import default_folder
     from klamm.pipelines.bench.workload import Kind
 
@@ -70,7 +70,7 @@ def spark(
         raise ClientError(f"--job {min(unknown)}: say {', '.join(known)}")
     kinds = tuple(known[name] for name in job) if job else tuple(Kind)
     folder = connector or default_folder()
-    wanted = Wanted(
+    wanted = ComparisonSettings(
         rounds,
         quick,
         bootstrap,

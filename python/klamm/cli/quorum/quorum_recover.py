@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from klamm.cli.framework.options import Argument, Option
-from klamm.cli.recovery.carry_out import backups, carry_out, locked
-from klamm.cli.recovery.places import Interrupted, close_stage, find_interrupted, put_in_place
+from klamm.cli.recovery.execution import backups, carry_out, locked
+from klamm.cli.recovery.locations import Interrupted, close_stage, find_interrupted, put_in_place
 from klamm.cli.recovery.plan import Plan, make_plan
 from klamm.cli.recovery.survivors import directory_of, read_survivor
 from klamm.cli.terminal.output import AsJson, print_json, print_table
 from klamm.metadata.log.moments import iso_text, time_text
-from klamm.metadata.rendering.words import ids_text
+from klamm.metadata.rendering.narrator import ids_text
 
 
 def recover(

@@ -16,14 +16,14 @@ from klamm.admin.groups import TopicPartition
 from klamm.admin.topics import topics
 from klamm.cli.membership.effects import (
     Assign,
-    Beat,
     CountPartitions,
     Effect,
     Fail,
     FindCoordinator,
-    Join,
     Revoke,
-    Sync,
+    SendHeartbeat,
+    SendJoin,
+    SendSync,
 )
 from klamm.cli.membership.member import Member, Phase
 from klamm.cli.records.reader import Reader
@@ -121,7 +121,7 @@ class GroupSession:
             case FindCoordinator():
                 self._connection = self._client.coordinator(self._group)
                 return self._member.on_coordinator_found(_now_ms())
-            case Join():
+            case SendJoin():
                 joined = self._coordinator().ask(
                     effect.request, JoinGroupResponse, JOIN_VERSION, effect.timeout_ms / 1000
                 )
@@ -129,10 +129,10 @@ class GroupSession:
             case CountPartitions():
                 found = topics(self._client, sorted(effect.topics))
                 return self._member.on_counted(_now_ms(), {one.name: len(one.partitions) for one in found})
-            case Sync():
+            case SendSync():
                 synced = self._coordinator().ask(effect.request, SyncGroupResponse, SYNC_VERSION)
                 return self._member.on_synced(_now_ms(), synced)
-            case Beat():
+            case SendHeartbeat():
                 answer = self._coordinator().ask(effect.request, HeartbeatResponse, HEARTBEAT_VERSION)
                 return self._member.on_heartbeat(_now_ms(), answer)
             case Assign():

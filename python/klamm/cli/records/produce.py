@@ -16,7 +16,7 @@ from klamm.cli.framework.command_config import CommandConfig, client_keys
 from klamm.cli.framework.options import Argument, Option
 from klamm.cli.records.record_input import RecordInput, Row
 from klamm.cli.terminal.exits import BadParameter
-from klamm.cli.terminal.interrupts import GivenUp, held
+from klamm.cli.terminal.interrupts import SecondInterrupt, held
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
 from klamm.client import ClientError
 from klamm.protocol.errors import ErrorCode
@@ -70,7 +70,7 @@ def produce(
         except (ClientError, KeyboardInterrupt) as error:
             if producer.count:
                 producer.tell()
-            if isinstance(error, GivenUp):
+            if isinstance(error, SecondInterrupt):
                 say(f"whether {producer.unanswered} more were written is not known: the broker did not answer")
             raise
     producer.tell()
@@ -79,7 +79,7 @@ def produce(
 class Producer:
     """Collects records by partition and sends a batch when it is large enough.
 
-    Waits for every answer, also where Ctrl-C comes meanwhile; a second Ctrl-C is a GivenUp.
+    Waits for every answer, also where Ctrl-C comes meanwhile; a second Ctrl-C is a SecondInterrupt.
     """
 
     def __init__(self, client: Client, topic: str, compression: str, partition: int | None) -> None:
@@ -161,7 +161,7 @@ def _write(producer: Producer, rows: Iterator[Row], counted: Callable[[int], Non
                 counted(producer.count)
         producer.flush()
     except (ClientError, KeyboardInterrupt) as error:
-        if not isinstance(error, GivenUp):
+        if not isinstance(error, SecondInterrupt):
             with contextlib.suppress(ClientError):
                 producer.flush()
         raise

@@ -15,7 +15,7 @@ from klamm.formats.directories import METADATA_FOLDER
 from klamm.formats.meta_properties import MetaProperties, message_of
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.history import History
-from klamm.metadata.log.places import metadata_directory
+from klamm.metadata.log.location import metadata_directory
 from klamm.metadata.log.quorum import Quorum
 from klamm.raft.election.election_state import ElectionState, QuorumStateError, decode
 from klamm.raft.log.metadata_log import OffsetAndEpoch

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from types import FrameType
 
 
-class GivenUp(KeyboardInterrupt):
+class SecondInterrupt(KeyboardInterrupt):
     """A second Ctrl-C: nobody knows how what was begun has ended."""
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block, and is a KeyboardInterrupt then; a second one is a GivenUp at once.
+    """Ctrl-C waits for the end of the block, then is a KeyboardInterrupt; a second one is a SecondInterrupt at once.
 
     Where Ctrl-C is no KeyboardInterrupt, since it is ignored or another's, and beside the main thread, nothing changes.
     """
@@ -28,7 +28,7 @@ def held() -> Iterator[None]:
     def note(_number: int, _frame: FrameType | None) -> None:
         nonlocal came
         if came:
-            raise GivenUp
+            raise SecondInterrupt
         came = True
 
     signal.signal(signal.SIGINT, note)

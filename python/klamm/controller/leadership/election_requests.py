@@ -31,7 +31,7 @@ def elect_leaders(
 ) -> Result[ElectLeadersResponse]:
     """Elect leaders on request. Raises INVALID_REQUEST, or POLICY_VIOLATION for too many."""
     election = _election(request.election_type)
-    wanted = None if request.topic_partitions is None else _Wanted(state, request)
+    wanted = None if request.topic_partitions is None else _RequestedPartitions(state, request)
     found = elections.at(state).elect_leaders(election, None if wanted is None else wanted.partitions)
     records = [record for *_, record in found if record is not None]
     check_record_count(records)
@@ -61,7 +61,7 @@ def _results_of_all(state: Speculation, outcomes: Outcomes) -> Iterator[ReplicaE
     return (ReplicaElectionResult(name, tuple(results)) for name, results in by_topic.items())
 
 
-class _Wanted:
+class _RequestedPartitions:
     """The partitions of a request that names them, with the ids of their topics."""
 
     def __init__(self, state: Speculation, request: ElectLeadersRequest) -> None:

@@ -1,7 +1,8 @@
 """What brokers' heartbeats do: the states of a broker at the controller, their table, and the sessions.
 
-A heartbeat says what the broker wishes; state and wish pick a row, and the row's guard picks one of two next states
-(facts 5.2). None of this is in the metadata log: a new active controller starts again from the registrations.
+A heartbeat carries the state that the broker requests; current and requested state pick a row, and the row's guard
+picks one of two next states (facts 5.2). None of this is in the metadata log: a new active controller starts again
+from the registrations.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class BrokerControlState(enum.Enum):
     SHUTDOWN_NOW = enum.auto()
 
 
-class Wish(enum.Enum):
+class RequestedState(enum.Enum):
     """What a heartbeat asks for: WantFence and WantShutDown together."""
 
     RUN = (False, False)
@@ -32,8 +33,8 @@ class Wish(enum.Enum):
     FENCE_AND_SHUT_DOWN = (True, True)
 
     @classmethod
-    def of(cls, request: BrokerHeartbeatRequest) -> Wish:
-        """The wish of a request."""
+    def of(cls, request: BrokerHeartbeatRequest) -> RequestedState:
+        """The state that a heartbeat requests."""
         return cls((request.want_fence, request.want_shut_down))
 
 
@@ -61,35 +62,35 @@ def _always(state: BrokerControlState) -> Row:
     return Row(Guard.ALWAYS, state, state)
 
 
-NEXT_STATES: Final[Mapping[tuple[BrokerControlState, Wish], Row]] = {
-    (_F, Wish.RUN): Row(Guard.CAUGHT_UP, _U, _F),
-    (_F, Wish.FENCE): _always(_F),
-    (_F, Wish.SHUT_DOWN): _always(_S),
-    (_F, Wish.FENCE_AND_SHUT_DOWN): _always(_S),
-    (_U, Wish.RUN): _always(_U),
-    (_U, Wish.FENCE): _always(_F),
-    (_U, Wish.SHUT_DOWN): Row(Guard.LEADS_NOTHING, _S, _C),
-    (_U, Wish.FENCE_AND_SHUT_DOWN): _always(_S),
+NEXT_STATES: Final[Mapping[tuple[BrokerControlState, RequestedState], Row]] = {
+    (_F, RequestedState.RUN): Row(Guard.CAUGHT_UP, _U, _F),
+    (_F, RequestedState.FENCE): _always(_F),
+    (_F, RequestedState.SHUT_DOWN): _always(_S),
+    (_F, RequestedState.FENCE_AND_SHUT_DOWN): _always(_S),
+    (_U, RequestedState.RUN): _always(_U),
+    (_U, RequestedState.FENCE): _always(_F),
+    (_U, RequestedState.SHUT_DOWN): Row(Guard.LEADS_NOTHING, _S, _C),
+    (_U, RequestedState.FENCE_AND_SHUT_DOWN): _always(_S),
     # Once begun, a controlled shutdown goes on whatever the broker says.
-    (_C, Wish.RUN): Row(Guard.MOVED_AWAY, _S, _C),
-    (_C, Wish.FENCE): Row(Guard.MOVED_AWAY, _S, _C),
-    (_C, Wish.SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
-    (_C, Wish.FENCE_AND_SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
+    (_C, RequestedState.RUN): Row(Guard.MOVED_AWAY, _S, _C),
+    (_C, RequestedState.FENCE): Row(Guard.MOVED_AWAY, _S, _C),
+    (_C, RequestedState.SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
+    (_C, RequestedState.FENCE_AND_SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
     # Its fencing is written already; a late heartbeat hears the same again.
-    (_S, Wish.RUN): _always(_S),
-    (_S, Wish.FENCE): _always(_S),
-    (_S, Wish.SHUT_DOWN): _always(_S),
-    (_S, Wish.FENCE_AND_SHUT_DOWN): _always(_S),
+    (_S, RequestedState.RUN): _always(_S),
+    (_S, RequestedState.FENCE): _always(_S),
+    (_S, RequestedState.SHUT_DOWN): _always(_S),
+    (_S, RequestedState.FENCE_AND_SHUT_DOWN): _always(_S),
 }
-"""Current state and wish to what comes next. SHUTDOWN_NOW is an answer: the broker is FENCED in the log then."""
+"""Current and requested state to what comes next. SHUTDOWN_NOW is an answer: the broker is FENCED in the log then."""
 
 
 def printed_table() -> str:
     """The table in Markdown, for ARCHITECTURE.md."""
-    lines = ["| state | wish | guard | then | otherwise |", "|---|---|---|---|---|"]
-    for (state, wish), row in NEXT_STATES.items():
+    lines = ["| state | requested | guard | then | otherwise |", "|---|---|---|---|---|"]
+    for (state, requested), row in NEXT_STATES.items():
         otherwise = "" if row.guard is Guard.ALWAYS else row.otherwise.name
-        lines.append(f"| {state.name} | {wish.name} | {row.guard.value} | {row.then.name} | {otherwise} |")
+        lines.append(f"| {state.name} | {requested.name} | {row.guard.value} | {row.then.name} | {otherwise} |")
     return "\n".join(lines) + "\n"
 
 
@@ -166,7 +167,7 @@ class BrokerHeartbeats:
     ) -> tuple[BrokerControlState, BrokerControlState]:
         """The current and the next state after `request` of a registered broker."""
         broker = self._brokers[request.broker_id]
-        row = NEXT_STATES[broker.state, Wish.of(request)]
+        row = NEXT_STATES[broker.state, RequestedState.of(request)]
         match row.guard:
             case Guard.ALWAYS:
                 holds = True

@@ -18,15 +18,15 @@ A = TypeVar("A")
 
 
 @dataclass(frozen=True)
-class Asked(Generic[Q]):
+class PendingRequest(Generic[Q]):
     """A request whose turn has come, and what a decision may draw on beside the controller's state."""
 
     request: Q
     api_version: int
     now_ms: Callable[[], int]
     """The clock, read when the turn has come."""
-    dice: Callable[[int], bytes]
-    """So many random bytes."""
+    random_bytes: Callable[[int], bytes]
+    """That many random bytes."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Operation(Generic[Q, A]):
     api_key: ApiKey
     request: type[Q]
     response: type[A]
-    decide: Callable[[Controller, Asked[Q]], Result[A]]
+    decide: Callable[[Controller, PendingRequest[Q]], Result[A]]
     refuse: Callable[[Q, ErrorCode, str | None], A]
     """The answer to a request that fails as a whole: each API has its own way to say so."""
     timeout_ms: Callable[[Q], int] = lambda request: 1
@@ -61,7 +61,7 @@ class Operation(Generic[Q, A]):
     """Whether the decision depends on who is in the quorum when its turn comes: voters come and go."""
     wire: Wire | None = None
 
-    def decided(self, controller: Controller, asked: Asked[Q]) -> Result[A]:
+    def decided(self, controller: Controller, asked: PendingRequest[Q]) -> Result[A]:
         """What the controller makes of a request; a KafkaError of the core is the refusal of all of it."""
         from klamm.controller.result import Result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from klamm.controller.operations.operation import Operation
-from klamm.controller.topics.topics import DICE_SIZE
+from klamm.controller.topics.topics import RANDOM_BYTES_PER_TOPIC
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages import topics
@@ -54,7 +54,7 @@ CREATE_TOPICS: Final = Operation(
     topics.CreateTopicsRequest,
     topics.CreateTopicsResponse,
     lambda controller, asked: controller.on_create_topics(
-        asked.request, asked.dice(DICE_SIZE * len(asked.request.topics))
+        asked.request, asked.random_bytes(RANDOM_BYTES_PER_TOPIC * len(asked.request.topics))
     ),
     _refuse_create_topics,
     timeout_ms=lambda request: request.timeout_ms,
@@ -71,7 +71,9 @@ CREATE_PARTITIONS: Final = Operation(
     ApiKey.CREATE_PARTITIONS,
     topics.CreatePartitionsRequest,
     topics.CreatePartitionsResponse,
-    lambda controller, asked: controller.on_create_partitions(asked.request, int.from_bytes(asked.dice(8), "big")),
+    lambda controller, asked: controller.on_create_partitions(
+        asked.request, int.from_bytes(asked.random_bytes(8), "big")
+    ),
     _refuse_create_partitions,
     timeout_ms=lambda request: request.timeout_ms,
 )

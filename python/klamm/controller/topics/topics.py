@@ -24,7 +24,7 @@ from klamm.protocol.messages.topics import (
 from klamm.protocol.topic_names import CLUSTER_METADATA_TOPIC, check_topic_name
 from klamm.protocol.value import Value
 
-DICE_SIZE: Final = 24
+RANDOM_BYTES_PER_TOPIC: Final = 24
 """Random bytes that creating a topic needs."""
 
 
@@ -58,24 +58,30 @@ class TopicManager:
         self._configs: Final = configs
         self._defaults = DefaultEntries(NodeLayers())
 
-    def create(self, state: Speculation, request: CreateTopicsRequest, dice: bytes) -> Result[CreateTopicsResponse]:
+    def create(
+        self, state: Speculation, request: CreateTopicsRequest, random_bytes: bytes
+    ) -> Result[CreateTopicsResponse]:
         """Create topics, all that are right, in one batch.
 
-        `dice` are 24 random bytes a topic: 16 for its id, 8 for its placement. Raises POLICY_VIOLATION for a request
-        that is too large as a whole.
+        `random_bytes` are 24 a topic: 16 for its id, 8 for its placement. Raises POLICY_VIOLATION for a request that is
+        too large as a whole.
         """
         self._check_partition_total(request.topics)
-        assert len(dice) >= DICE_SIZE * len(request.topics), f"{len(dice)} bytes for {len(request.topics)} topics"
+        assert len(random_bytes) >= RANDOM_BYTES_PER_TOPIC * len(request.topics), (
+            f"{len(random_bytes)} bytes for {len(request.topics)} topics"
+        )
         layers = self._configs.layers(state)
         if self._defaults.layers is not layers:
             self._defaults = DefaultEntries(layers)
         counts = Counter(topic.name for topic in request.topics)
         results: dict[str, CreatableTopicResult] = {}
         records: list[bytes] = []
-        for topic, start in zip(request.topics, range(0, len(dice), DICE_SIZE), strict=False):
+        for topic, start in zip(request.topics, range(0, len(random_bytes), RANDOM_BYTES_PER_TOPIC), strict=False):
             try:
                 _check_allowed(topic.name, counts[topic.name])
-                results[topic.name] = self._create_one(state, topic, dice[start : start + DICE_SIZE], records)
+                results[topic.name] = self._create_one(
+                    state, topic, random_bytes[start : start + RANDOM_BYTES_PER_TOPIC], records
+                )
             except KafkaError as error:
                 results[topic.name] = _refused(topic.name, error)
         check_record_count(records)
@@ -83,7 +89,7 @@ class TopicManager:
         return Result(answer, () if request.validate_only else records)
 
     def _create_one(
-        self, state: Speculation, topic: CreatableTopic, dice: bytes, records: list[bytes]
+        self, state: Speculation, topic: CreatableTopic, random_bytes: bytes, records: list[bytes]
     ) -> CreatableTopicResult:
         self._check_new_name(state, topic.name)
         configs = _configs_of(topic)
@@ -93,8 +99,8 @@ class TopicManager:
             by_partition = {index: tuple(brokers) for index, brokers in enumerate(assignments)}
             self._ask_policy(lambda: NewTopic(topic.name, None, None, by_partition, configs))
         else:
-            assignments = self._placed(state, topic, configs, int.from_bytes(dice[16:24], "big"))
-        topic_id = new_topic_id(dice[:16])
+            assignments = self._placed(state, topic, configs, int.from_bytes(random_bytes[16:24], "big"))
+        topic_id = new_topic_id(random_bytes[:16])
         topic_record, *partition_records = topic_records(state.image, topic.name, topic_id, (), assignments)
         records += (topic_record, *config_records, *partition_records)
         return CreatableTopicResult(

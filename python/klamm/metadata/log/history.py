@@ -12,8 +12,8 @@ from klamm import _engine
 from klamm._engine import Image
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.entries import Entry, entries_of
+from klamm.metadata.log.location import SnapshotFile, locate
 from klamm.metadata.log.moments import END, Moment, parse_moment, time_text
-from klamm.metadata.log.places import SnapshotFile, locate
 from klamm.metadata.log.quorum import Quorum
 from klamm.raft.log import control_records
 from klamm.raft.log.control_records import ControlRecordError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klamm.metadata.log.entries import Entry
-from klamm.metadata.rendering.words import ids_text
+from klamm.metadata.rendering.narrator import ids_text
 from klamm.metadata.stories.broker_events import BrokerEvents
 from klamm.metadata.stories.partition_state import PartitionState
 

@@ -8,7 +8,7 @@ from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.entries import Entry
 from klamm.metadata.log.history import History, State
 from klamm.metadata.log.moments import END, Moment
-from klamm.metadata.rendering.words import Before, ids_text, leader_text, partition_changes
+from klamm.metadata.rendering.narrator import PriorPartition, ids_text, leader_text, partition_changes
 from klamm.metadata.stories.broker_events import BrokerEvent, BrokerEvents, events_of
 from klamm.metadata.stories.causes import cause_of
 from klamm.metadata.stories.partition_state import PartitionState
@@ -45,7 +45,7 @@ def tell_story(history: History, topic: str, partition: int, until: Moment | str
     """The story of a partition up to a moment. HistoryError: there never was one, as far as the log goes back."""
     end = history.state_at(until)
     first = history.state_at(history.earliest_state())
-    teller = _Teller(topic, partition, first)
+    teller = _StoryBuilder(topic, partition, first)
     for entry in history.records(first.offset + 1, end.offset + 1) if not history.is_snapshot else ():
         try:
             teller.take(entry)
@@ -59,7 +59,7 @@ def tell_story(history: History, topic: str, partition: int, until: Moment | str
     return Story(topic, partition, chapters, now, advice)
 
 
-class _Teller:
+class _StoryBuilder:
     """Takes records in order and keeps those of one partition; causes may stand behind their effects."""
 
     def __init__(self, topic: str, partition: int, first: State) -> None:
@@ -122,7 +122,7 @@ class _Teller:
 
     def _change(self, entry: Entry, record: mr.PartitionChangeRecord, before: PartitionState) -> None:
         self._now = before.after(record)
-        changes = partition_changes(record, Before.of(before))
+        changes = partition_changes(record, PriorPartition.of(before))
         self._changes.append((len(self._told), entry, before, self._now))
         self._tell(entry, ", ".join(changes) or "a new partition epoch")
 

@@ -8,7 +8,7 @@ from typing import Final
 from klamm._engine import Image, PartitionInfo
 from klamm.metadata.log.history import State
 from klamm.metadata.log.moments import time_text
-from klamm.metadata.rendering.words import ids_text
+from klamm.metadata.rendering.narrator import ids_text
 from klamm.metadata.stories.broker_events import BrokerEvent, BrokerEvents
 from klamm.protocol.resource_types import ResourceType
 

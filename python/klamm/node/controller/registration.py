@@ -253,7 +253,7 @@ def _now_ms() -> int:
 
 
 def lifecycle(heartbeat_interval_ms: int, session_timeout_ms: int, registration_timeout_ms: int) -> BrokerLifecycle:
-    """The core with this process's dice."""
+    """The core with this process's randomness."""
     return BrokerLifecycle(
         heartbeat_interval_ms=heartbeat_interval_ms,
         session_timeout_ms=session_timeout_ms,

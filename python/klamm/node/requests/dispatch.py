@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from klamm._engine import CommitRequest
-from klamm.broker.request import Direct, Handler, RequestContext
+from klamm.broker.request import Handler, InlineHandler, RequestContext
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import RAFT_APIS
 from klamm.protocol.errors import ErrorCode, MalformedRequest
@@ -34,7 +34,7 @@ class Answers(Protocol):
 class Handlers(Protocol):
     """What answers each API."""
 
-    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | InlineHandler | None:
         """The handler of an API on a controller's or another listener; None for what is not served there."""
         ...
 
@@ -59,9 +59,9 @@ class Dispatcher:
         is_replicas = context.on_controller and context.api_key in RAFT_APIS
         (self._asked_by_replicas if is_replicas else self._asked).add(handle)
         handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
-        if isinstance(handler, Direct):
+        if isinstance(handler, InlineHandler):
             try:
-                handler.handle(context, context.api_version, body, _DirectAnswer(self, handle, context, body))
+                handler.handle(context, context.api_version, body, _InlineAnswer(self, handle, context, body))
             except Exception as error:
                 self.answer(handle, _error_response(context, body, error))
         elif handler is not None:
@@ -75,7 +75,7 @@ class Dispatcher:
         """Begin to answer an OffsetCommit that the engine has read. Does not block."""
         self._asked.add(handle)
         handler = self._handlers.find(ApiKey.OFFSET_COMMIT, on_controller=False)
-        assert isinstance(handler, Direct), "an OffsetCommit has a handler without a task"
+        assert isinstance(handler, InlineHandler), "an OffsetCommit has a handler without a task"
         assert handler.take is not None, "an OffsetCommit is read by the engine"
         try:
             handler.take(request, partial(self._committed, handle, peer, request))
@@ -146,7 +146,7 @@ class Dispatcher:
         self._asked_by_replicas.clear()
 
 
-class _DirectAnswer:
+class _InlineAnswer:
     """The `Answer` of one request."""
 
     __slots__ = ("_body", "_context", "_dispatcher", "_handle")

@@ -32,17 +32,17 @@ class Forwarder:
         """`handler_here` finds what answers an API where the controller of this process is the active one."""
         self._active, self._handler_here = active, handler_here
 
-    def hand_on(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
+    def forward_inline(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         """Without a task to another process's controller that is known; what needs more is left to `forward`."""
         address = self._active.elsewhere
         if address is None:
             answer.leave_to(self.forward)
             return
-        from klamm.node.requests.forwarding_elsewhere import HandedOn
+        from klamm.node.requests.remote_forwarding import ForwardedRequest
 
         peer = self._active.client.idlest_peer(address, CONNECTIONS_MAX)
-        handed_on = HandedOn(context, version, body, answer, self.forward)
-        handed_on.ask(peer, lambda on_other: self._active.watch(address, on_other))
+        forwarded = ForwardedRequest(context, version, body, answer, self.forward)
+        forwarded.ask(peer, lambda on_other: self._active.watch(address, on_other))
 
     async def forward(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """The body of the answer, by the request's deadline. Raises MalformedRequest: the client is disconnected."""
@@ -53,7 +53,7 @@ class Forwarder:
             return await answer_while_active(controller, handler, context, version, body)
 
         async def elsewhere(address: Address, timeout_ms: int) -> bytes | None:
-            from klamm.node.requests.forwarding_elsewhere import forward_to
+            from klamm.node.requests.remote_forwarding import forward_to
 
             return await forward_to(
                 self._active.client.idlest_peer(address, CONNECTIONS_MAX), context, version, body, timeout_ms
@@ -62,7 +62,7 @@ class Forwarder:
         answer = await self._active.until_answered(here, elsewhere, context.time_left_ms())
         if answer is not None:
             return answer
-        from klamm.node.requests.forwarding_elsewhere import refused
+        from klamm.node.requests.remote_forwarding import refused
 
         text = f"No active controller answered within {REQUEST_TIMEOUT_MS} ms."
         return refused(context.api_key, version, body, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm.broker.request import Direct
+from klamm.broker.request import InlineHandler
 from klamm.controller.operations import MODULES
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import RAFT_APIS, VOTER_APIS
@@ -51,10 +51,10 @@ class Handlers:
         self._config, self._cluster_id, self._engine, self._image = config, cluster_id, engine, image
         self._controller_here, self._active_controller = controller, active_controller
         self._broker, self._quorum, self._raft = broker, quorum, raft
-        self._on_broker: dict[int, Handler | Direct] = {}
-        self._on_controller: dict[int, Handler | Direct] = {}
+        self._on_broker: dict[int, Handler | InlineHandler] = {}
+        self._on_controller: dict[int, Handler | InlineHandler] = {}
 
-    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | InlineHandler | None:
         """What answers an API on that kind of listener; None for what is not served there."""
         made = self._on_controller if on_controller else self._on_broker
         if api_key not in made:
@@ -78,7 +78,7 @@ class Handlers:
 
     def _handler_here(self, api_key: int) -> Handler | None:
         found = self.find(api_key, on_controller=True)
-        return None if isinstance(found, Direct) else found
+        return None if isinstance(found, InlineHandler) else found
 
     @cached_property
     def _forwarder(self) -> Forwarder:
@@ -86,15 +86,15 @@ class Handlers:
 
         return Forwarder(self._active_controller, self._handler_here)
 
-    def _forwarded_apis(self) -> dict[int, Handler | Direct]:
-        return dict.fromkeys(FORWARDED, Direct(self._forwarder.hand_on))
+    def _forwarded_apis(self) -> dict[int, Handler | InlineHandler]:
+        return dict.fromkeys(FORWARDED, InlineHandler(self._forwarder.forward_inline))
 
-    def _envelope_apis(self) -> dict[int, Handler | Direct]:
+    def _envelope_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.node.requests.envelopes import EnvelopeHandlers
 
         return {ApiKey.ENVELOPE: EnvelopeHandlers(self._controller, self._handler_here).envelope}
 
-    def _operations(self, module: str) -> dict[int, Handler | Direct]:
+    def _operations(self, module: str) -> dict[int, Handler | InlineHandler]:
         """What the controller decides: the operations that are registered in a module."""
         from klamm.controller.operations import operations_in
         from klamm.node.requests.operation_handlers import operation_handler
@@ -102,7 +102,7 @@ class Handlers:
         controller = self._controller
         return {key: operation_handler(one, controller.run) for key, one in operations_in(module).items()}
 
-    def _config_change_operations(self) -> dict[int, Handler | Direct]:
+    def _config_change_operations(self) -> dict[int, Handler | InlineHandler]:
         """The same for configs; but the levels of loggers, which IncrementalAlterConfigs can set, are this node's."""
         from klamm.controller.operations.configs import INCREMENTAL_ALTER_CONFIGS as OPERATION
 
@@ -114,12 +114,12 @@ class Handlers:
         handlers = self._operations("configs")
         return handlers | {OPERATION.api_key: self._config_changes(decide).incremental_alter_configs_at_controller}
 
-    def _quorum_apis(self) -> dict[int, Handler | Direct]:
+    def _quorum_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.quorum import QuorumHandlers
 
         return {ApiKey.DESCRIBE_QUORUM: QuorumHandlers(self._quorum().state).describe_quorum}
 
-    def _cluster_apis(self) -> dict[int, Handler | Direct]:
+    def _cluster_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.cluster import ClusterHandlers
 
         handlers = ClusterHandlers(
@@ -131,7 +131,7 @@ class Handlers:
         )
         return {ApiKey.DESCRIBE_CLUSTER: handlers.describe_cluster}
 
-    def _raft_apis(self) -> dict[int, Handler | Direct]:
+    def _raft_apis(self) -> dict[int, Handler | InlineHandler]:
         """What the replicas of the metadata log ask each other."""
         requests = self._raft()
 
@@ -139,9 +139,9 @@ class Handlers:
             give: Callable[[Callable[[], bytes]], None] = answer.written(lambda made: made())
             requests.handle(context.api_key, version, body, context.listener, give)
 
-        return dict.fromkeys(RAFT_APIS, Direct(handle))
+        return dict.fromkeys(RAFT_APIS, InlineHandler(handle))
 
-    def _voter_apis(self) -> dict[int, Handler | Direct]:
+    def _voter_apis(self) -> dict[int, Handler | InlineHandler]:
         """Changes of the quorum's voters; they wait for their commit."""
         import asyncio
 
@@ -165,14 +165,14 @@ class Handlers:
 
     # What a broker answers itself, or looks at before the controller does
 
-    def _group_apis(self) -> dict[int, Handler | Direct]:
+    def _group_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.groups import GroupHandlers
 
         handlers = GroupHandlers(self._broker().groups.coordinator, self._view())
         return {
             ApiKey.FIND_COORDINATOR: handlers.find_coordinator,
             ApiKey.JOIN_GROUP: handlers.join_group,
-            ApiKey.HEARTBEAT: Direct(handlers.heartbeat),
+            ApiKey.HEARTBEAT: InlineHandler(handlers.heartbeat),
             ApiKey.LEAVE_GROUP: handlers.leave_group,
             ApiKey.SYNC_GROUP: handlers.sync_group,
             ApiKey.DESCRIBE_GROUPS: handlers.describe_groups,
@@ -180,17 +180,17 @@ class Handlers:
             ApiKey.DELETE_GROUPS: handlers.delete_groups,
         }
 
-    def _offset_apis(self) -> dict[int, Handler | Direct]:
+    def _offset_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.offsets import OffsetHandlers
 
         handlers = OffsetHandlers(self._broker().groups.coordinator, self._view())
         return {
-            ApiKey.OFFSET_COMMIT: Direct(handlers.offset_commit, handlers.commit),
-            ApiKey.OFFSET_FETCH: Direct(handlers.offset_fetch),
+            ApiKey.OFFSET_COMMIT: InlineHandler(handlers.offset_commit, handlers.commit),
+            ApiKey.OFFSET_FETCH: InlineHandler(handlers.offset_fetch),
             ApiKey.OFFSET_DELETE: handlers.offset_delete,
         }
 
-    def _record_apis(self) -> dict[int, Handler | Direct]:
+    def _record_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.records import RecordHandlers
         from klamm.node.views.partitions import LocalPartitions
 
@@ -201,13 +201,13 @@ class Handlers:
             ApiKey.DESCRIBE_PRODUCERS: handlers.describe_producers,
         }
 
-    def _log_dir_apis(self) -> dict[int, Handler | Direct]:
+    def _log_dir_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.log_dirs import LogDirHandlers
         from klamm.node.views.log_dirs import describe_log_dirs
 
         return {ApiKey.DESCRIBE_LOG_DIRS: LogDirHandlers(lambda: describe_log_dirs(self._engine)).describe_log_dirs}
 
-    def _config_apis(self) -> dict[int, Handler | Direct]:
+    def _config_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.configs import ConfigHandlers
 
         handlers = ConfigHandlers(self._config.node_id, self._config.given, self._image)
@@ -216,12 +216,12 @@ class Handlers:
             ApiKey.LIST_CONFIG_RESOURCES: handlers.list_config_resources,
         }
 
-    def _acl_apis(self) -> dict[int, Handler | Direct]:
+    def _acl_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.security import AclHandlers
 
         return {ApiKey.DESCRIBE_ACLS: AclHandlers().describe_acls}
 
-    def _scram_apis(self) -> dict[int, Handler | Direct]:
+    def _scram_apis(self) -> dict[int, Handler | InlineHandler]:
         from klamm.broker.handlers.security import ScramHandlers
 
         return {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ScramHandlers(self._image).describe_user_scram_credentials}
@@ -238,7 +238,7 @@ class Handlers:
             check_listeners=partial(check_listeners, self._config),
         )
 
-    def _config_change_apis(self) -> dict[int, Handler | Direct]:
+    def _config_change_apis(self) -> dict[int, Handler | InlineHandler]:
         handlers = self._config_changes(self._forwarder.ask)
         return {
             ApiKey.ALTER_CONFIGS: handlers.alter_configs,
@@ -246,7 +246,7 @@ class Handlers:
         }
 
 
-Family = Callable[[Handlers], dict[int, "Handler | Direct"]]
+Family = Callable[[Handlers], dict[int, "Handler | InlineHandler"]]
 
 
 def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:

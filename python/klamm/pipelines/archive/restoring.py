@@ -20,7 +20,7 @@ from klamm.pipelines.archive.producing import CompareTask, Part, RestoreTask
 from klamm.pipelines.archive.running import NO_PROGRESS, Progress, run_tasks
 from klamm.pipelines.archive.state import State, Target, read_state, write_state
 from klamm.pipelines.archive.store import OWN, locked, read_manifest
-from klamm.pipelines.archive.targets import Cluster, TopicPlan, Wishes, begin, end, intended, parts, plan_topic
+from klamm.pipelines.archive.targets import Cluster, RestoreSettings, TopicPlan, begin, end, intended, parts, plan_topic
 from klamm.pipelines.archive.verifying import check_files, names_in
 from klamm.pipelines.errors import PipelineError
 from klamm.pipelines.session import session
@@ -84,12 +84,12 @@ def restore(
     root = Path(folder).absolute()
     manifest = read_manifest(root)
     names = names_in(manifest, topics, root)
-    wishes = Wishes(rename or {}, into_existing, configs or {}, replicas)
-    _check_names(names, wishes)
+    settings = RestoreSettings(rename or {}, into_existing, configs or {}, replicas)
+    _check_names(names, settings)
     keys = {"max.request.size": REQUEST_BYTES_MAX, **(client or {}), "bootstrap.servers": bootstrap}
     with Client(bootstrap, config=keys) as admin, _engine_errors(), connect(keys) as engine:
         place = Path(state).absolute() if state else root / OWN / "restores" / (cluster_id(admin) or "cluster")
-        run = _Run(root, place, manifest, Cluster(admin, engine), wishes)
+        run = _Run(root, place, manifest, Cluster(admin, engine), settings)
         if not apply:
             return run.plan(names, applied=False)
         with locked(place, f"restore with state '{place}'"):
@@ -101,12 +101,12 @@ def restore(
     return done
 
 
-def _check_names(names: Sequence[str], wishes: Wishes) -> None:
-    if unknown := sorted(wishes.rename.keys() - set(names)):
+def _check_names(names: Sequence[str], settings: RestoreSettings) -> None:
+    if unknown := sorted(settings.rename.keys() - set(names)):
         raise PipelineError(
             f"--rename names topic '{unknown[0]}', which is not restored; there are: {', '.join(names)}"
         )
-    targets = [wishes.rename.get(name, name) for name in names]
+    targets = [settings.rename.get(name, name) for name in names]
     if twice := sorted(name for name in set(targets) if targets.count(name) > 1):
         raise PipelineError(f"two topics would be restored into '{twice[0]}': rename one of them to another name")
 
@@ -122,19 +122,21 @@ def _engine_errors() -> Iterator[None]:
 class _Run:
     """One call of `restore`."""
 
-    def __init__(self, root: Path, place: Path, manifest: Manifest, cluster: Cluster, wishes: Wishes) -> None:
+    def __init__(
+        self, root: Path, place: Path, manifest: Manifest, cluster: Cluster, settings: RestoreSettings
+    ) -> None:
         self._root = root
         self._place = place
         self._manifest = manifest
         self._cluster = cluster
-        self._wishes = wishes
+        self._settings = settings
         self._state: State = {}
 
     def plan(self, names: Sequence[str], *, applied: bool) -> Restored:
         """What is to be done; changes nothing."""
         self._state = read_state(self._place)
         topics = [
-            plan_topic(self._cluster, self._manifest, self._manifest.topics[name], self._state, self._wishes)
+            plan_topic(self._cluster, self._manifest, self._manifest.topics[name], self._state, self._settings)
             for name in names
         ]
         return Restored(applied, self._place, topics)
@@ -150,7 +152,7 @@ class _Run:
                 # Of a topic of that name that was restored before, and is gone.
                 forget_runs(self._place, plan.topic, plan.target)
                 self._remember(plan, intended(plan))
-            self._remember(plan, begin(self._cluster.admin, plan, self._wishes.replicas))
+            self._remember(plan, begin(self._cluster.admin, plan, self._settings.replicas))
         wanted = [part for plan in done.topics for part in parts(self._manifest, plan)]
         options = _options(done.topics, keys)
         with self._watched(wanted, progress):

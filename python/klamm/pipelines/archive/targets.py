@@ -36,7 +36,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RestoreSettings:
     """How topics are to be restored."""
 
     rename: Mapping[str, str] = field(default_factory=dict)
@@ -65,10 +65,12 @@ class TopicPlan:
     notes: list[str] = field(default_factory=list)
 
 
-def plan_topic(cluster: Cluster, manifest: Manifest, topic: Topic, state: State, wishes: Wishes) -> TopicPlan:
+def plan_topic(
+    cluster: Cluster, manifest: Manifest, topic: Topic, state: State, settings: RestoreSettings
+) -> TopicPlan:
     """What restoring a topic means in this cluster. Changes nothing; PipelineError, ClientError where it cannot be."""
-    target = wishes.rename.get(topic.name, topic.name)
-    configs = {**topic.configs, **wishes.configs}
+    target = settings.rename.get(topic.name, topic.name)
+    configs = {**topic.configs, **settings.configs}
     afterwards: dict[str, str] = {}
     if configs.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME:
         configs[TIMESTAMP_TYPE] = CREATE_TIME
@@ -78,11 +80,11 @@ def plan_topic(cluster: Cluster, manifest: Manifest, topic: Topic, state: State,
     )
     found = _find(cluster.admin, target)
     if found is None:
-        _create(cluster.admin, plan, wishes.replicas, validate_only=True)
+        _create(cluster.admin, plan, settings.replicas, validate_only=True)
         plan.bases = dict.fromkeys(range(topic.partitions), 0)
     else:
         there = describe(cluster.admin, found)
-        _plan_existing(cluster, manifest, plan, there, state.get(target), into_existing=wishes.into_existing)
+        _plan_existing(cluster, manifest, plan, there, state.get(target), into_existing=settings.into_existing)
     _note(manifest, plan)
     return plan
 

@@ -18,7 +18,7 @@ from klamm.pipelines.audit.parts import Part
 from klamm.pipelines.audit.plan import Plan, plan
 from klamm.pipelines.audit.questions import ASKED_OF_ANSWERS, ASKED_OF_FACTS, HISTORY, QUESTIONS
 from klamm.pipelines.audit.questions.answer import table
-from klamm.pipelines.audit.reading import Wanted
+from klamm.pipelines.audit.reading import RowFilter
 from klamm.pipelines.audit.rows import rows_of_answer
 from klamm.pipelines.audit.tables import CONTROL_TYPES, RECORD_TYPES, table_name, table_names
 from klamm.pipelines.errors import PipelineError
@@ -77,11 +77,11 @@ class Audit:
         Beside the columns of every table: type (Kafka's name), control (raft's own), version, topic_id, partition and
         broker (null where the record names none), fields (JSON). A record of an unknown type is there with its bytes.
         """
-        return self._scan(self._everything, Wanted())
+        return self._scan(self._everything, RowFilter())
 
     def overview(self) -> DataFrame:
         """As `records`, without the fields: of each record only what it is and whom it names."""
-        return self._scan(self._everything, Wanted(with_fields=False))
+        return self._scan(self._everything, RowFilter(with_fields=False))
 
     def table(self, name: str) -> DataFrame:
         """The records of one type with a typed column for each field, such as `table("PartitionChangeRecord")`.
@@ -91,11 +91,11 @@ class Audit:
         """
         name = table_name(name)
         if name in RECORD_TYPES:
-            return self._scan(self._everything, Wanted(record_type=RECORD_TYPES[name]))
+            return self._scan(self._everything, RowFilter(record_type=RECORD_TYPES[name]))
         from pyspark.sql import functions as f
 
         control, columns = CONTROL_TYPES[name]
-        rows = self._scan(self._everything, Wanted(controls=(control,)))
+        rows = self._scan(self._everything, RowFilter(controls=(control,)))
         places = rows.select("snapshot", "offset", "batch", "epoch", "timestamp", "fields")
         if columns is None:
             return places.drop("fields")
@@ -155,12 +155,12 @@ class Audit:
 
             found = self.answer(question)
             return self.spark.createDataFrame(found, from_arrow_schema(found.schema))
-        from klamm.pipelines.audit.source import QUESTION_FORMAT, Asked
+        from klamm.pipelines.audit.source import QUESTION_FORMAT, DistributedQuestion
 
         share_of = -(-self.size_bytes // IN_MEMORY_BYTES)
         shares = max(self.spark.sparkContext.defaultParallelism, share_of)
         shares = shares if ASKED_OF_FACTS[question].is_of_topics else 1
-        asked = Asked(question, self._base, self.plan.log, self._extent, shares)
+        asked = DistributedQuestion(question, self._base, self.plan.log, self._extent, shares)
         return self.spark.read.format(QUESTION_FORMAT).options(**asked.as_options()).load().persist()
 
     @property
@@ -240,7 +240,7 @@ class Audit:
     def _everything(self) -> tuple[Part, ...]:
         return (*(part for parts in self.plan.snapshots for part in parts), *self.plan.log)
 
-    def _scan(self, parts: tuple[Part, ...], wanted: Wanted) -> DataFrame:
+    def _scan(self, parts: tuple[Part, ...], wanted: RowFilter) -> DataFrame:
         """The rows that are `wanted`."""
         from klamm.pipelines.audit.source import FORMAT, options_of
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from klamm.pipelines.audit.parts import Part
-from klamm.pipelines.audit.reading import Wanted, rows_of
+from klamm.pipelines.audit.reading import RowFilter, rows_of
 from klamm.pipelines.audit.tables import RECORD_TYPES
 from klamm.raft.log import control_records
 
@@ -70,7 +70,7 @@ class Facts:
     def rows(self, name: str) -> list[Row]:
         """The records of a type that count. Those of partitions: of the topics of this share."""
         if name not in self._rows:
-            wanted = Wanted(record_type=RECORD_TYPES[name])
+            wanted = RowFilter(record_type=RECORD_TYPES[name])
             log = [part for part in self._log if part.end_offset > self.extent.base_end]
             batches = [batch for part in (*self._base, *log) for batch in rows_of(part, wanted)]
             table = pa.Table.from_batches(batches, wanted.schema())
@@ -79,14 +79,14 @@ class Facts:
 
     def leader_changes(self) -> list[Row]:
         """The LeaderChangeMessages of the log alone."""
-        wanted = Wanted(controls=(control_records.LEADER_CHANGE,))
+        wanted = RowFilter(controls=(control_records.LEADER_CHANGE,))
         table = pa.Table.from_batches([batch for part in self._log for batch in rows_of(part, wanted)], wanted.schema())
         places = ["offset", "batch", "epoch", "timestamp", "fields"]
         return [{**row, **json.loads(row["fields"])} for row in _to_rows(table.select(places))]
 
     def epochs(self) -> list[Epoch]:
         """The epochs of the log alone, ascending."""
-        wanted = Wanted(is_epochs=True)
+        wanted = RowFilter(is_epochs=True)
         found: dict[int, Epoch] = {}
         for part in self._log:
             for batch in rows_of(part, wanted):
@@ -97,7 +97,7 @@ class Facts:
 
     def counts(self) -> dict[str, int]:
         """How many records of each type the log alone has, the most frequent first."""
-        wanted = Wanted(is_counts=True)
+        wanted = RowFilter(is_counts=True)
         found: dict[str, int] = {}
         for part in self._log:
             for batch in rows_of(part, wanted):

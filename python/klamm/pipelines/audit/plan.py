@@ -18,7 +18,7 @@ import pyarrow as pa
 from klamm import _engine
 from klamm._engine import RecordBatch
 from klamm.metadata.errors import HistoryError
-from klamm.metadata.log.places import LogFolder, SnapshotFile, locate, parse_snapshot_name
+from klamm.metadata.log.location import LogFolder, SnapshotFile, locate, parse_snapshot_name
 from klamm.pipelines.audit.parts import Part, Piece, SnapshotHead
 from klamm.protocol.generated import metadata_records as mr
 from klamm.raft.log import control_records
@@ -184,7 +184,7 @@ class _Log:
         self._boundaries += zip(overview["offset"].to_pylist(), overview["type"].to_pylist(), strict=True)
 
     def _segment_of(self, offset: int) -> int:
-        """Asked anew for every piece: a running node rolls segments."""
+        """Asked again for every piece: a running node rolls segments."""
         return max(base for base in _segments(self._folder) if base <= offset)
 
     def _add(self, piece: Piece) -> None:

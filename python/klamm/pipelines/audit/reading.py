@@ -17,7 +17,7 @@ _PLACES: Final = 5
 """Columns that every type has: where the record stands, and its version."""
 
 
-class Wanted(NamedTuple):
+class RowFilter(NamedTuple):
     """Which rows: of one type, a column a field; of any; or a row an epoch or a type."""
 
     record_type: int | None = None
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
         return pa.schema([SNAPSHOT, *self.decode(b"").schema])
 
 
-def rows_of(part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def rows_of(part: Part, wanted: RowFilter) -> Iterator[pa.RecordBatch]:
     """The rows of a part, a batch a piece. UnreadableError."""
     for piece in part.pieces:
         rows = _decoded(part, piece, wanted)
@@ -50,7 +50,7 @@ def rows_of(part: Part, wanted: Wanted) -> Iterator[pa.RecordBatch]:
             yield _placed(rows, part.snapshot)
 
 
-def _decoded(part: Part, piece: Piece, wanted: Wanted) -> pa.RecordBatch:
+def _decoded(part: Part, piece: Piece, wanted: RowFilter) -> pa.RecordBatch:
     try:
         with open(part.path, "rb") as file:
             data = os.pread(file.fileno(), piece.size_bytes, piece.position)

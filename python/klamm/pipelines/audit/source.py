@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from klamm.pipelines.audit.facts import Extent, Facts, Share
 from klamm.pipelines.audit.parts import Part, from_text, to_text
-from klamm.pipelines.audit.reading import Wanted, rows_of
+from klamm.pipelines.audit.reading import RowFilter, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -20,7 +20,7 @@ FORMAT: Final = "klamm-metadata"
 QUESTION_FORMAT: Final = "klamm-metadata-question"
 
 
-def options_of(parts: Sequence[Part], wanted: Wanted) -> dict[str, str]:
+def options_of(parts: Sequence[Part], wanted: RowFilter) -> dict[str, str]:
     """The options of a table."""
     return {"parts": to_text(parts), "wanted": json.dumps(wanted)}
 
@@ -44,14 +44,14 @@ class MetadataSource(DataSource):
         return MetadataReader(from_text(self.options["parts"]), _wanted(self.options["wanted"]))
 
 
-def _wanted(text: str) -> Wanted:
-    return Wanted(*json.loads(text))
+def _wanted(text: str) -> RowFilter:
+    return RowFilter(*json.loads(text))
 
 
 class MetadataReader(DataSourceReader):
     """A task a part."""
 
-    def __init__(self, parts: list[Part], wanted: Wanted) -> None:
+    def __init__(self, parts: list[Part], wanted: RowFilter) -> None:
         self._parts = parts
         self._wanted = wanted
 
@@ -65,7 +65,7 @@ class MetadataReader(DataSourceReader):
             yield from rows_of(partition.value, self._wanted)
 
 
-class Asked(NamedTuple):
+class DistributedQuestion(NamedTuple):
     """A question to a log that one process does not answer."""
 
     question: str
@@ -107,13 +107,13 @@ class QuestionSource(DataSource):
         base_end, withheld, end_time_ms = json.loads(options["extent"])
         extent = Extent(base_end, tuple(map(tuple, withheld)), end_time_ms)
         base, log = (tuple(from_text(options[name])) for name in ("base", "log"))
-        return QuestionReader(Asked(options["question"], base, log, extent, int(options["shares"])))
+        return QuestionReader(DistributedQuestion(options["question"], base, log, extent, int(options["shares"])))
 
 
 class QuestionReader(DataSourceReader):
     """A task a share."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: DistributedQuestion) -> None:
         self._asked = asked
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -33,7 +33,7 @@ _FILL_CLIENT: Final = {"batch.size": "16384"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ComparisonSettings:
     """What to compare, and where."""
 
     rounds: int = 3
@@ -77,7 +77,7 @@ class Comparison:
         }
 
 
-def bench_spark(wanted: Wanted, say: Callable[[str], None] = lambda _: None) -> Comparison:
+def bench_spark(wanted: ComparisonSettings, say: Callable[[str], None] = lambda _: None) -> Comparison:
     """Run all rounds of all workloads, the sides in turn. Raises EnvironmentMissingError, SideFailedError.
 
     `say` is told what goes on. Every job's result is checked: as many rows as there are records.
@@ -108,7 +108,7 @@ def _check_own_environment() -> None:
         raise EnvironmentMissingError("this needs Linux, whose /proc tells what CPU and memory a side takes")
 
 
-def _config(wanted: Wanted) -> dict[str, str]:
+def _config(wanted: ComparisonSettings) -> dict[str, str]:
     return {
         "spark.master": f"local[{wanted.cores}]",
         "spark.ui.enabled": "false",
@@ -128,7 +128,7 @@ class _Broker:
 
 
 @contextlib.contextmanager
-def _broker(wanted: Wanted) -> Iterator[_Broker]:
+def _broker(wanted: ComparisonSettings) -> Iterator[_Broker]:
     if wanted.bootstrap is not None:
         yield _Broker(wanted.bootstrap, False)
         return
@@ -140,7 +140,12 @@ class _Rounds:
     """Runs the jobs, in topics of its own that it removes again."""
 
     def __init__(
-        self, wanted: Wanted, broker: _Broker, sides: Sequence[Side], folder: Path, say: Callable[[str], None]
+        self,
+        wanted: ComparisonSettings,
+        broker: _Broker,
+        sides: Sequence[Side],
+        folder: Path,
+        say: Callable[[str], None],
     ) -> None:
         self._wanted, self._broker, self._sides, self._say = wanted, broker, sides, say
         self._folder = folder

@@ -23,7 +23,7 @@ class Process(NamedTuple):
     cpu: float
 
 
-class Used(NamedTuple):
+class ResourceUsage(NamedTuple):
     """What a job took. Memory in bytes."""
 
     cpu: float
@@ -87,7 +87,7 @@ class Watch:
     Of a process that comes and goes within, and whose parent does not wait for it, nothing is known.
     """
 
-    used: Used
+    used: ResourceUsage
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -109,7 +109,7 @@ class Watch:
         self._thread.join()
         found = self._look()
         cpu = sum(process.cpu for process in found) - self._cpu
-        self.used = Used(cpu, self._largest("java"), self._largest("worker"), self._watching)
+        self.used = ResourceUsage(cpu, self._largest("java"), self._largest("worker"), self._watching)
 
     def _look_again(self) -> None:
         while not self._done.wait(_EVERY_S):

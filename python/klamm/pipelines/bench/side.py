@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import klamm
 from klamm.pipelines.bench import spark_program
 from klamm.pipelines.bench.connector import ConnectorEnvironment
-from klamm.pipelines.bench.process_tree import Used, Watch
+from klamm.pipelines.bench.process_tree import ResourceUsage, Watch
 from klamm.pipelines.errors import PipelineError
 from klamm.pipelines.session import workers_environment
 from klamm.spark.failures import reason
@@ -89,7 +89,7 @@ class Side:
             self.close()
             raise
 
-    def run(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], Used]:
+    def run(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], ResourceUsage]:
         """What a job gives, and what it took. Raises SideFailedError."""
         for _ in range(_TRIES):
             answer, used = self._run(job)
@@ -105,7 +105,7 @@ class Side:
             raise SideFailedError(f"{job['kind']} of side {self.name}: {reason(SideFailedError(answer['error']))}")
         return answer, used
 
-    def _run(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], Used]:
+    def _run(self, job: Mapping[str, Any]) -> tuple[dict[str, Any], ResourceUsage]:
         assert self._process.stdin is not None
         with Watch(self._process.pid) as watch:
             try:

@@ -13,7 +13,7 @@ from klamm.admin.topics import Topic
 from klamm.client import BrokerError, KafkaClient, UnreachableError
 from klamm.pipelines.mirror import sync_topic
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions
-from klamm.pipelines.mirror.sync_topic import Known, Place
+from klamm.pipelines.mirror.sync_topic import PartitionSyncs, Place
 from klamm.pipelines.mirror.topics import align_configs, make, plan
 from klamm.spark.options.client_options import client_options, producer_options
 
@@ -157,7 +157,7 @@ class Clusters:
             if_not_exists=True,
         )
         with target_client(self._options) as client:
-            places = {Place(name, sync_topic.ANNOUNCED, names[name]): Known(None, ()) for name in new}
+            places = {Place(name, sync_topic.ANNOUNCED, names[name]): PartitionSyncs(None, ()) for name in new}
             sync_topic.save(client, self.sync_topic, places)
         self._announced |= new
 

@@ -13,7 +13,7 @@ from klamm.pipelines.mirror import sync_topic
 from klamm.pipelines.mirror.clusters import Clusters, target_client, target_keys
 from klamm.pipelines.mirror.options import MirrorError, MirrorOptions
 from klamm.pipelines.mirror.sink import MirrorSink, SinkSettings, answers_of
-from klamm.pipelines.mirror.sync_topic import Known, Place
+from klamm.pipelines.mirror.sync_topic import PartitionSyncs, Place
 from klamm.pipelines.mirror.syncs import Sync, Written, extended, syncs_of, translate
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Copying:
         self._clusters = Clusters(options)
         self._client: KafkaClient = target_client(options)
         self._lock = threading.Lock()
-        self._known: dict[Place, Known] = {}
+        self._known: dict[Place, PartitionSyncs] = {}
         self._done: dict[Place, int] = {}
         self.records = 0
         self.failure: BaseException | None = None
@@ -95,7 +95,9 @@ class Copying:
         sources = clusters.ends()
         ids = {topic.name: topic.topic_id for topic in clusters.copies.values()}
         learned = {
-            place: Known(ids[place.target], (Sync(sources[place[:2]], targets[place.target, place.partition]),))
+            place: PartitionSyncs(
+                ids[place.target], (Sync(sources[place[:2]], targets[place.target, place.partition]),)
+            )
             for place in wanted
         }
         with self._lock:
@@ -121,13 +123,13 @@ class Copying:
         places = [self._place(written.topic, written.partition) for written in batch]
         if len(set(places)) < len(places):
             raise MirrorError("a partition was written by two tasks at once: its order is lost")
-        learned: dict[Place, Known] = {}
+        learned: dict[Place, PartitionSyncs] = {}
         for place, written in zip(places, batch, strict=True):
             topic_id = self._clusters.copies[place.topic].topic_id
             with self._lock:
                 before = self._known.get(place)
             syncs = before.syncs if before is not None and before.topic_id == topic_id else ()
-            learned[place] = Known(topic_id, extended(syncs, syncs_of(written)))
+            learned[place] = PartitionSyncs(topic_id, extended(syncs, syncs_of(written)))
         sync_topic.save(self._client, self._clusters.sync_topic, learned)
         with self._lock:
             self._known |= learned

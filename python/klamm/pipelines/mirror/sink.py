@@ -60,7 +60,7 @@ class MirrorSink(DataSource):
 
 
 @dataclass(frozen=True)
-class Told(WriterCommitMessage):
+class WrittenOffsets(WriterCommitMessage):
     """What a task wrote."""
 
     written: list[Written]
@@ -72,14 +72,14 @@ class MirrorWriter(DataSourceArrowWriter):
     def __init__(self, settings: SinkSettings) -> None:
         self.settings = settings
 
-    def write(self, iterator: Iterator[RecordBatch]) -> Told:
+    def write(self, iterator: Iterator[RecordBatch]) -> WrittenOffsets:
         """All rows of a task, acknowledged when this returns."""
         settings = self.settings
-        return Told(write(settings.client, settings.naming, iterator, settings.left_out))
+        return WrittenOffsets(write(settings.client, settings.naming, iterator, settings.left_out))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks are done."""
-        told = [asdict(written) for one in messages if isinstance(one, Told) for written in one.written]
+        told = [asdict(written) for one in messages if isinstance(one, WrittenOffsets) for written in one.written]
         Path(self.settings.answers).write_text(json.dumps(told))
 
 

@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PartitionSyncs:
     """The syncs of a partition, and the id of the target's topic that they are true of; None: it has none."""
 
     topic_id: str | None
@@ -45,20 +45,20 @@ def name_of(source_cluster_id: str) -> str:
     return f"klamm-mirror.{source_cluster_id}.internal"
 
 
-def load(client: KafkaClient, topic: str) -> dict[Place, Known]:
+def load(client: KafkaClient, topic: str) -> dict[Place, PartitionSyncs]:
     """Everything that is there. A record that is none of ours is passed over."""
-    found: dict[Place, Known] = {}
+    found: dict[Place, PartitionSyncs] = {}
     for key, value in _records(client, topic):
         try:
             place = Place(*json.loads(key or b""))
             told = json.loads(value or b"")
-            found[place] = Known(told["topic_id"], tuple(Sync(*sync) for sync in told["syncs"]))
+            found[place] = PartitionSyncs(told["topic_id"], tuple(Sync(*sync) for sync in told["syncs"]))
         except (ValueError, TypeError, KeyError):
             continue
     return found
 
 
-def save(client: KafkaClient, topic: str, known: Mapping[Place, Known]) -> None:
+def save(client: KafkaClient, topic: str, known: Mapping[Place, PartitionSyncs]) -> None:
     """Write what is new; it is acknowledged when this returns."""
     if not known:
         return

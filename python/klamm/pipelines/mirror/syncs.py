@@ -54,7 +54,7 @@ class Written:
     first: int
     """Source offset of the first record; `last` of the last."""
     last: int
-    end_before: int
+    revoke_before: int
     """The end of the partition on the target before the task began to write; `end_after` when all was acknowledged."""
     end_after: int
     runs: tuple[Run, ...]
@@ -64,9 +64,9 @@ class Written:
 def syncs_of(written: Written) -> list[Sync]:
     """What is learned from a task, by ascending source offset."""
     last = Sync(written.last + 1, written.end_after)
-    if written.end_after - written.end_before != written.rows:
-        return [Sync(written.first, written.end_before), last]
-    return [*(Sync(run.source, written.end_before + run.ordinal, run.length) for run in written.runs), last]
+    if written.end_after - written.revoke_before != written.rows:
+        return [Sync(written.first, written.revoke_before), last]
+    return [*(Sync(run.source, written.revoke_before + run.ordinal, run.length) for run in written.runs), last]
 
 
 def extended(syncs: Sequence[Sync], learned: Sequence[Sync]) -> tuple[Sync, ...]:

@@ -59,7 +59,7 @@ def make(source: Client, target: Client, changes: Changes, excluded: Collection[
     """Carry it out. Raises ClientError; what somebody else has made meanwhile is no error."""
     for name, topic in changes.created.items():
         entries = configs.describe(source, "topic", topic.name)
-        wanted = {key: value for key, value in wished(entries, excluded).items() if value is not None}
+        wanted = {key: value for key, value in wanted_configs(entries, excluded).items() if value is not None}
         topics.create(
             target,
             [name],
@@ -76,7 +76,7 @@ def make(source: Client, target: Client, changes: Changes, excluded: Collection[
                 raise
 
 
-def wished(entries: Collection[configs.Entry], excluded: Collection[str]) -> dict[str, str | None]:
+def wanted_configs(entries: Collection[configs.Entry], excluded: Collection[str]) -> dict[str, str | None]:
     """What the target should have set of the source's configs; None: nothing, it is a default."""
     refused = [re.compile(pattern) for pattern in (*EXCLUDED, *excluded)]
     return {
@@ -97,7 +97,7 @@ def align_configs(source: Client, target: Client, names: Mapping[str, str], excl
     """Give the target's topics the configs of the source's. The names of those that changed. Raises ClientError."""
     changed: list[str] = []
     for topic, name in names.items():
-        wanted = wished(configs.describe(source, "topic", topic), excluded)
+        wanted = wanted_configs(configs.describe(source, "topic", topic), excluded)
         changes = differing(wanted, configs.describe(target, "topic", name))
         if changes:
             configs.alter(target, "topic", name, changes)

@@ -53,10 +53,10 @@ def write(
 class _Partition:
     """What is written of a partition."""
 
-    def __init__(self, topic: str, partition: int, end_before: int) -> None:
+    def __init__(self, topic: str, partition: int, revoke_before: int) -> None:
         self.topic = topic
         self.partition = partition
-        self._end_before = end_before
+        self._end_before = revoke_before
         self._rows = 0
         self._first: int | None = None
         self._last = -1

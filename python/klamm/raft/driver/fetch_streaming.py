@@ -1,4 +1,4 @@
-"""The fetch that goes on by itself, as the driver has it: held during a step, and let go or ended after it."""
+"""The streaming fetch of a driver: held during a step of the core, and released or ended after it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import asyncio
 from collections.abc import Callable
 
 from klamm.raft.effects import SendRequest
-from klamm.raft.ports import FetchStreams, WentOn
+from klamm.raft.ports import FetchStreams, StreamProgress
 
 
-class GoingOn:
+class FetchStreaming:
     """At most one fetch, by its correlation id. To be made and used on the loop's thread."""
 
     def __init__(
         self,
         open_streams: Callable[[], FetchStreams] | None,
         is_waited_for: Callable[[int], bool],
-        on_news: Callable[[], None],
+        on_wakeup: Callable[[], None],
     ) -> None:
         """`open_streams` is called when the first fetch may go on; without it none does.
 
-        `is_waited_for` says whether the core counts an answer to that id; `on_news` is called when there is some.
+        `is_waited_for` says whether the core counts an answer to that id; `on_wakeup` is called when there is some.
         """
-        self._open_streams, self._is_waited_for, self._on_news = open_streams, is_waited_for, on_news
+        self._open_streams, self._is_waited_for, self._on_wakeup = open_streams, is_waited_for, on_wakeup
         self._loop = asyncio.get_running_loop()
         self._opened: FetchStreams | None = None
         self._watched_fd: int | None = None
@@ -36,12 +36,12 @@ class GoingOn:
 
     def take_over(self, effect: SendRequest) -> bool:
         """Whether a request is to be begun by `begin` and not to be sent."""
-        if not effect.may_go_on or self._open_streams is None:
+        if not effect.may_stream or self._open_streams is None:
             return False
         self._next = effect
         return True
 
-    def hold(self) -> tuple[int, WentOn] | None:
+    def hold(self) -> tuple[int, StreamProgress] | None:
         """Hold it, and take its news, if there is one and it has any. With an end it is over."""
         if self._id is None:
             return None
@@ -54,7 +54,7 @@ class GoingOn:
             self._id = None
         return correlation_id, news
 
-    def let_go(self) -> bool:
+    def release(self) -> bool:
         """The step is over. True when nobody waits for the fetch any more: it appends and acknowledges nothing more."""
         if self._id is None:
             return False
@@ -76,7 +76,7 @@ class GoingOn:
         self._id = effect.correlation_id
         if self._watched_fd is None and streams.fd is not None:
             self._watched_fd = streams.fd
-            self._loop.add_reader(streams.fd, self._on_news)
+            self._loop.add_reader(streams.fd, self._on_wakeup)
         return None
 
     def close(self) -> None:

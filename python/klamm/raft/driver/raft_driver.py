@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
 from klamm.raft import effects as fx
-from klamm.raft.driver.answers import Answered
 from klamm.raft.driver.delivery import Delivery
-from klamm.raft.driver.fetch_streaming import GoingOn
+from klamm.raft.driver.fetch_streaming import FetchStreaming
+from klamm.raft.driver.leased_fetches import LeasedFetches
 from klamm.raft.driver.quorum_state import read_election
 from klamm.raft.driver.snapshots import SnapshotDriver
 from klamm.raft.election.election_state import encode
@@ -76,7 +76,7 @@ class RaftDriver:
     ) -> None:
         """`open_streams` is called at most once, when a fetch may go on (`RaftConfig.fetches_go_on`).
 
-        `open_answers` is called when a fetch may be answered (`RaftConfig.fetches_answered`), until it gives some.
+        `open_answers` is called when a fetch may be answered (`RaftConfig.fetches_leased`), until it gives some.
 
         `on_leader_change` is told of another's leadership and its epoch, None while nobody's is known. `start_thread`
         runs what writes quorum-state beside the loop.
@@ -84,8 +84,8 @@ class RaftDriver:
         self._node, self._log, self._store = node, log, store
         self._delivery = Delivery(listener, self.resign, self.fail)
         self._transport = transport
-        self._going_on = GoingOn(open_streams, node.replica.requests.is_waited_for, self._on_engine_news)
-        self._answered = Answered(open_answers, node.answerable, node.counts, self._on_engine_news)
+        self._streaming = FetchStreaming(open_streams, node.replica.requests.is_waited_for, self._on_engine_news)
+        self._leased = LeasedFetches(open_answers, node.fetch_lease, node.counts, self._on_engine_news)
         self._wall_clock_ms = wall_clock_ms
         self._on_leader_change = on_leader_change
         self._start_thread = start_thread or _start_thread
@@ -165,7 +165,7 @@ class RaftDriver:
             self.fail(error)
             raise self._stopped_error() from None
         self._step(self._node.on_append)
-        self._answered.on_append()
+        self._leased.on_append()
         if self._led_epoch != epoch:  # its time had passed: a process that was frozen wakes up with a late step
             self._check_running()
             raise NotLeaderError(f"epoch {epoch} ended with the record at {last_offset}, which may survive or not")
@@ -221,7 +221,7 @@ class RaftDriver:
         self._replies[self._next_request_id] = reply
         self._step(self._node.on_request, self._next_request_id, request)
         if isinstance(request, FetchRequest) and not self._is_stepping and not self._is_stopped:
-            self._answered.on_fetch(request.replica)
+            self._leased.on_fetch(request.replica)
 
     def on_peer_gone(self, node_id: int) -> None:
         """A replica closed its connection and refuses a new one (docs/decisions/0014)."""
@@ -246,7 +246,7 @@ class RaftDriver:
         """The quorum as its leader sees it. Raises NotLeaderError elsewhere."""
         from klamm.raft.description import describe
 
-        if self._answered.is_on:
+        if self._leased.is_on:
             self._step(lambda now_ms: [])  # it has heard of all fetches then
         description = describe(self._node.replica, self._now_ms(), self._wall_clock_ms())
         if description is None:
@@ -301,9 +301,9 @@ class RaftDriver:
             if self._held and not self._is_release_scheduled:
                 self._release_held()
             self._let_go_on()
-            self._answered.check()
+            self._leased.revoke_if_outdated()
             if not self._is_release_scheduled:
-                self._answered.tell_voters()
+                self._leased.notify_voters()
         except Exception as error:  # a replica in a state of which nobody knows must not go on
             self.fail(error)
             return
@@ -321,7 +321,7 @@ class RaftDriver:
         raise InvariantError(f"replica {self._node.replica.id} is due without end as {self._node.replica.role.value}")
 
     def _apply_all(self, effects: list[fx.Effect]) -> None:
-        self._answered.end_before(effects)
+        self._leased.revoke_before(effects)
         for effect in effects:
             self._apply(effect)
 
@@ -369,7 +369,7 @@ class RaftDriver:
             logger.error("batches from leader %s refused, and asked for again: %s", self.leader_id, error)
 
     def _on_high_watermark(self, offset: int) -> None:
-        self._answered.raise_high_watermark(offset)
+        self._leased.raise_high_watermark(offset)
         self._delivery.on_commit(offset)
         if self._waiters.complete_below(offset) and not self._is_release_scheduled:
             # Those who waited for the commit answer in the next turn; what the core says behind it goes behind them.
@@ -424,7 +424,7 @@ class RaftDriver:
             logger.exception("%s could not be answered", type(effect.response).__name__)
 
     def _send(self, effect: fx.SendRequest) -> None:
-        if not self._going_on.take_over(effect):
+        if not self._streaming.take_over(effect):
             self._send_alone(effect)
 
     def _send_alone(self, effect: fx.SendRequest) -> None:
@@ -446,12 +446,12 @@ class RaftDriver:
 
     def _take_fetched(self) -> None:
         """Hold it, and let the core know what came: whatever it decides next, it decides on the log as it is."""
-        found = self._going_on.hold()
+        found = self._streaming.hold()
         if found is None:
             return
         correlation_id, news = found
         if news.fetched is not None:
-            self._apply_all(self._node.on_fetched_on(self._now_ms(), correlation_id, news.fetched))
+            self._apply_all(self._node.on_streamed_fetches(self._now_ms(), correlation_id, news.fetched))
         if news.end is not None:
             self._events.appendleft(self._event_of_end(correlation_id, news.end))
         self._tick()
@@ -465,9 +465,9 @@ class RaftDriver:
         return lambda now_ms: self._node.on_request_failed(now_ms, correlation_id)
 
     def _let_go_on(self) -> None:
-        if self._going_on.let_go():
+        if self._streaming.release():
             self._schedule_flush()  # of what it left
-        alone = self._going_on.begin()
+        alone = self._streaming.begin()
         if alone is not None:
             self._send_alone(alone)
 
@@ -478,9 +478,9 @@ class RaftDriver:
 
     def _take_answered(self) -> None:
         """Let the core know who fetched what: whatever it decides next, it decides knowing it."""
-        taken = self._answered.take()
+        taken = self._leased.take()
         if taken is not None:
-            self._apply_all(self._node.on_fetches_answered(self._now_ms(), *taken))
+            self._apply_all(self._node.on_leased_fetches(self._now_ms(), *taken))
             self._tick()
 
     # Disk
@@ -520,7 +520,7 @@ class RaftDriver:
         """Flush; a leader at the end of this turn of the loop, so that all of its proposals go together."""
         if self._is_flushing or self._flush_due is not None or self._log.flushed_offset >= self._log.end_offset:
             return
-        if self._going_on.is_on and not self._node.replica.config.never_votes:
+        if self._streaming.is_on and not self._node.replica.config.never_votes:
             return  # it flushes what it appends
         if self._node.replica.config.never_votes:
             self._flush_due = self._loop.call_later(OBSERVER_FLUSH_S, self._start_flush)
@@ -598,8 +598,8 @@ class RaftDriver:
             self._flush_due = None
         if self._flush_fd is not None:
             self._loop.remove_reader(self._flush_fd)
-        self._going_on.close()
-        self._answered.close()
+        self._streaming.close()
+        self._leased.close()
         self._snapshots.stop()
         self._delivery.close()
         self._handed_over.set()

@@ -11,8 +11,8 @@ from klamm import _engine
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import FetchRequest
-from klamm.raft.ports import FetchEnd, FetchFailedError, WentOn
-from klamm.raft.replication.requests import FetchedOn
+from klamm.raft.ports import FetchEnd, FetchFailedError, StreamProgress
+from klamm.raft.replication.requests import StreamedFetches
 
 # A fetch by name of the topic, or one that tells no directory, is for who never heard of KIP-853.
 VERSIONS: Final = (17, 18)
@@ -113,7 +113,7 @@ class FetchStreams:
         if self._stream is not None:
             self._stream.close()
 
-    def take(self) -> WentOn | None:
+    def take(self) -> StreamProgress | None:
         """See `klamm.raft.ports.FetchStreams.take`."""
         if self._stream is None or self._sent is None:
             return None
@@ -134,8 +134,10 @@ class FetchStreams:
         )
         now_ms = int(self._loop.time() * 1000)
         heard_ms = now_ms - since_heard_ms if since_heard_ms >= 0 else None
-        fetched = FetchedOn(now_ms - since_sent_ms, heard_ms, request, high_watermark)
-        return WentOn(fetched if since_sent_ms >= 0 else None, None if end is None else _end(request, route, end))
+        fetched = StreamedFetches(now_ms - since_sent_ms, heard_ms, request, high_watermark)
+        return StreamProgress(
+            fetched if since_sent_ms >= 0 else None, None if end is None else _end(request, route, end)
+        )
 
 
 def _end(request: FetchRequest, route: Route, end: tuple[str, int, bytes] | tuple[str, str]) -> FetchEnd:

@@ -17,7 +17,7 @@ RETRY_MIN_MS: Final = 10
 RETRY_MAX_MS: Final = 50
 
 
-class GoneLeader(NamedTuple):
+class FailedLeader(NamedTuple):
     """The leader of an epoch, and until when it counts that its end was seen."""
 
     node_id: int
@@ -30,7 +30,7 @@ class CrashDetection:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._gone: GoneLeader | None = None
+        self._gone: FailedLeader | None = None
         self._refusing: set[int] = set()
 
     def on_refused(self, node_id: int) -> None:
@@ -61,7 +61,7 @@ class CrashDetection:
         is_leader = replica.leader_id == node_id and isinstance(state, Follower | Prospective)
         if not is_leader or not replica.is_voter or not replica.config.crash_detection:
             return
-        self._gone = GoneLeader(node_id, replica.epoch, now_ms + replica.config.fetch_timeout_ms)
+        self._gone = FailedLeader(node_id, replica.epoch, now_ms + replica.config.fetch_timeout_ms)
         if isinstance(state, Follower):
             # All see it at once: one goes first, so that the others' votes are free.
             is_first = replica.id == min(voter_id for voter_id in replica.voters.ids if voter_id != node_id)

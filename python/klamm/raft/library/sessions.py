@@ -25,7 +25,7 @@ _SESSION: Final = struct.Struct(f">{CLIENT_BYTES}sQI")
 _RESULT: Final = struct.Struct(">QBI")
 
 
-class Fate(IntEnum):
+class CommandStatus(IntEnum):
     """What became of a command."""
 
     APPLIED = 0
@@ -34,13 +34,13 @@ class Fate(IntEnum):
 
 
 # An enum's member costs more to look up than to use.
-_APPLIED: Final = Fate.APPLIED
+_APPLIED: Final = CommandStatus.APPLIED
 
 
 class Outcome(NamedTuple):
     """A command's fate and its result; of a refusal, the text in UTF-8."""
 
-    fate: Fate
+    fate: CommandStatus
     data: bytes
 
 
@@ -97,7 +97,7 @@ class ReplicatedState:
         client, sequence, answered_below, payload = entry
         session = self._sessions.get(client)
         if session is None:
-            return Applied(client, sequence, Outcome(Fate.NO_SESSION, b""))
+            return Applied(client, sequence, Outcome(CommandStatus.NO_SESSION, b""))
         if session is not self._newest:
             self._sessions[client] = self._sessions.pop(client)
             self._newest = session
@@ -125,7 +125,7 @@ class ReplicatedState:
         try:
             result = self.machine.apply(payload)
         except CommandRefusedError as error:
-            return Outcome(Fate.REFUSED, str(error).encode())
+            return Outcome(CommandStatus.REFUSED, str(error).encode())
         if not isinstance(result, bytes):
             name = type(self.machine).__name__
             raise TypeError(f"{name}.apply must return bytes, and returned {type(result).__name__}")
@@ -182,7 +182,7 @@ def _decode_sessions(data: bytes) -> dict[bytes, _Session]:
             for _ in range(count):
                 sequence, fate, size = _RESULT.unpack_from(data, position)
                 position += _RESULT.size + size
-                session.results[sequence] = Outcome(Fate(fate), data[position - size : position])
+                session.results[sequence] = Outcome(CommandStatus(fate), data[position - size : position])
     except (struct.error, ValueError) as error:
         raise StateDamagedError(f"its sessions cannot be read: {error}") from None
     if position != len(data):

@@ -8,7 +8,7 @@ class StateMachine(Protocol):
     """A state that changes by commands alone. Called on one thread, one call at a time.
 
     `apply` must be deterministic: the same commands in the same order give the same state and the same results on
-    every replica, in every process, today and when the log is replayed next year. So it may not look at a clock, dice,
+    every replica, in every process, today and when the log is replayed next year. So it may not look at a clock, rng,
     the environment or a file, nor at the order of a set. What it needs of those comes in with the command.
     """
 

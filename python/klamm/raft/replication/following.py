@@ -146,7 +146,7 @@ class Following:
         if isinstance(state, Follower):
             state.leader_high_watermark = max(state.leader_high_watermark, offset)
 
-    def on_going_on_failed(self, now_ms: int) -> None:
+    def on_streaming_failed(self, now_ms: int) -> None:
         """A fetch that went on found no way: for some time each is sent by itself, by the connection of the others."""
         if isinstance(self._replica.state, Follower):
             self._replica.state.goes_on_from_ms = now_ms + self._replica.config.fetch_timeout_ms
@@ -203,9 +203,9 @@ class Following:
         replica, leader_id = self._replica, self._replica.leader_id
         if leader_id is None:
             raise InvariantError(f"a follower without a leader in epoch {replica.epoch}")
-        going_on = replica.requests.going_on(now_ms, leader_id)
-        if going_on is not None:
-            return self._mind_own_entry(now_ms, state, going_on)
+        streaming = replica.requests.streaming(now_ms, leader_id)
+        if streaming is not None:
+            return self._mind_own_entry(now_ms, state, streaming)
         if self._acknowledged_offset() < replica.log.end_offset:
             return NEVER_MS  # a fetch acknowledges what lies below it: the flush comes first
         silent_until_ms = replica.requests.silent_until_ms(now_ms, leader_id)
@@ -214,25 +214,25 @@ class Following:
         busy_until_ms = replica.requests.busy_until_ms(now_ms)
         if busy_until_ms <= now_ms:
             request = self.joining.next_request(now_ms, state) or self._next_fetch(state)
-            may_go_on = self._may_go_on(now_ms, state) and isinstance(request, FetchRequest)
-            replica.send(now_ms, leader_id, request, replica.leader_endpoints, may_go_on=may_go_on)
+            may_stream = self._may_stream(now_ms, state) and isinstance(request, FetchRequest)
+            replica.send(now_ms, leader_id, request, replica.leader_endpoints, may_stream=may_stream)
             return replica.requests.ready_at_ms(leader_id)
         return busy_until_ms
 
-    def _may_go_on(self, now_ms: int, state: Follower) -> bool:
+    def _may_stream(self, now_ms: int, state: Follower) -> bool:
         """The leader is known to answer, and it is the records that are asked for."""
         is_wanted = self._replica.config.fetches_go_on and not self._replica.is_shutting_down
         return is_wanted and state.has_fetched and now_ms >= state.goes_on_from_ms
 
-    def _mind_own_entry(self, now_ms: int, state: Follower, going_on: InFlight) -> int:
+    def _mind_own_entry(self, now_ms: int, state: Follower, streaming: InFlight) -> int:
         """A fetch that goes on leaves no gap for what else is to be asked of the leader: it is ended for that."""
         replica = self._replica
         request = self.joining.next_request(now_ms, state)
         if request is None:
-            return min(state.voter_due_ms, replica.requests.ready_at_ms(going_on.to))
-        replica.requests.end(going_on.correlation_id)
-        replica.send(now_ms, going_on.to, request, replica.leader_endpoints)
-        return replica.requests.ready_at_ms(going_on.to)
+            return min(state.voter_due_ms, replica.requests.ready_at_ms(streaming.to))
+        replica.requests.end(streaming.correlation_id)
+        replica.send(now_ms, streaming.to, request, replica.leader_endpoints)
+        return replica.requests.ready_at_ms(streaming.to)
 
     def fetch_from_anyone(self, now_ms: int) -> int:
         """Ask a voter or a bootstrap server at random: who does not lead answers with the leader it knows.

@@ -22,7 +22,7 @@ from klamm.raft.messages import (
     FetchSnapshotRequest,
 )
 from klamm.raft.replica_state import CHECK_QUORUM_FACTOR, Replica
-from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.replication.requests import FetchLease, LeasedFetch
 from klamm.raft.voters.membership import take_voters
 from klamm.raft.voters.quorum import UNKNOWN_OFFSET, majority_size, replicated_offset
 from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, ReplicaKey
@@ -108,7 +108,7 @@ class Leading:
             self._answer(state, request_id, request, position)
             return
         end_offset = self._replica.log.end_offset
-        self.note_progress(state, AnsweredFetch(now_ms, request.replica, request.fetch_offset, end_offset))
+        self.note_progress(state, LeasedFetch(now_ms, request.replica, request.fetch_offset, end_offset))
         knows_less = request.high_watermark < state.high_watermark
         if self._has_more(state, request) or request.max_wait_ms == 0 or knows_less:
             self._answer(state, request_id, request, position)
@@ -135,7 +135,7 @@ class Leading:
             return Error.NOT_LEADER_OR_FOLLOWER
         return Error.BROKER_NOT_AVAILABLE if replica.is_shutting_down else Error.NONE
 
-    def note_progress(self, state: Leader, fetch: AnsweredFetch) -> None:
+    def note_progress(self, state: Leader, fetch: LeasedFetch) -> None:
         """Note how far a replica is by its fetch, as of when that came."""
         at_ms, replica, fetch_offset, leader_end_offset = fetch
         if replica.id < 0:
@@ -205,18 +205,18 @@ class Leading:
 
     # Fetches that are answered without it
 
-    def answerable(self) -> Answerable | None:
-        """What the driver may answer by itself, while the voters stand and a record of this epoch is committed.
+    def fetch_lease(self) -> FetchLease | None:
+        """The lease, while no voter changes and a record of this epoch is committed.
 
-        Then such a fetch moves no more than the progress of who asks and the high watermark.
+        Then such a fetch moves only the progress of its sender and the high watermark.
         """
         replica, state = self._replica, self._replica.state
-        if not replica.config.fetches_answered or not isinstance(state, Leader) or replica.is_shutting_down:
+        if not replica.config.fetches_leased or not isinstance(state, Leader) or replica.is_shutting_down:
             return None
         is_durable = state.started and replica.durable_ticket >= replica.ticket
         if not is_durable or state.high_watermark <= state.epoch_start_offset or state.change is not None:
             return None
-        return Answerable(
+        return FetchLease(
             replica.epoch,
             state.epoch_start_offset,
             state.high_watermark,

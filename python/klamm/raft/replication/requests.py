@@ -13,10 +13,10 @@ class InFlight(NamedTuple):
     correlation_id: int
     sent_ms: int
     request: Request
-    may_go_on: bool = False
+    may_stream: bool = False
 
 
-class FetchedOn(NamedTuple):
+class StreamedFetches(NamedTuple):
     """What a fetch that went on has come to since the core was told of it last; see `effects.SendRequest`."""
 
     sent_ms: int
@@ -25,7 +25,7 @@ class FetchedOn(NamedTuple):
     high_watermark: int  # as the leader told it last
 
 
-class AnsweredFetch(NamedTuple):
+class LeasedFetch(NamedTuple):
     """A plain fetch of the epoch led that was taken without the core."""
 
     at_ms: int  # when it came
@@ -34,11 +34,11 @@ class AnsweredFetch(NamedTuple):
     leader_end_offset: int  # where the leader's log ended then
 
 
-class Answerable(NamedTuple):
-    """What the driver needs to take plain fetches without the core: those of this epoch, from a position within it.
+class FetchLease(NamedTuple):
+    """Lets the driver answer plain fetches without the core: those of this epoch, from a position within it.
 
-    It notes them, finds the high watermark as the core does, and answers. The core is told by
-    `RaftNode.on_fetches_answered` before any other event, so that it never decides without knowing of them.
+    It notes them, finds the high watermark as the core does, and answers. `RaftNode.on_leased_fetches` notifies the
+    core before any other event, so that it never decides without knowing of them.
     """
 
     epoch: int
@@ -59,10 +59,10 @@ class Requests:
         self._in_flight: dict[int, InFlight] = {}
         self._backing_off_until_ms: dict[int, int] = {}
 
-    def begin(self, now_ms: int, to: int, request: Request, *, may_go_on: bool = False) -> int:
+    def begin(self, now_ms: int, to: int, request: Request, *, may_stream: bool = False) -> int:
         """Note that `request` goes to a peer that is ready; returns its correlation id, which is never used again."""
         self._next_correlation_id += 1
-        self._in_flight[to] = InFlight(to, self._next_correlation_id, now_ms, request, may_go_on)
+        self._in_flight[to] = InFlight(to, self._next_correlation_id, now_ms, request, may_stream)
         return self._next_correlation_id
 
     def end(self, correlation_id: int) -> InFlight | None:
@@ -76,10 +76,10 @@ class Requests:
         """Whether the answer to that request still counts."""
         return any(entry.correlation_id == correlation_id for entry in self._in_flight.values())
 
-    def going_on(self, now_ms: int, to: int) -> InFlight | None:
+    def streaming(self, now_ms: int, to: int) -> InFlight | None:
         """The fetch of that peer that may go on by itself; None when there is none, or when it timed out."""
         entry = self._in_flight.get(to)
-        if entry is None or not entry.may_go_on or entry.sent_ms + self._config.request_timeout_ms <= now_ms:
+        if entry is None or not entry.may_stream or entry.sent_ms + self._config.request_timeout_ms <= now_ms:
             return None
         return entry
 

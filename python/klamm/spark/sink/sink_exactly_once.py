@@ -22,11 +22,11 @@ from klamm.spark.options.sink_options import SinkOptions
 from klamm.spark.sink.sink_tokens import (
     BATCH,
     PROPERTIES,
-    Course,
     DeliveryError,
     Found,
     Report,
     Rows,
+    TaskAction,
     TaskIdentity,
     Token,
     check_replay,
@@ -105,11 +105,11 @@ def write_once(
         client.init_transactions()
         course, there = _course_of(client, options, task)
         counted = _Counted(portions, digest)
-        if course is Course.COMPARE:
+        if course is TaskAction.COMPARE:
             for _ in counted:
                 pass
             return Delivered(Report(task, counted.rows, course, there))
-        is_open = _write(client, options, task, counted, produce, commit=course is Course.COMMIT)
+        is_open = _write(client, options, task, counted, produce, commit=course is TaskAction.COMMIT)
         identity = client.identity()
         assert identity is not None, "init_transactions() gives one"
         return Delivered(Report(task, counted.rows, course), Open(name, *identity) if is_open else None)
@@ -133,7 +133,7 @@ class _Counted:
                 yield topic, rows
 
 
-def _course_of(client: KafkaClient, options: SinkOptions, task: TaskIdentity) -> tuple[Course, Token | None]:
+def _course_of(client: KafkaClient, options: SinkOptions, task: TaskIdentity) -> tuple[TaskAction, Token | None]:
     own = _find(client, task.name(options.transactional_id_prefix), options.topic)
     of_query = name_of_query(options.transactional_id_prefix, task.query)
     until = time.monotonic() + _DECIDED_WITHIN_S
@@ -142,8 +142,8 @@ def _course_of(client: KafkaClient, options: SinkOptions, task: TaskIdentity) ->
         is_open = _find(client, of_query, options.topic).is_open
         newest = read_tokens(of_query, client.committed(of_query, stable=False)).token
         course = choose(task, own, Found(newest, is_open), patient=time.monotonic() < until)
-        if course is not Course.WAIT:
-            return course, own.token if course is Course.COMPARE else None
+        if course is not TaskAction.WAIT:
+            return course, own.token if course is TaskAction.COMPARE else None
         time.sleep(_POLL_S)
 
 
@@ -189,7 +189,7 @@ def _write(
 def finish(options: SinkOptions, messages: Iterable[Delivered | None]) -> None:
     """All tasks are done: commit the rest of a batch that an earlier attempt began, if its rows are the same."""
     given = [message for message in messages if message is not None]
-    if all(message.report.course is Course.COMMIT for message in given):
+    if all(message.report.course is TaskAction.COMMIT for message in given):
         return
     with connect(options.client) as client:
         check_replay([message.report for message in given], _beyond(client, options, given[0].report.task, len(given)))

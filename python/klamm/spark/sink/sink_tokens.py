@@ -129,7 +129,7 @@ def read_tokens(group: str, committed: Iterable[tuple[str, int, int | None, str]
     return Found(max(tokens, key=lambda token: token.batch, default=None), is_open)
 
 
-class Course(Enum):
+class TaskAction(Enum):
     """What a task does with its rows."""
 
     COMMIT = auto()
@@ -142,7 +142,7 @@ class Course(Enum):
     """Nothing yet: what others did is not decided."""
 
 
-def choose(task: TaskIdentity, own: Found, of_query: Found, patient: bool) -> Course:
+def choose(task: TaskIdentity, own: Found, of_query: Found, patient: bool) -> TaskAction:
     """What to do, once no earlier attempt of the same task can commit any more.
 
     `patient` when there is time to wait for what is not decided; else it is held for possible.
@@ -154,13 +154,13 @@ def choose(task: TaskIdentity, own: Found, of_query: Found, patient: bool) -> Co
             f"is older than what is in the topic, or another query runs with a copy of it. {_WAY_OUT}"
         )
     if own.token is not None and own.token.batch == task.batch:
-        return Course.COMPARE
+        return TaskAction.COMPARE
     if of_query.token is not None and of_query.token.batch == task.batch:
         # One of this run has looked before it committed, and found none of another.
-        return Course.COMMIT if of_query.token.run == task.run else Course.PREPARE
+        return TaskAction.COMMIT if of_query.token.run == task.run else TaskAction.PREPARE
     if of_query.is_open:
-        return Course.WAIT if patient else Course.PREPARE
-    return Course.COMMIT
+        return TaskAction.WAIT if patient else TaskAction.PREPARE
+    return TaskAction.COMMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Report:
 
     task: TaskIdentity
     rows: Rows
-    course: Course
+    course: TaskAction
     there: Token | None = None
     """What an earlier attempt left."""
 

@@ -1,1 +1,1 @@
-"""A deterministic simulator of the quorum: the real cores on a simulated clock, network, disk and dice."""
+"""A deterministic simulator of the quorum: the real cores on a simulated clock, network, disk and randomness."""

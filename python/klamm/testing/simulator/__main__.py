@@ -23,7 +23,7 @@ PLAIN_EVERY_S = 30.0  # where nobody watches, a line
 _stops: list[Event] = []  # in a process that plays for another: whether to go on
 
 
-class Played(NamedTuple):
+class SeedResults(NamedTuple):
     """A few seeds that follow each other: what those before the first failure did, and which one failed."""
 
     outcomes: list[Outcome]
@@ -77,7 +77,7 @@ def play_all(first: int, count: int, jobs: int, *, dynamic: bool) -> int:
     return 0
 
 
-def results(first: int, count: int, jobs: int, *, dynamic: bool) -> Iterator[Played]:
+def results(first: int, count: int, jobs: int, *, dynamic: bool) -> Iterator[SeedResults]:
     """What a few seeds at a time did, in the order of the seeds."""
     ranges = [
         range(start, min(start + SEEDS_AT_ONCE, first + count)) for start in range(first, first + count, SEEDS_AT_ONCE)
@@ -101,7 +101,7 @@ def listen_to_the_parent(stop: Event) -> None:
     _stops.append(stop)
 
 
-def play_some(seeds: range, *, dynamic: bool) -> Played:
+def play_some(seeds: range, *, dynamic: bool) -> SeedResults:
     """Play these seeds up to the first that fails."""
     outcomes = []
     for seed in seeds:
@@ -110,8 +110,8 @@ def play_some(seeds: range, *, dynamic: bool) -> Played:
         try:
             outcomes.append((play_dynamic if dynamic else play)(seed))
         except SimulationFailedError:
-            return Played(outcomes, seed)
-    return Played(outcomes, None)
+            return SeedResults(outcomes, seed)
+    return SeedResults(outcomes, None)
 
 
 class Tally:

@@ -16,7 +16,9 @@ from klamm.raft.messages import (
     Request,
 )
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet
-from klamm.testing.simulator import by_hand, memory_snapshot, wiping, words
+from klamm.testing.simulator import descriptions as words
+from klamm.testing.simulator import memory_snapshot, wiping
+from klamm.testing.simulator import scripted_requests as by_hand
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.lost_records import damage_log
@@ -145,7 +147,7 @@ class Commands:
     # What happens
 
     def _start(self, arguments: list[str]) -> None:
-        """`start 1 2`: begin a life; the dice of replica n have the seed n."""
+        """`start 1 2`: begin a life; the generator of replica n has the seed n."""
         for node_id in map(int, _without_quietly(arguments)):
             replica = self._stage.replicas[node_id]
             self._stage.act(replica, partial(replica.start, node_id))

@@ -60,35 +60,35 @@ _TIMES = tuple(
 )
 
 
-def draw(dice: random.Random, node_ids: list[int]) -> Faults:
+def draw(rng: random.Random, node_ids: list[int]) -> Faults:
     """Faults for a run: each kind is left out of about every other run."""
 
     def maybe(value: float) -> float:
-        return value if dice.random() < 0.5 else 0.0
+        return value if rng.random() < 0.5 else 0.0
 
     return Faults(
-        drop_chance=maybe(dice.uniform(0.01, 0.3)),
-        duplicate_chance=maybe(dice.uniform(0.01, 0.2)),
-        delay_us_max=dice.choice([500, 2_000, 20_000, 200_000]),
+        drop_chance=maybe(rng.uniform(0.01, 0.3)),
+        duplicate_chance=maybe(rng.uniform(0.01, 0.2)),
+        delay_us_max=rng.choice([500, 2_000, 20_000, 200_000]),
         slow_message_chance=maybe(0.02),
-        partition_every_us=int(maybe(dice.uniform(1e6, 8e6))),
-        crash_every_us=int(maybe(dice.uniform(5e5, 5e6))),
-        power_cut_share=dice.random(),
-        crash_in_step_chance=maybe(dice.uniform(0.0005, 0.01)),
-        strike_leader_chance=maybe(dice.uniform(0.2, 0.9)),
-        slow_disk_chance=maybe(dice.uniform(0.01, 0.3)),
-        resign_every_us=int(maybe(dice.uniform(1e6, 5e6))),
-        clock_rates={node_id: dice.uniform(0.8, 1.25) for node_id in node_ids} if dice.random() < 0.5 else {},
-        clock_jump_every_us=int(maybe(dice.uniform(1e6, 5e6))),
-        snapshot_every_us=int(maybe(dice.uniform(5e4, 1e6))),
-        clean_share=dice.random(),
-        snapshot_bytes_max=dice.choice([1, 100, 1_000]),
-        damaged_slice_chance=maybe(dice.uniform(0.01, 0.2)),
-        wipe_every_us=int(maybe(dice.uniform(2e5, 2e6))),
-        notice_crash_chance=maybe(dice.uniform(0.3, 1.0)),
-        false_alarm_every_us=int(maybe(dice.uniform(1e5, 3e6))),
-        stall_change_chance=maybe(dice.uniform(0.1, 0.5)),
-        refuse_chance=maybe(dice.uniform(0.3, 1.0)),
-        shutdown_every_us=int(maybe(dice.uniform(1e6, 5e6))),
-        crash_in_write_chance=maybe(dice.uniform(0.001, 0.01)),
+        partition_every_us=int(maybe(rng.uniform(1e6, 8e6))),
+        crash_every_us=int(maybe(rng.uniform(5e5, 5e6))),
+        power_cut_share=rng.random(),
+        crash_in_step_chance=maybe(rng.uniform(0.0005, 0.01)),
+        strike_leader_chance=maybe(rng.uniform(0.2, 0.9)),
+        slow_disk_chance=maybe(rng.uniform(0.01, 0.3)),
+        resign_every_us=int(maybe(rng.uniform(1e6, 5e6))),
+        clock_rates={node_id: rng.uniform(0.8, 1.25) for node_id in node_ids} if rng.random() < 0.5 else {},
+        clock_jump_every_us=int(maybe(rng.uniform(1e6, 5e6))),
+        snapshot_every_us=int(maybe(rng.uniform(5e4, 1e6))),
+        clean_share=rng.random(),
+        snapshot_bytes_max=rng.choice([1, 100, 1_000]),
+        damaged_slice_chance=maybe(rng.uniform(0.01, 0.2)),
+        wipe_every_us=int(maybe(rng.uniform(2e5, 2e6))),
+        notice_crash_chance=maybe(rng.uniform(0.3, 1.0)),
+        false_alarm_every_us=int(maybe(rng.uniform(1e5, 3e6))),
+        stall_change_chance=maybe(rng.uniform(0.1, 0.5)),
+        refuse_chance=maybe(rng.uniform(0.3, 1.0)),
+        shutdown_every_us=int(maybe(rng.uniform(1e6, 5e6))),
+        crash_in_write_chance=maybe(rng.uniform(0.001, 0.01)),
     )

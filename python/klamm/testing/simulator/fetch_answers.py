@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from klamm.raft.effects import ReadRange
 from klamm.raft.messages import Error, FetchRequest, FetchResponse
-from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.replication.requests import FetchLease, LeasedFetch
 from klamm.raft.voters.quorum import replicated_offset
 from klamm.raft.voters.voter_set import ReplicaKey
 from klamm.raft.wire.requests import VERSIONS, decode_request, encode_request
@@ -25,7 +25,7 @@ VERSION: Final = VERSIONS[API_KEY][1]
 NOTED_MAX: Final = 16  # so few that a leader which hears nothing for long is played
 
 
-class Surroundings(Protocol):
+class HostProcess(Protocol):
     """What the threads have of their process."""
 
     log: MemoryLog
@@ -40,7 +40,7 @@ class Surroundings(Protocol):
     def give(self, asked: Envelope, response: FetchResponse, read: ReadRange | None) -> None:
         """Give an answer to the network, with these bytes of the log."""
 
-    def hand_on(self, asked: Envelope) -> None:
+    def pass_to_core(self, asked: Envelope) -> None:
         """Let the driver have that request, now or a little later."""
 
     def call_later(self, delay_ms: int, act: Callable[[], None]) -> Call:
@@ -61,15 +61,15 @@ class _Waiting:
 class SimulatedAnswers:
     """Invariant: every fetch that waits was taken since the last `begin`; after `end` none waits."""
 
-    def __init__(self, surroundings: Surroundings, patience_ms: int) -> None:
+    def __init__(self, surroundings: HostProcess, patience_ms: int) -> None:
         """`patience_ms`: a process that takes no news for so long answers nothing more."""
-        self._around, self._patience_ms = surroundings, patience_ms
-        self._by: Answerable | None = None
+        self._process, self._patience_ms = surroundings, patience_ms
+        self._by: FetchLease | None = None
         self._end_offsets: dict[int, int] = {}  # of the other voters
         self._known: set[ReplicaKey] = set()
         self._high_watermark = self._voters_know = -1
         self._offered = 0
-        self._noted: list[AnsweredFetch] = []
+        self._noted: list[LeasedFetch] = []
         self._waiting: list[_Waiting] = []
         self._has_news = False
 
@@ -85,20 +85,20 @@ class SimulatedAnswers:
         """See `FetchAnswers.has_news`."""
         return self._has_news
 
-    def begin(self, by: Answerable) -> None:
+    def begin(self, by: FetchLease) -> None:
         """See `FetchAnswers.begin`."""
         self._by, self._known, self._end_offsets = by, set(), dict(by.voters)
         self._high_watermark = self._voters_know = by.high_watermark
-        self._offered = self._around.log.end_offset
+        self._offered = self._process.log.end_offset
 
     def know(self, replica: ReplicaKey, *, counts: bool) -> None:
         """See `FetchAnswers.know`: a voter's former disk is for the core."""
-        if replica.id >= 0 and replica.id != self._around.key.id and counts == (replica.id in self._end_offsets):
+        if replica.id >= 0 and replica.id != self._process.key.id and counts == (replica.id in self._end_offsets):
             self._known.add(replica)
 
     def offer(self) -> None:
         """See `FetchAnswers.offer`."""
-        self._offered = self._around.log.end_offset
+        self._offered = self._process.log.end_offset
         self._look_again(voters=True)
 
     def raise_high_watermark(self, offset: int) -> None:
@@ -112,18 +112,18 @@ class SimulatedAnswers:
             self._voters_know = self._high_watermark
             self._look_again(voters=True)
 
-    def take(self) -> list[AnsweredFetch]:
+    def take(self) -> list[LeasedFetch]:
         """See `FetchAnswers.take`."""
         noted, self._noted, self._has_news = self._noted, [], False
         return noted
 
-    def end(self) -> list[AnsweredFetch]:
+    def end(self) -> list[LeasedFetch]:
         """See `FetchAnswers.end`."""
         self._by = None
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             one.timeout.cancel()
-            self._around.hand_on(one.asked)
+            self._process.pass_to_core(one.asked)
         return self.take()
 
     @property
@@ -141,8 +141,8 @@ class SimulatedAnswers:
         request = decode_request(API_KEY, VERSION, encode_request(asked.request, VERSION)).message
         if not isinstance(request, FetchRequest) or not self._is_plain(by, request):
             return False
-        log, now_ms = self._around.log, self._around.now_ms()
-        self._noted.append(AnsweredFetch(now_ms, request.replica, request.fetch_offset, log.end_offset))
+        log, now_ms = self._process.log, self._process.now_ms()
+        self._noted.append(LeasedFetch(now_ms, request.replica, request.fetch_offset, log.end_offset))
         if self._is_voter(request):
             self._end_offsets[request.replica.id] = request.fetch_offset
         has_advanced = self._advance(by)
@@ -151,7 +151,7 @@ class SimulatedAnswers:
             self._answer(by, asked, request)
         else:
             waiting: list[_Waiting] = []
-            timeout = self._around.call_later(request.max_wait_ms, lambda: self._end_wait(waiting[0]))
+            timeout = self._process.call_later(request.max_wait_ms, lambda: self._end_wait(waiting[0]))
             waiting.append(_Waiting(asked, request, known, timeout))
             self._waiting += waiting
         if has_advanced or len(self._noted) == NOTED_MAX // 2:
@@ -166,28 +166,28 @@ class SimulatedAnswers:
             self._note_news()
             self._look_again(voters=False)
 
-    def _is_plain(self, by: Answerable, request: FetchRequest) -> bool:
+    def _is_plain(self, by: FetchLease, request: FetchRequest) -> bool:
         is_of_epoch = request.epoch == request.last_fetched_epoch == by.epoch
         is_here = request.fetch_offset > by.epoch_start_offset and self._is_here(request.fetch_offset)
         is_known = request.replica in self._known and request.max_wait_ms >= 0
         return is_of_epoch and is_here and is_known and self._is_heard()
 
     def _is_here(self, offset: int) -> bool:
-        log = self._around.log
+        log = self._process.log
         return offset == log.end_offset or log.start_offset < offset < log.end_offset
 
     def _is_heard(self) -> bool:
         """Whether the process takes its news: the others are to find out about one that does not."""
-        is_fresh = not self._noted or self._around.now_ms() - self._noted[0].at_ms < self._patience_ms
+        is_fresh = not self._noted or self._process.now_ms() - self._noted[0].at_ms < self._patience_ms
         return is_fresh and len(self._noted) < NOTED_MAX
 
     def _is_voter(self, request: FetchRequest) -> bool:
         return request.replica.id in self._end_offsets
 
     def _own_offset(self) -> int:
-        return self._around.log.flushed_offset
+        return self._process.log.flushed_offset
 
-    def _advance(self, by: Answerable) -> bool:
+    def _advance(self, by: FetchLease) -> bool:
         own = [self._own_offset()] if by.counts_itself else []
         replicated = replicated_offset([*self._end_offsets.values(), *own])
         return replicated > by.epoch_start_offset and self._raise(replicated)
@@ -221,21 +221,21 @@ class SimulatedAnswers:
         if self._is_here(one.request.fetch_offset):
             self._answer(self._by, one.asked, one.request)
         else:
-            self._around.hand_on(one.asked)
+            self._process.pass_to_core(one.asked)
 
-    def _answer(self, by: Answerable, asked: Envelope, request: FetchRequest) -> None:
-        log, offset = self._around.log, request.fetch_offset
+    def _answer(self, by: FetchLease, asked: Envelope, request: FetchRequest) -> None:
+        log, offset = self._process.log, request.fetch_offset
         read = ReadRange(offset, request.max_bytes) if log.start_offset <= offset < log.end_offset else None
         response = FetchResponse(
             Error.NONE,
             by.epoch,
-            self._around.key.id,
+            self._process.key.id,
             high_watermark=self._high_watermark,
             log_start_offset=log.start_offset,
             leader_endpoints=by.leader_endpoints,
         )
-        self._around.give(asked, response, read)
+        self._process.give(asked, response, read)
 
     def _note_news(self) -> None:
         self._has_news = True
-        self._around.make_readable(FD)
+        self._process.make_readable(FD)

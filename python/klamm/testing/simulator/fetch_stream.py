@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import Error, FetchRequest, FetchResponse, Response
-from klamm.raft.ports import FetchEnd, FetchFailedError, WentOn
-from klamm.raft.replication.requests import FetchedOn
+from klamm.raft.ports import FetchEnd, FetchFailedError, StreamProgress
+from klamm.raft.replication.requests import StreamedFetches
 from klamm.testing.simulator.memory_log import DATA, MemoryLog, decode
 from klamm.testing.simulator.replica_loop import Call
 
@@ -20,7 +20,7 @@ FD: Final = 3  # that no one reads
 FIRST_ID: Final = -100  # correlation ids of the core are positive
 
 
-class Surroundings(Protocol):
+class HostProcess(Protocol):
     """What the thread has of its process."""
 
     log: MemoryLog
@@ -41,8 +41,8 @@ class Surroundings(Protocol):
 class SimulatedStream:
     """One fetch at a time. Invariant: while a flush is to be finished no request is in flight."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._around = surroundings
+    def __init__(self, surroundings: HostProcess) -> None:
+        self._process = surroundings
         self._effect: SendRequest | None = None
         self._request: FetchRequest | None = None
         self._id = FIRST_ID
@@ -84,14 +84,14 @@ class SimulatedStream:
         """See `FetchStreams.close`."""
         self.stop()
 
-    def take(self) -> WentOn | None:
+    def take(self) -> StreamProgress | None:
         """See `FetchStreams.take`."""
         if not self._has_news or self._request is None:
             return None
         self._has_news = False
-        fetched = FetchedOn(self._sent_ms, self._heard_ms, self._request, self._high_watermark)
+        fetched = StreamedFetches(self._sent_ms, self._heard_ms, self._request, self._high_watermark)
         self._heard_ms = None
-        return WentOn(fetched, self._end)
+        return StreamProgress(fetched, self._end)
 
     # The thread
 
@@ -111,7 +111,7 @@ class SimulatedStream:
         """What was appended is durable: only now it is acknowledged, by the next fetch."""
         target, self.flush_target = self.flush_target, None
         if target is not None and self._effect is not None:
-            self._around.log.flushed_offset = target
+            self._process.log.flushed_offset = target
             self._fetch_on()
 
     def _is_plain(self, response: FetchResponse) -> bool:
@@ -123,20 +123,20 @@ class SimulatedStream:
         return all(record.type == DATA and record.epoch == response.epoch for record in records)
 
     def _go_on(self, response: FetchResponse) -> None:
-        self._heard_ms = self._around.now_ms()
+        self._heard_ms = self._process.now_ms()
         self._high_watermark = max(self._high_watermark, response.high_watermark)
         self._note_news()
         if response.records:
-            self._around.log.append_fetched(response.records, response.epoch)
+            self._process.log.append_fetched(response.records, response.epoch)
             self._flush()
         else:
             self._fetch_on()
 
     def _flush(self) -> None:
-        self.flush_target = self._around.log.end_offset
+        self.flush_target = self._process.log.end_offset
 
     def _fetch_on(self) -> None:
-        log = self._around.log
+        log = self._process.log
         if self._request is None:
             return
         self._request = replace(
@@ -153,10 +153,10 @@ class SimulatedStream:
         if effect is None or request is None:
             return
         self._id -= 1
-        sent_id, self._sent_ms = self._id, self._around.now_ms()
-        self._around.post(replace(effect, correlation_id=sent_id, request=request))
+        sent_id, self._sent_ms = self._id, self._process.now_ms()
+        self._process.post(replace(effect, correlation_id=sent_id, request=request))
         self._end_timeout()
-        self._timeout = self._around.call_later(request.max_wait_ms + 2_000, lambda: self.on_answer(sent_id, None))
+        self._timeout = self._process.call_later(request.max_wait_ms + 2_000, lambda: self.on_answer(sent_id, None))
 
     def _end_timeout(self) -> None:
         if self._timeout is not None:
@@ -169,4 +169,4 @@ class SimulatedStream:
 
     def _note_news(self) -> None:
         self._has_news = True
-        self._around.make_readable(FD)
+        self._process.make_readable(FD)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from klamm.raft.events import PeerRefused
-from klamm.testing.simulator import words
+from klamm.testing.simulator import descriptions as words
 from klamm.testing.simulator.connections import ANY_PORT
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ RESEND_US = 1_000_000  # of what nothing came back for
 
 
 class Network:
-    """Takes what replicas send each other; the world's dice and faults decide what becomes of it."""
+    """Takes what replicas send each other; the world's generator and faults decide what becomes of it."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -28,14 +28,14 @@ class Network:
     def send(self, envelope: Envelope) -> None:
         """Put a message on its way, or lose it."""
         world = self._world
-        faults, dice = world.faults, world.dice
-        if (envelope.source, envelope.target) in self.cut or dice.random() < faults.drop_chance:
+        faults, rng = world.faults, world.rng
+        if (envelope.source, envelope.target) in self.cut or rng.random() < faults.drop_chance:
             world.say(f"lost: {words.of_envelope(envelope)}" if world.trace is not None else "")
             self._maybe_notice_loss(envelope)
             return
-        copies = 2 if dice.random() < faults.duplicate_chance and envelope.connection is None else 1
+        copies = 2 if rng.random() < faults.duplicate_chance and envelope.connection is None else 1
         for _ in range(copies):
-            delay_us = dice.randrange(1_000_000 if dice.random() < faults.slow_message_chance else faults.delay_us_max)
+            delay_us = rng.randrange(1_000_000 if rng.random() < faults.slow_message_chance else faults.delay_us_max)
             world.at(50 + delay_us, partial(self._deliver, envelope))
 
     def cut_off(self, node_id: int) -> set[tuple[int, int]]:
@@ -46,33 +46,33 @@ class Network:
 
     def change_partition(self) -> None:
         """Heal, split in two, cut one replica off, or cut single directions."""
-        ids, dice = list(self._world.replicas), self._world.dice
-        kind = dice.randrange(4)
+        ids, rng = list(self._world.replicas), self._world.rng
+        kind = rng.randrange(4)
         if kind == 0:
             self.cut = set()
         elif kind == 1:
-            side = {node_id for node_id in ids if dice.random() < 0.5}
+            side = {node_id for node_id in ids if rng.random() < 0.5}
             self.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
         elif kind == 2:
-            alone = dice.choice(ids)
+            alone = rng.choice(ids)
             self.cut = {(a, b) for a in ids for b in ids if a != b and alone in (a, b)}
         else:
-            self.cut = {(a, b) for a in ids for b in ids if a != b and dice.random() < 0.3}
+            self.cut = {(a, b) for a in ids for b in ids if a != b and rng.random() < 0.3}
         self._world.say("messages pass " + ("everywhere" if not self.cut else f"not {sorted(self.cut)}"))
 
     def dial(self, asker: SimulatedReplica, node_id: int, port: int, on_dialed: Dialed) -> None:
         """Let a process try to connect: what listens there accepts, its host refuses, or nothing comes back."""
         world, target = self._world, self._world.replicas[node_id]
-        faults, dice = world.faults, world.dice
+        faults, rng = world.faults, world.rng
         again = world.while_alive(asker, lambda: self.dial(asker, node_id, port, on_dialed))
         life: int | None = None
-        is_lost = (asker.id, node_id) in self.cut or dice.random() < faults.drop_chance
+        is_lost = (asker.id, node_id) in self.cut or rng.random() < faults.drop_chance
         if not is_lost and target.is_up and port in (ANY_PORT, target.port):
             life = target.life
-        elif is_lost or not target.is_host_up or dice.random() >= faults.refuse_chance:
+        elif is_lost or not target.is_host_up or rng.random() >= faults.refuse_chance:
             world.at(RESEND_US, again)
             return
-        delay_us = 50 + dice.randrange(faults.delay_us_max)
+        delay_us = 50 + rng.randrange(faults.delay_us_max)
         world.at(delay_us, world.while_alive(asker, lambda: self._end_dial(asker, target, life, on_dialed)))
 
     def _end_dial(self, asker: SimulatedReplica, target: SimulatedReplica, life: int | None, on_dialed: Dialed) -> None:
@@ -94,7 +94,7 @@ class Network:
         """No process listens there: a host that is up refuses the connection at once."""
         world = self._world
         asker = world.replicas.get(envelope.source)
-        is_refused = target.is_host_up and world.dice.random() < world.faults.refuse_chance
+        is_refused = target.is_host_up and world.rng.random() < world.faults.refuse_chance
         if envelope.response is not None or asker is None or not is_refused:
             self._maybe_notice_loss(envelope)
             return
@@ -103,7 +103,7 @@ class Network:
             world.say(f"{asker.id} is refused by {target.id}")
             asker.step(PeerRefused(target.id))
 
-        delay_us = 50 + world.dice.randrange(world.faults.delay_us_max)
+        delay_us = 50 + world.rng.randrange(world.faults.delay_us_max)
         if envelope.connection is None:
             world.at(delay_us, world.while_alive(asker, be_refused))
         world.at(delay_us, partial(self._fail_request, envelope))
@@ -111,8 +111,8 @@ class Network:
     def _maybe_notice_loss(self, envelope: Envelope) -> None:
         """A sender may learn that its connection broke, or wait for its time-out."""
         world = self._world
-        if world.dice.random() < 0.5:
-            world.at(50 + world.dice.randrange(world.faults.delay_us_max), partial(self._fail_request, envelope))
+        if world.rng.random() < 0.5:
+            world.at(50 + world.rng.randrange(world.faults.delay_us_max), partial(self._fail_request, envelope))
 
     def _fail_request(self, envelope: Envelope) -> None:
         world = self._world

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from klamm.raft.events import KraftUpgradeRequested, ShutdownRequested
 from klamm.raft.messages import Error
-from klamm.testing.simulator import words
+from klamm.testing.simulator import descriptions as words
 
 if TYPE_CHECKING:
     from klamm.testing.simulator.envelope import Envelope
@@ -29,7 +29,7 @@ class Operations:
     def reconfigure(self) -> None:
         """Ask each replica that believes to lead for a change of voters, or move a replica to another port."""
         world = self._world
-        if world.dice.randrange(10) == 0:
+        if world.rng.randrange(10) == 0:
             self._move_someone()
             return
         self.upgrade()
@@ -51,16 +51,16 @@ class Operations:
         """An operator who is told of a time-out tries again: the same, or what else helps."""
         world = self._world
         is_timed_out = getattr(envelope.response, "error", None) is Error.REQUEST_TIMED_OUT
-        if not is_timed_out or not world.faults.reconfigure_every_us or world.dice.random() >= RETRY_CHANCE:
+        if not is_timed_out or not world.faults.reconfigure_every_us or world.rng.random() >= RETRY_CHANCE:
             return
         asked = envelope._replace(source=envelope.target, target=envelope.source, response=None)
-        world.at(world.dice.randrange(RETRY_US_MAX), lambda: self._retry(asked))
+        world.at(world.rng.randrange(RETRY_US_MAX), lambda: self._retry(asked))
 
     def _retry(self, asked: Envelope) -> None:
         world = self._world
         leader = world.replicas[asked.target]
         if leader in world.leaders():
-            request = asked if world.dice.random() < 0.5 else world.operator.change(leader)
+            request = asked if world.rng.random() < 0.5 else world.operator.change(leader)
             if request is not None:
                 self._ask(leader, request)
 
@@ -71,7 +71,7 @@ class Operations:
     def _maybe_stall(self, leader: SimulatedReplica) -> None:
         """Cut the leader off while its change is not committed, for about as long as the operator waits for it."""
         world = self._world
-        if not leader.is_up or world.dice.random() >= world.faults.stall_change_chance:
+        if not leader.is_up or world.rng.random() >= world.faults.stall_change_chance:
             return
         timeout_us = leader.config.request_timeout_ms * 1000
 
@@ -79,18 +79,18 @@ class Operations:
             if leader.is_up and world.faults.stall_change_chance:
                 cut = world.network.cut_off(leader.id)
                 world.say(f"no message passes from or to {leader.id}")
-                world.at(int(timeout_us * world.dice.uniform(0.9, 1.6)), lambda: end(cut))
+                world.at(int(timeout_us * world.rng.uniform(0.9, 1.6)), lambda: end(cut))
 
         def end(cut: set[tuple[int, int]]) -> None:
             if world.network.cut is cut:
                 world.network.cut = set()
                 world.say("messages pass everywhere")
 
-        world.at(world.dice.randrange(5_000), begin)
+        world.at(world.rng.randrange(5_000), begin)
 
     def _move_someone(self) -> None:
         world = self._world
-        replica = world.dice.choice(list(world.replicas.values()))
+        replica = world.rng.choice(list(world.replicas.values()))
         if world.operator.may_move(replica):
             replica.next_port += 1
             world.say(f"{replica.id} is to listen at port {replica.next_port}")
@@ -101,7 +101,7 @@ class Operations:
     def shut_down_someone(self) -> None:
         """Stop a replica as SIGTERM does: it hands over, and ends when that is done or took too long."""
         world = self._world
-        self._shut_down(world.dice.choice(list(world.replicas.values())))
+        self._shut_down(world.rng.choice(list(world.replicas.values())))
 
     def _shut_down(self, replica: SimulatedReplica) -> None:
         world = self._world

@@ -23,14 +23,14 @@ CLIENT = 0
 class Operator:
     """Decides what is done next; the world does it."""
 
-    def __init__(self, dice: random.Random, replicas: dict[int, SimulatedReplica]) -> None:
-        self._dice, self._replicas = dice, replicas
+    def __init__(self, rng: random.Random, replicas: dict[int, SimulatedReplica]) -> None:
+        self._rng, self._replicas = rng, replicas
 
     def change(self, leader: SimulatedReplica) -> Envelope | None:
         """A request to a leader that adds or removes a voter; None when there is nothing to ask for."""
         if self._moved_keys():
             return None  # first the voters find each other again
-        voters, dice = leader.running.replica.voters, self._dice
+        voters, rng = leader.running.replica.voters, self._rng
         candidates: list[Callable[[], AddVoterRequest | RemoveVoterRequest]] = [
             lambda replica=replica: self._addition(replica)  # type: ignore[misc]
             for replica in self._replicas.values()
@@ -41,7 +41,7 @@ class Operator:
         candidates += [lambda key=key: self._removal(key) for key in removable if len(voters) > 1]  # type: ignore[misc]
         if not candidates:
             return None
-        return Envelope(CLIENT, leader.id, -1, 0, dice.choice(candidates)())
+        return Envelope(CLIENT, leader.id, -1, 0, rng.choice(candidates)())
 
     def may_lose_disk(self, replica: SimulatedReplica) -> bool:
         """Whether every voter set in any log keeps a majority of disks without this one, and nothing is under way.
@@ -88,10 +88,10 @@ class Operator:
         return is_excuse and not _would_elect_one([*self._replicas.values()])
 
     def _addition(self, replica: SimulatedReplica) -> AddVoterRequest:
-        return AddVoterRequest("cluster", replica.key, replica.endpoints, self._dice.random() < 0.8)
+        return AddVoterRequest("cluster", replica.key, replica.endpoints, self._rng.random() < 0.8)
 
     def _removal(self, key: ReplicaKey) -> RemoveVoterRequest:
-        return RemoveVoterRequest("cluster", key if self._dice.random() < 0.7 else ReplicaKey(key.id))
+        return RemoveVoterRequest("cluster", key if self._rng.random() < 0.7 else ReplicaKey(key.id))
 
     def _is_joining(self, replica: SimulatedReplica) -> bool:
         states = [other.core.replica.state for other in self._replicas.values() if other.core is not None]

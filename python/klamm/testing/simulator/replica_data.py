@@ -28,11 +28,11 @@ from klamm.raft.voters.voter_set import (
     VotersInLog,
 )
 from klamm.testing.simulator import memory_snapshot
-from klamm.testing.simulator.by_hand import key_of
 from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.disk_files import DiskFiles
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.memory_log import MemoryLog
+from klamm.testing.simulator.scripted_requests import key_of
 
 FOLDER: Final = Path("__cluster_metadata-0")
 QUORUM_STATE: Final = FOLDER / "quorum-state"

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from klamm.raft.config import RaftConfig
 from klamm.raft.log.control_records import KRAFT_VOTERS
 from klamm.raft.voters.voter_set import Endpoint
-from klamm.testing.simulator import faults, words
-from klamm.testing.simulator.in_full import InFull
+from klamm.testing.simulator import descriptions as words
+from klamm.testing.simulator import faults
+from klamm.testing.simulator.full_check import FullCheck
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.world import World
 
@@ -59,27 +60,27 @@ def play(
     *,
     directed: faults.Faults | None = None,
     trace: list[str] | None = None,
-    in_full: bool = False,
+    full_check: bool = False,
 ) -> Outcome:
     """Play a seed, with the faults that it draws or with `directed` ones. Raises SimulationFailedError.
 
-    `in_full`: check everything after every event, at many times the cost.
+    `full_check`: check everything after every event, at many times the cost.
     """
-    dice = random.Random(seed)
-    voter_count = dice.choice([1, 2, 3, 3, 3, 4, 5, 5])
-    observer_count = dice.choice([0, 0, 1])
-    config = _draw_config(dice)
-    drawn = faults.draw(dice, list(range(1, voter_count + observer_count + 1)))
-    damage_dice = random.Random(f"damage {seed}")
-    if damage_dice.random() < DAMAGED_SHARE:
-        drawn.damage_every_us = damage_dice.choice([300_000, 1_000_000, 3_000_000])
+    rng = random.Random(seed)
+    voter_count = rng.choice([1, 2, 3, 3, 3, 4, 5, 5])
+    observer_count = rng.choice([0, 0, 1])
+    config = _draw_config(rng)
+    drawn = faults.draw(rng, list(range(1, voter_count + observer_count + 1)))
+    damage_rng = random.Random(f"damage {seed}")
+    if damage_rng.random() < DAMAGED_SHARE:
+        drawn.damage_every_us = damage_rng.choice([300_000, 1_000_000, 3_000_000])
     drawn, haste = (replace(directed), 1.0) if directed is not None else (drawn, _haste(config))
     drawn.hasten(haste)
-    config = config._replace(fetches_go_on=dice.random() < 0.5, fetches_answered=are_fetches_answered(seed))
-    world = World(dice, voter_count, observer_count, drawn, config, haste=haste, connected=are_connected(seed))
+    config = config._replace(fetches_go_on=rng.random() < 0.5, fetches_leased=are_fetches_leased(seed))
+    world = World(rng, voter_count, observer_count, drawn, config, haste=haste, connected=are_connected(seed))
     world.trace = trace
-    if in_full:
-        world.in_full = InFull()
+    if full_check:
+        world.full_check = FullCheck()
     if trace is not None:
         trace.append(f"seed {seed}: {voter_count} voters, {observer_count} observers, {drawn}")
     return _play(seed, world, haste, "")
@@ -90,7 +91,7 @@ def play_dynamic(
     *,
     directed: faults.Faults | None = None,
     trace: list[str] | None = None,
-    in_full: bool = False,
+    full_check: bool = False,
 ) -> Outcome:
     """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError.
 
@@ -98,22 +99,22 @@ def play_dynamic(
     begins with configured voters, and is upgraded to kraft.version 1 in the middle of it.
     """
     upgraded = random.Random(f"upgrade {seed}").random() < UPGRADED_SHARE
-    dice = random.Random(f"dynamic {seed}")
-    voter_count, spare_count = dice.choice([1, 2, 3, 3, 3, 4]), dice.choice([0, 1, 2])
+    rng = random.Random(f"dynamic {seed}")
+    voter_count, spare_count = rng.choice([1, 2, 3, 3, 3, 4]), rng.choice([0, 1, 2])
     count = voter_count + spare_count
     servers = tuple(Endpoint("CONTROLLER", f"node-{node_id}", 9093) for node_id in range(1, count + 1))
-    config = _draw_config(dice)._replace(auto_join=dice.random() < 0.5, bootstrap_servers=servers)
-    drawn, haste = faults.draw(dice, list(range(1, count + 1))), _haste(config)
-    drawn.reconfigure_every_us = dice.choice([100_000, 500_000, 2_000_000])
-    drawn.snapshot_every_us = dice.choice([50_000, 200_000, 1_000_000])
-    drawn.clean_share = dice.choice([0.3, 1.0])
-    drawn.wipe_every_us = dice.choice([500_000, 2_000_000, 5_000_000])
+    config = _draw_config(rng)._replace(auto_join=rng.random() < 0.5, bootstrap_servers=servers)
+    drawn, haste = faults.draw(rng, list(range(1, count + 1))), _haste(config)
+    drawn.reconfigure_every_us = rng.choice([100_000, 500_000, 2_000_000])
+    drawn.snapshot_every_us = rng.choice([50_000, 200_000, 1_000_000])
+    drawn.clean_share = rng.choice([0.3, 1.0])
+    drawn.wipe_every_us = rng.choice([500_000, 2_000_000, 5_000_000])
     if directed is not None:
         drawn, haste = replace(directed), 1.0
     drawn.hasten(haste)
-    config = config._replace(fetches_go_on=dice.random() < 0.5, fetches_answered=are_fetches_answered(seed))
+    config = config._replace(fetches_go_on=rng.random() < 0.5, fetches_leased=are_fetches_leased(seed))
     world = World(
-        dice,
+        rng,
         voter_count,
         spare_count,
         drawn,
@@ -124,8 +125,8 @@ def play_dynamic(
         connected=are_connected(seed),
     )
     world.trace = trace
-    if in_full:
-        world.in_full = InFull()
+    if full_check:
+        world.full_check = FullCheck()
     if trace is not None:
         begin = "configured voters" if upgraded else "voters"
         trace.append(f"dynamic seed {seed}: {voter_count} {begin} and {spare_count} to add, {config}, {drawn}")
@@ -159,7 +160,7 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
     )
 
 
-def are_fetches_answered(seed: int) -> bool:
+def are_fetches_leased(seed: int) -> bool:
     """Whether leaders answer fetches without their cores in the runs of that seed."""
     return random.Random(f"answered {seed}").random() < ANSWERED_SHARE
 
@@ -196,18 +197,18 @@ def _quiet() -> Iterator[None]:
         logger.disabled = was_disabled
 
 
-def _draw_config(dice: random.Random) -> RaftConfig:
+def _draw_config(rng: random.Random) -> RaftConfig:
     """Kafka's time-outs, or a tenth of them for ten times the elections; fetches of one batch, of some, of all."""
-    scale = dice.choice([1, 10])
+    scale = rng.choice([1, 10])
     return RaftConfig(
         election_timeout_ms=1000 // scale,
         fetch_timeout_ms=2000 // scale,
         request_timeout_ms=2000 // scale,
         retry_backoff_ms=100 // scale,
-        fetch_max_bytes=dice.choice([1, 200, 1 << 20]),
-        fetch_max_wait_ms=dice.choice([20, 50, 500 // scale]),
-        fetch_snapshot_max_bytes=dice.choice([20, 200, 1 << 20]),
-        crash_detection=dice.random() < 0.7,
+        fetch_max_bytes=rng.choice([1, 200, 1 << 20]),
+        fetch_max_wait_ms=rng.choice([20, 50, 500 // scale]),
+        fetch_snapshot_max_bytes=rng.choice([20, 200, 1 << 20]),
+        crash_detection=rng.random() < 0.7,
     )
 
 

@@ -165,7 +165,7 @@ class SimulatedReplica(ReplicaData):
             self,
             transport=self,
             open_streams=(lambda: self._stream) if self.config.fetches_go_on else None,
-            open_answers=(lambda: self._answers) if self.config.fetches_answered else None,
+            open_answers=(lambda: self._answers) if self.config.fetches_leased else None,
             wall_clock_ms=self.now_ms,
             start_thread=self._start_thread,
         )
@@ -334,11 +334,11 @@ class SimulatedReplica(ReplicaData):
     # The stream's surroundings
 
     def call_later(self, delay_ms: int, act: Callable[[], None]) -> Call:
-        """See `Surroundings`."""
+        """See `HostProcess`."""
         return self._loop.call_later(delay_ms / 1000, act)
 
     def make_readable(self, fd: int) -> None:
-        """See `Surroundings`: another event may come before the loop looks."""
+        """See `HostProcess`: another event may come before the loop looks."""
         if self._luck():
             self._loop.make_readable(fd)
         else:
@@ -361,14 +361,14 @@ class SimulatedReplica(ReplicaData):
     # The surroundings of the answers
 
     def give(self, asked: Envelope, response: FetchResponse, read: ReadRange | None) -> None:
-        """See `fetch_answers.Surroundings`."""
+        """See `fetch_answers.HostProcess`."""
         self.before_change()
         version = versions_of(asked.request)[1]
         body = encode_response(with_bytes(self.log, response, read), version, LISTENER)
         self.outbox.append(asked.answered(decode_response(asked.request, version, body, LISTENER)))
 
-    def hand_on(self, asked: Envelope) -> None:
-        """See `fetch_answers.Surroundings`: another event may come before the loop takes it."""
+    def pass_to_core(self, asked: Envelope) -> None:
+        """See `fetch_answers.HostProcess`: another event may come before the loop takes it."""
         if self._luck():
             self._loop.call_soon(self._ask_driver, asked)
         else:

@@ -1,7 +1,7 @@
 """Replicas that do nothing by themselves, and what moves them, a step at a time.
 
 Messages, writes and flushes wait until somebody lets them go, and time stands still. After every step of a replica all
-invariants are checked, as in a run with dice (`world`).
+invariants are checked, as in a run with rng (`world`).
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from klamm.raft.effects import Reply, SendRequest
 from klamm.raft.messages import Request
 from klamm.raft.replica_state import InvariantError
-from klamm.testing.simulator import words
+from klamm.testing.simulator import descriptions as words
 from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.invariants.committed import CommittedHistory

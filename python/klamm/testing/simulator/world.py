@@ -14,11 +14,11 @@ from klamm.raft.election.roles import Role
 from klamm.raft.events import PeerGone, ResignRequested
 from klamm.raft.log.control_records import KRAFT_VERSION
 from klamm.raft.voters.voter_set import VoterSet
-from klamm.testing.simulator import words
+from klamm.testing.simulator import descriptions as words
 from klamm.testing.simulator.crashing import CrashedError
 from klamm.testing.simulator.envelope import Envelope
 from klamm.testing.simulator.faults import Faults
-from klamm.testing.simulator.in_full import InFull
+from klamm.testing.simulator.full_check import FullCheck
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.invariants.every import EveryInvariant
@@ -39,7 +39,7 @@ class World:
 
     def __init__(
         self,
-        dice: random.Random,
+        rng: random.Random,
         voter_count: int,
         observer_count: int,
         faults: Faults,
@@ -57,7 +57,7 @@ class World:
         With more `haste` a wiped replica is away for a shorter time. `connected`: requests go by the product's
         connections.
         """
-        self.dice, self.faults = dice, faults
+        self.rng, self.faults = rng, faults
         self._is_dynamic = dynamic
         self._wiped_for_us = int(WIPED_FOR_US / haste)
         self.now_us = 0
@@ -78,10 +78,10 @@ class World:
         self.must_be_upgraded = upgraded
         voters = VoterSet.of_ids(range(1, voter_count + 1)) if self.has_configured_voters else VoterSet(())
         for node_id in range(1, voter_count + observer_count + 1):
-            self._clock_offsets_ms[node_id] = dice.randrange(1_000_000)
+            self._clock_offsets_ms[node_id] = rng.randrange(1_000_000)
             directory = "A" if dynamic else None
             clock = self._clock_of(node_id)
-            never_votes = not dynamic and node_id > voter_count and dice.random() < 0.5
+            never_votes = not dynamic and node_id > voter_count and rng.random() < 0.5
             own_config = config._replace(never_votes=never_votes)
             replica = SimulatedReplica(
                 node_id,
@@ -94,15 +94,15 @@ class World:
             )
             replica.damage = self._damage
             self.replicas[node_id] = replica
-        self.operator = Operator(dice, self.replicas)
+        self.operator = Operator(rng, self.replicas)
         self.operations = Operations(self)
         if not self.has_configured_voters:
             format_first_voters([self.replicas[node_id] for node_id in range(1, voter_count + 1)])
         self.invariants = EveryInvariant(self.history)
-        self.in_full: InFull | None = None  # to check all of it after every event
+        self.full_check: FullCheck | None = None  # to check all of it after every event
 
     def _is_lucky(self) -> bool:
-        return self.dice.random() < 0.5
+        return self.rng.random() < 0.5
 
     # Running
 
@@ -121,7 +121,7 @@ class World:
     def begin(self, calm_us: int = 0) -> None:
         """Start all replicas, the clients and the operator, and what goes wrong when the calm is over."""
         for replica in self.replicas.values():
-            self.at(self.dice.randrange(100_000), lambda replica=replica: self._start(replica))  # type: ignore[misc]
+            self.at(self.rng.randrange(100_000), lambda replica=replica: self._start(replica))  # type: ignore[misc]
         self._every(lambda: PROPOSE_EVERY_US, self._propose_somewhere)
         if self.must_be_upgraded:
             self._every(lambda: UPGRADE_EVERY_US, self.operations.upgrade)
@@ -183,10 +183,10 @@ class World:
         def again() -> None:
             if period_us():
                 happen()
-                self.at(1 + self.dice.randrange(2 * period_us()), again)
+                self.at(1 + self.rng.randrange(2 * period_us()), again)
 
         if period_us():
-            self.at(1 + self.dice.randrange(2 * period_us()), again)
+            self.at(1 + self.rng.randrange(2 * period_us()), again)
 
     def _clock_of(self, node_id: int) -> Callable[[], int]:
         rate = self.faults.clock_rates.get(node_id, 1.0)
@@ -202,9 +202,9 @@ class World:
 
     def step(self, replica: SimulatedReplica, act: Callable[[], None]) -> None:
         """Let a replica that is up do something, which may be the last it does, and see what comes of it."""
-        is_doomed = self.dice.random() < self.faults.crash_in_step_chance
+        is_doomed = self.rng.random() < self.faults.crash_in_step_chance
         if is_doomed:
-            replica.crash_after_effects = self.dice.randrange(6)
+            replica.crash_after_effects = self.rng.randrange(6)
         try:
             act()
         except CrashedError:
@@ -241,8 +241,8 @@ class World:
 
     def _check(self, replica: SimulatedReplica) -> None:
         self.invariants.check(self.replicas, replica)
-        if self.in_full is not None:
-            self.in_full.check(self.replicas, replica)
+        if self.full_check is not None:
+            self.full_check.check(self.replicas, replica)
 
     def _arm(self, replica: SimulatedReplica, deadline_ms: int) -> None:
         if deadline_ms >= NEVER_MS:
@@ -273,19 +273,19 @@ class World:
     # Disk
 
     def _disk_us(self) -> int:
-        if self.dice.random() < self.faults.slow_disk_chance:
-            return self.dice.randrange(self.faults.slow_disk_us_max)
-        return 50 + self.dice.randrange(1_000)
+        if self.rng.random() < self.faults.slow_disk_chance:
+            return self.rng.randrange(self.faults.slow_disk_us_max)
+        return 50 + self.rng.randrange(1_000)
 
     def _snapshot_somewhere(self) -> None:
         """Whoever has applied something may write a snapshot, or be struck while it does."""
-        replica = self.dice.choice(list(self.replicas.values()))
+        replica = self.rng.choice(list(self.replicas.values()))
         latest = replica.log.latest_snapshot_id
         if not replica.is_up or replica.snapshotting is not None:
             return
         if replica.applied <= (latest.offset if latest is not None else 0):
             return
-        size = self.dice.randrange(self.faults.snapshot_bytes_max)
+        size = self.rng.randrange(self.faults.snapshot_bytes_max)
         replica.begin_snapshot(bytes([replica.id]) * size)
         self.say(f"{replica.id} writes a snapshot of {replica.applied} records")
         self.at(self._disk_us(), self.while_alive(replica, lambda: self._finish_snapshot(replica)))
@@ -293,18 +293,18 @@ class World:
     def _finish_snapshot(self, replica: SimulatedReplica) -> None:
         replica.finish_snapshot()
         snapshots = replica.log.snapshots()
-        if self.dice.random() < self.faults.clean_share:
-            begin_with = snapshots[-1].id if self.dice.random() < 0.5 else self.dice.choice(snapshots).id
+        if self.rng.random() < self.faults.clean_share:
+            begin_with = snapshots[-1].id if self.rng.random() < 0.5 else self.rng.choice(snapshots).id
             replica.clean(begin_with)
             self.say(f"the log of {replica.id} begins with snapshot {words.of_end(begin_with)}")
 
     def _damage(self, data: bytes) -> bytes:
         """What a disk keeps of a slice, now and then: some of it, or other bytes."""
-        if self.dice.random() >= self.faults.damaged_slice_chance:
+        if self.rng.random() >= self.faults.damaged_slice_chance:
             return data
-        at = self.dice.randrange(len(data))
+        at = self.rng.randrange(len(data))
         self.say(f"a disk damages byte {at} of a slice")
-        return data[:at] + bytes([data[at] ^ 1 + self.dice.randrange(255)]) + data[at + 1 :]
+        return data[:at] + bytes([data[at] ^ 1 + self.rng.randrange(255)]) + data[at + 1 :]
 
     # Network
 
@@ -320,13 +320,13 @@ class World:
     def _start(self, replica: SimulatedReplica) -> None:
         if not replica.is_up:
             self.say(f"{replica.id} starts")
-            self.step(replica, lambda: replica.start(self.dice.getrandbits(32)))
+            self.step(replica, lambda: replica.start(self.rng.getrandbits(32)))
 
     def _crash(self, replica: SimulatedReplica) -> None:
         unflushed = replica.log.end_offset - replica.log.flushed_offset
-        keep = self.dice.randint(0, unflushed) if self.dice.random() < self.faults.power_cut_share else None
+        keep = self.rng.randint(0, unflushed) if self.rng.random() < self.faults.power_cut_share else None
         self.say(f"{replica.id} crashes" + ("" if keep is None else f", {keep} of {unflushed} unflushed records stay"))
-        self._go_away(replica, keep, write_survives=self.dice.random() < 0.5)
+        self._go_away(replica, keep, write_survives=self.rng.random() < 0.5)
 
     def _maybe_crash_within(self, replica: SimulatedReplica, delay_us: int) -> None:
         life = replica.life
@@ -335,8 +335,8 @@ class World:
             if replica.is_up and replica.life == life:
                 self._crash(replica)
 
-        if self.dice.random() < self.faults.crash_in_write_chance:
-            self.at(self.dice.randrange(delay_us + 1), crash)
+        if self.rng.random() < self.faults.crash_in_write_chance:
+            self.at(self.rng.randrange(delay_us + 1), crash)
 
     def _end(self, replica: SimulatedReplica, life: int) -> None:
         """An orderly end, with all of it written."""
@@ -351,11 +351,11 @@ class World:
         self._check(replica)
         if keep is None:
             self._maybe_notice_crash(replica)
-        self.at(self.dice.randrange(self.faults.away_us_max), lambda: self._start(replica))
+        self.at(self.rng.randrange(self.faults.away_us_max), lambda: self._start(replica))
 
     def _wipe_someone(self) -> None:
         """A disk is lost and replaced by an empty one, where the quorum survives that."""
-        replica = self.dice.choice(list(self.replicas.values()))
+        replica = self.rng.choice(list(self.replicas.values()))
         if not replica.is_up or not self._may_be_wiped(replica):
             return
         replica.crash(0, write_survives=False)
@@ -366,13 +366,13 @@ class World:
         comes_as = f", and comes back with directory {replica.directory}" if self._is_dynamic else ""
         self.say(f"{replica.id} loses its disk{comes_as}")
         self._check(replica)
-        away_us = self.dice.randrange(self.faults.away_us_max) if self._is_dynamic else self._wiped_for_us
+        away_us = self.rng.randrange(self.faults.away_us_max) if self._is_dynamic else self._wiped_for_us
         self.at(away_us, lambda: self._start(replica))
 
     def _damage_a_log(self) -> None:
         """A voter loses records while it is down. A majority of the voters keeps theirs, or nobody could be elected."""
         voters = [replica for replica in self.replicas.values() if replica.is_voter]
-        replica = self.dice.choice(voters)
+        replica = self.rng.choice(voters)
         damaged = sum(has_lost_records(other) for other in voters if other is not replica)
         if not replica.is_up or damaged >= (len(voters) - 1) // 2:
             return
@@ -381,12 +381,12 @@ class World:
         self._tick_at_us.pop(replica.id, None)
         log = replica.log
         lowest = max(log.start_offset, log.latest_snapshot_id.offset if log.latest_snapshot_id is not None else 0)
-        damage_log(replica, self.dice.randint(lowest, max(lowest, log.flushed_offset)))
+        damage_log(replica, self.rng.randint(lowest, max(lowest, log.flushed_offset)))
         self.say(
             f"{replica.id} loses records: its log ends at {log.end_offset}, and held {words.of_end(log.proven_end)}"
         )
         self._check(replica)
-        self.at(self.dice.randrange(self.faults.away_us_max), lambda: self._start(replica))
+        self.at(self.rng.randrange(self.faults.away_us_max), lambda: self._start(replica))
 
     def _may_be_wiped(self, replica: SimulatedReplica) -> bool:
         if self._is_dynamic:
@@ -397,11 +397,11 @@ class World:
     def _maybe_notice_crash(self, gone: SimulatedReplica) -> None:
         """The host lives on, and refuses the others' connections."""
         for replica in self.replicas.values():
-            if replica is not gone and replica.is_up and self.dice.random() < self.faults.notice_crash_chance:
-                self._tell_gone(replica, gone.id, 50 + self.dice.randrange(self.faults.delay_us_max))
+            if replica is not gone and replica.is_up and self.rng.random() < self.faults.notice_crash_chance:
+                self._tell_gone(replica, gone.id, 50 + self.rng.randrange(self.faults.delay_us_max))
 
     def _alarm_falsely(self) -> None:
-        replica, gone = self.dice.choices(list(self.replicas.values()), k=2)
+        replica, gone = self.rng.choices(list(self.replicas.values()), k=2)
         if replica.is_up:
             self._tell_gone(replica, gone.id, 0)
 
@@ -417,15 +417,15 @@ class World:
         self.at(delay_us, self.while_alive(replica, tell))
 
     def _crash_someone(self) -> None:
-        replica = self.dice.choice(list(self.replicas.values()))
+        replica = self.rng.choice(list(self.replicas.values()))
         if replica.is_up:
             self._crash(replica)
 
     def _maybe_strike(self, leader: SimulatedReplica) -> None:
         """Leave a new leader just the time to append and to reach some of the others, but not all."""
-        if self.dice.random() >= self.faults.strike_leader_chance:
+        if self.rng.random() >= self.faults.strike_leader_chance:
             return
-        life, is_crash = leader.life, self.dice.random() < 0.7
+        life, is_crash = leader.life, self.rng.random() < 0.7
 
         def strike() -> None:
             if not leader.is_up or leader.life != life or not self.faults.strike_leader_chance:
@@ -437,15 +437,15 @@ class World:
                 self.network.cut = {pair for node_id in others for pair in ((node_id, leader.id), (leader.id, node_id))}
                 self.say(f"no message passes from or to {leader.id}")
 
-        self.at(self.dice.randrange(self.dice.choice([3_000, 30_000, 300_000])), strike)
+        self.at(self.rng.randrange(self.rng.choice([3_000, 30_000, 300_000])), strike)
 
     def _resign_someone(self) -> None:
         for leader in self.leaders():
             self.step(leader, lambda leader=leader: leader.step(ResignRequested(leader.epoch)))  # type: ignore[misc]
 
     def _jump_a_clock(self) -> None:
-        replica = self.dice.choice(list(self.replicas.values()))
-        self._clock_offsets_ms[replica.id] += self.dice.randrange(5_000)
+        replica = self.rng.choice(list(self.replicas.values()))
+        self._clock_offsets_ms[replica.id] += self.rng.randrange(5_000)
         self.say(f"the clock of {replica.id} jumps ahead")
         if replica.is_up:
             self.step(replica, replica.tick)
@@ -459,7 +459,7 @@ class World:
                 self._propose(leader)
 
     def _propose(self, leader: SimulatedReplica) -> None:
-        count = self.dice.choice([1, 1, 3])  # a batch may be torn
+        count = self.rng.choice([1, 1, 3])  # a batch may be torn
         values = [b"value-%d" % number for number in range(self._next_value + 1, self._next_value + count + 1)]
         self._next_value += count
 

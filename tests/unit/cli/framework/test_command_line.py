@@ -37,38 +37,38 @@ def command_of(names: tuple[str, ...]) -> Command:
     return member
 
 
-def value(parameter: Parameter, dice: random.Random) -> str:
+def value(parameter: Parameter, rng: random.Random) -> str:
     if parameter.convert is Path:
-        return dice.choice(["/data/one", "server.properties", "a b"])
+        return rng.choice(["/data/one", "server.properties", "a b"])
     if parameter.convert is str:
-        return dice.choice(["orders", "a=b", "x:9092,y:9093", "größe", "2026-01-31T12:00", "*"])
-    return str(dice.randrange(1, 2000))
+        return rng.choice(["orders", "a=b", "x:9092,y:9093", "größe", "2026-01-31T12:00", "*"])
+    return str(rng.randrange(1, 2000))
 
 
-def line(parameters: list[Parameter], dice: random.Random) -> list[str]:
+def line(parameters: list[Parameter], rng: random.Random) -> list[str]:
     """Options in any order, each argument at some place between them."""
     options: list[list[str]] = []
     arguments: list[str] = []
     are_arguments_left_out = False
     for parameter in parameters:
-        if not parameter.is_required and dice.random() < 0.4:
+        if not parameter.is_required and rng.random() < 0.4:
             are_arguments_left_out |= isinstance(parameter.declared, Argument)
             continue
-        count = dice.randrange(1, 4) if parameter.is_list else 1
+        count = rng.randrange(1, 4) if parameter.is_list else 1
         if isinstance(parameter.declared, Argument):
-            arguments += [] if are_arguments_left_out else [value(parameter, dice) for _ in range(count)]
+            arguments += [] if are_arguments_left_out else [value(parameter, rng) for _ in range(count)]
             continue
         for _ in range(count):
-            name = dice.choice(parameter.names)
+            name = rng.choice(parameter.names)
             if parameter.is_flag:
                 options.append([name])
-            elif name.startswith("--") and dice.random() < 0.5:
-                options.append([f"{name}={value(parameter, dice)}"])
+            elif name.startswith("--") and rng.random() < 0.5:
+                options.append([f"{name}={value(parameter, rng)}"])
             else:
-                options.append([name, value(parameter, dice)])
-    dice.shuffle(options)
+                options.append([name, value(parameter, rng)])
+    rng.shuffle(options)
     for number, word in enumerate(arguments):
-        options.insert(dice.randint(number, len(options)) if number == 0 else len(options), [word])
+        options.insert(rng.randint(number, len(options)) if number == 0 else len(options), [word])
     return [word for option in options for word in option]
 
 
@@ -77,9 +77,9 @@ def test_both_readers_take_a_line_for_the_same(names: tuple[str, ...], monkeypat
     monkeypatch.delenv("KLAMM_BOOTSTRAP", raising=False)
     command = command_of(names)
     parameters = parameters_of(command)
-    dice = random.Random(" ".join(names))
+    rng = random.Random(" ".join(names))
     for _ in range(LINES):
-        words = [*names, *line(parameters, dice)]
+        words = [*names, *line(parameters, rng)]
         ours, theirs = read(commands, words), parse(words)
         assert not isinstance(theirs, int), words
         assert theirs.function is command

@@ -9,9 +9,9 @@ import pytest
 
 from klamm.admin.quorum import Member, Quorum
 from klamm.cli.doctor.diagnosis import CHECKS, diagnose
-from klamm.cli.doctor.facts import Contact, Directory, Facts, NodeConfigFacts, Refusal
+from klamm.cli.doctor.facts import ContactedAddress, Directory, Facts, NodeConfigFacts, Refusal
 from klamm.cli.doctor.findings import Finding, Severity
-from klamm.cli.doctor.looking import look
+from klamm.cli.doctor.inspection import look
 from klamm.cli.main import run
 from klamm.formats.meta_properties import MetaProperties
 from klamm.protocol.messages.voter_messages import VoterListener
@@ -45,8 +45,8 @@ def quorum(*members: Member) -> Quorum:
     return Quorum(CLUSTER, 1, 7, 100, members or tuple(map(member, (1, 2, 3))))
 
 
-def contact(node_id: int, **changed: Any) -> Contact:
-    found = Contact(ADDRESSES[node_id], node_id, cluster_id=CLUSTER, leader_id=1, epochs=(7,), asked_at_ms=NOW)
+def contact(node_id: int, **changed: Any) -> ContactedAddress:
+    found = ContactedAddress(ADDRESSES[node_id], node_id, cluster_id=CLUSTER, leader_id=1, epochs=(7,), asked_at_ms=NOW)
     return found._replace(**changed)
 
 
@@ -55,7 +55,7 @@ def led(*members: Member, **changed: Any) -> Facts:
     return Facts((leader, contact(2), contact(3)), (), NOW)._replace(**changed)
 
 
-def leaderless(*contacts: Contact, **changed: Any) -> Facts:
+def leaderless(*contacts: ContactedAddress, **changed: Any) -> Facts:
     config = NodeConfigFacts(Path("server.properties"), 1, True, ADDRESSES, (), ())
     directory = node(1, config=config, voters=VoterSet.of_ids(ADDRESSES))
     found = contacts or tuple(contact(one, leader_id=None) for one in ADDRESSES)

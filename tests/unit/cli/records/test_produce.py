@@ -14,7 +14,7 @@ from tests.unit.cli.fake_broker import FakeBroker
 
 from klamm import records
 from klamm.cli.main import INTERRUPTED, run
-from klamm.cli.terminal.interrupts import GivenUp, held
+from klamm.cli.terminal.interrupts import SecondInterrupt, held
 from klamm.client.connection import parse_bootstrap
 
 
@@ -95,7 +95,7 @@ def test_ctrl_c_comes_after_what_it_would_have_broken_off() -> None:
     with pytest.raises(KeyboardInterrupt) as raised:
         pressed(1, done)
     assert (done, raised.type) == (["to its end"], KeyboardInterrupt)
-    with pytest.raises(GivenUp):
+    with pytest.raises(SecondInterrupt):
         pressed(2, done)
     assert done == ["to its end"]
 

@@ -183,8 +183,8 @@ async def leading_rig() -> tuple[Rig, dict[int, int]]:
     return rig, epochs
 
 
-def beat(broker_id: int, epochs: dict[int, int], **wishes: bool) -> BrokerHeartbeatRequest:
-    return BrokerHeartbeatRequest(broker_id, epochs[broker_id], current_metadata_offset=10_000, **wishes)
+def beat(broker_id: int, epochs: dict[int, int], **requests: bool) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(broker_id, epochs[broker_id], current_metadata_offset=10_000, **requests)
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -1,4 +1,4 @@
-"""The heartbeat table: every pair of state and wish, and the sessions beside it (facts 5.2)."""
+"""The heartbeat table: every pair of current and requested state, and the sessions beside it (facts 5.2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klamm.controller.nodes.heartbeats import (
     BrokerControlState,
     BrokerHeartbeats,
     Guard,
-    Wish,
+    RequestedState,
     printed_table,
 )
 from klamm.protocol.messages.registration import BrokerHeartbeatRequest
@@ -60,19 +60,19 @@ def matching(*case: object) -> list[BrokerControlState]:
     ]
 
 
-@pytest.mark.parametrize(("state", "wish"), list(product([F, U, C], Wish)))
-def test_every_pair_under_every_circumstance(state: BrokerControlState, wish: Wish) -> None:
+@pytest.mark.parametrize(("state", "requested"), list(product([F, U, C], RequestedState)))
+def test_every_pair_under_every_circumstance(state: BrokerControlState, requested: RequestedState) -> None:
     for is_caught_up, leads_any, others_saw in product([True, False], repeat=3):
         heartbeats = in_state(state, MOVED_AT if others_saw else MOVED_AT - 1)
         offset = REGISTERED_AT if is_caught_up else REGISTERED_AT - 1
-        request = BrokerHeartbeatRequest(1, 9, offset, *wish.value)
-        expected = matching(state, *wish.value, is_caught_up, leads_any, others_saw)
+        request = BrokerHeartbeatRequest(1, 9, offset, *requested.value)
+        expected = matching(state, *requested.value, is_caught_up, leads_any, others_saw)
         assert len(expected) == 1, "the expected rows are one for each case"
         assert heartbeats.next_state(request, REGISTERED_AT, leads_any) == (state, expected[0])
 
 
 def test_the_table_is_complete_and_says_nothing_twice() -> None:
-    assert set(NEXT_STATES) == set(product(BrokerControlState, Wish))
+    assert set(NEXT_STATES) == set(product(BrokerControlState, RequestedState))
     for row in NEXT_STATES.values():
         assert (row.then is row.otherwise) == (row.guard is Guard.ALWAYS)
     assert all(row.then is S for (state, _), row in NEXT_STATES.items() if state is S)

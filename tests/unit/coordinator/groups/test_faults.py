@@ -107,7 +107,7 @@ async def test_a_request_that_fails_a_shard(
     groups, joined = await with_a_member(log)
     log.stopped = True
     waiting = commit(groups, commit_of(beside(groups)))
-    going_on = commit(groups, commit_of(elsewhere(groups)))
+    streaming = commit(groups, commit_of(elsewhere(groups)))
     await asyncio.sleep(0)
     raised = fail_once(monkeypatch, GroupShard, name)
     async with asyncio.timeout(30):
@@ -118,7 +118,7 @@ async def test_a_request_that_fails_a_shard(
     log.stopped = False
     while log.waiting:
         log.finish()
-    assert await going_on == ErrorCode.NONE, "another shard goes on"
+    assert await streaming == ErrorCode.NONE, "another shard goes on"
     [error] = errors(caplog)
     assert INJECTED in error.message
     assert error.exc_info

@@ -12,7 +12,7 @@ from tests.unit.coordinator.memory_log import MemoryLog
 from klamm._engine import CommitRequest
 from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHandlers
 from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
-from klamm.broker.request import Direct, Handler
+from klamm.broker.request import Handler, InlineHandler
 from klamm.coordinator.groups.driver import GroupCoordinator
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.protocol.api_key import ApiKey
@@ -85,13 +85,13 @@ class Broker:
         self.groups = groups
         self.answers: dict[int, bytes | None] = {}
         one, two = GroupHandlers(groups, self.topics), OffsetHandlers(groups, self.topics)
-        self.handlers: dict[int, Handler | Direct] = {
-            ApiKey.OFFSET_COMMIT: Direct(two.offset_commit, two.commit),
-            ApiKey.OFFSET_FETCH: Direct(two.offset_fetch),
+        self.handlers: dict[int, Handler | InlineHandler] = {
+            ApiKey.OFFSET_COMMIT: InlineHandler(two.offset_commit, two.commit),
+            ApiKey.OFFSET_FETCH: InlineHandler(two.offset_fetch),
             ApiKey.OFFSET_DELETE: two.offset_delete,
             ApiKey.FIND_COORDINATOR: one.find_coordinator,
             ApiKey.JOIN_GROUP: one.join_group,
-            ApiKey.HEARTBEAT: Direct(one.heartbeat),
+            ApiKey.HEARTBEAT: InlineHandler(one.heartbeat),
             ApiKey.LEAVE_GROUP: one.leave_group,
             ApiKey.SYNC_GROUP: one.sync_group,
             ApiKey.DESCRIBE_GROUPS: one.describe_groups,
@@ -111,7 +111,7 @@ class Broker:
         assert answer is not None, "the connection is closed"
         return answer
 
-    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct:
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | InlineHandler:
         return self.handlers[api_key]
 
     def answer(self, answers: Sequence[tuple[int, bytes | None]]) -> None:

@@ -18,9 +18,9 @@ from tests.unit.metadata.written import FOLDER, WrittenCluster, open_log
 
 from klamm import _engine
 from klamm.cli.main import run
-from klamm.cli.metadata.metadata_tail import Followed, Tail
+from klamm.cli.metadata.metadata_tail import FollowedLog, Tail
 from klamm.metadata import History, HistoryError, changes_between, parse_moment
-from klamm.metadata.log.places import locate
+from klamm.metadata.log.location import locate
 from klamm.protocol.generated.metadata_records import ConfigRecord, PartitionChangeRecord, TopicRecord, encode
 from klamm.raft.log.control_records import KRAFT_VERSION, KRAFT_VOTERS, encode_kraft_version, encode_voters
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
@@ -298,7 +298,7 @@ def test_a_log_is_followed_while_it_grows_and_is_cut(tmp_path: Path, cluster: Wr
     cluster.flush()
     tail = Tail(History(tmp_path), None)
     assert [told.text for told in tail.last(2)][-1] == "partition orders-0: leader 1, replicas [1]"
-    followed = Followed(tail)
+    followed = FollowedLog(tail)
     assert list(followed.more()) == []
     end = cluster.native.end_offset
     topic_id = cluster.image.topic_id("orders") or b""
@@ -331,7 +331,7 @@ def test_what_was_cut_and_has_grown_past_what_was_read_is_read_again(tmp_path: P
     log.read(9, 1)
     tail = Tail(History(tmp_path), None)
     assert len(tail.last(5)) == 5
-    followed = Followed(tail)
+    followed = FollowedLog(tail)
     log.truncate_to(7, 0)
     for number in range(70, 76):
         log.append([named(number)], 4, number)
@@ -347,12 +347,12 @@ def test_what_was_cut_and_has_grown_past_what_was_read_is_read_again(tmp_path: P
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_cut_and_grows_what_is_followed_is_the_log(tmp_path: Path, seed: int) -> None:
-    dice, log, epoch, numbers = random.Random(seed), open_log(tmp_path), 1, itertools.count(1)
+    rng, log, epoch, numbers = random.Random(seed), open_log(tmp_path), 1, itertools.count(1)
     shown: list[str] = []
     ends = [1]
     log.append([named(0)], epoch, 0)
     log.read(0, 1)
-    followed = Followed(Tail(History(tmp_path), None))
+    followed = FollowedLog(Tail(History(tmp_path), None))
 
     def look() -> None:
         for told in followed.more():
@@ -366,13 +366,13 @@ def test_whatever_is_cut_and_grows_what_is_followed_is_the_log(tmp_path: Path, s
         assert shown == [entry.record().name for entry in entries]
 
     for _ in range(60):
-        match dice.randrange(4):
+        match rng.randrange(4):
             case 0:
-                del ends[dice.randint(max(0, len(ends) - 3), len(ends)) :]  # never inside of a batch
+                del ends[rng.randint(max(0, len(ends) - 3), len(ends)) :]  # never inside of a batch
                 log.truncate_to(ends[-1] if ends else 0, 0)
                 epoch += 1
             case 1 | 2:
-                log.append([named(next(numbers)) for _ in range(dice.randint(1, 3))], epoch, 0)
+                log.append([named(next(numbers)) for _ in range(rng.randint(1, 3))], epoch, 0)
                 ends.append(log.end_offset)
                 log.read(log.end_offset - 1, 1)
             case 3:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.request_contexts import request_context
 
 from klamm._engine import CommitRequest
-from klamm.broker.request import Answer, Direct, Handler, RequestContext
+from klamm.broker.request import Answer, Handler, InlineHandler, RequestContext
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, MalformedRequest
@@ -41,19 +41,19 @@ class Handlers:
         self.waiting: list[Callable[[bytes], None]] = []
         self.is_free = asyncio.Event()
 
-    def find(self, api_key: int, *, on_controller: bool) -> Handler | Direct | None:
-        found: dict[int, Handler | Direct] = {
+    def find(self, api_key: int, *, on_controller: bool) -> Handler | InlineHandler | None:
+        found: dict[int, Handler | InlineHandler] = {
             TASK: self.task,
-            DIRECT: Direct(lambda context, version, body, answer: answer.give(body)),
-            LATER: Direct(self.later),
-            ApiKey.FETCH: Direct(self.later),
-            ApiKey.VOTE: Direct(self.later),
-            MALFORMED: Direct(self.malformed),
-            BROKEN: Direct(self.broken),
-            BROKEN_WRITE: Direct(self.broken_write),
-            ApiKey.OFFSET_COMMIT: Direct(self.broken, self.broken_commit),
-            ApiKey.HEARTBEAT: Direct(self.broken),
-            ApiKey.LEAVE_GROUP: Direct(self.broken_write),
+            DIRECT: InlineHandler(lambda context, version, body, answer: answer.give(body)),
+            LATER: InlineHandler(self.later),
+            ApiKey.FETCH: InlineHandler(self.later),
+            ApiKey.VOTE: InlineHandler(self.later),
+            MALFORMED: InlineHandler(self.malformed),
+            BROKEN: InlineHandler(self.broken),
+            BROKEN_WRITE: InlineHandler(self.broken_write),
+            ApiKey.OFFSET_COMMIT: InlineHandler(self.broken, self.broken_commit),
+            ApiKey.HEARTBEAT: InlineHandler(self.broken),
+            ApiKey.LEAVE_GROUP: InlineHandler(self.broken_write),
             ApiKey.DELETE_GROUPS: self.broken_task,
         }
         return found.get(api_key)

@@ -11,8 +11,8 @@ from klamm.broker.request import Handler, RequestContext
 from klamm.controller.operations import MODULES
 from klamm.node.requests.envelopes import EnvelopeHandlers
 from klamm.node.requests.forwarding import QUORUM_APIS
-from klamm.node.requests.forwarding_elsewhere import QUORUM_MESSAGES
 from klamm.node.requests.handlers import FORWARDED
+from klamm.node.requests.remote_forwarding import QUORUM_MESSAGES
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode, MalformedRequest

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.request_contexts import request_context
 
-from klamm.broker.request import REQUEST_TIMEOUT_MS, Direct
+from klamm.broker.request import REQUEST_TIMEOUT_MS, InlineHandler
 from klamm.client import ClientError, ConnectRefusedError
 from klamm.client.peer import Answer, OnDone, Outcome
 from klamm.node.requests.dispatch import Dispatcher
@@ -72,7 +72,7 @@ class Bench:
         self.answers: dict[int, bytes | None] = {}
         self.is_answered = asyncio.Event()
         self.active: Any = Active(elsewhere)
-        handler = Direct(Forwarder(self.active, lambda api_key: None).hand_on)
+        handler = InlineHandler(Forwarder(self.active, lambda api_key: None).forward_inline)
         engine: Any = SimpleNamespace(answer=self._answer)
         handlers: Any = SimpleNamespace(find=lambda api_key, on_controller: handler)
         self.dispatcher = Dispatcher(engine, handlers)

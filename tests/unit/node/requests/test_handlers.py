@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from klamm._engine import Image
-from klamm.broker.request import Direct
+from klamm.broker.request import InlineHandler
 from klamm.config import sources
 from klamm.node.requests.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
 from klamm.protocol.api_key import ApiKey
@@ -39,14 +39,14 @@ def handlers() -> Handlers:
 @pytest.mark.parametrize("api_key", sorted(BROKER_FAMILIES))
 def test_what_a_broker_serves(handlers: Handlers, api_key: int) -> None:
     found = handlers.find(api_key, on_controller=False)
-    assert callable(found.handle if isinstance(found, Direct) else found)
+    assert callable(found.handle if isinstance(found, InlineHandler) else found)
     assert handlers.find(api_key, on_controller=False) is found, "a handler keeps what it knows"
 
 
 @pytest.mark.parametrize("api_key", sorted(CONTROLLER_FAMILIES))
 def test_what_a_controller_serves(handlers: Handlers, api_key: int) -> None:
     found = handlers.find(api_key, on_controller=True)
-    assert callable(found.handle if isinstance(found, Direct) else found)
+    assert callable(found.handle if isinstance(found, InlineHandler) else found)
 
 
 def test_the_table_and_the_handlers_agree(handlers: Handlers) -> None:

@@ -35,7 +35,7 @@ def kafka_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def rows_of(parts: tuple[Part, ...], **wanted: object) -> list[dict[str, object]]:
-    batches = [batch for part in parts for batch in reading.rows_of(part, reading.Wanted(**wanted))]
+    batches = [batch for part in parts for batch in reading.rows_of(part, reading.RowFilter(**wanted))]
     for batch in batches:
         batch.validate(full=True)
     return [row for batch in batches for row in batch.to_pylist()]
@@ -196,7 +196,7 @@ def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
 
 def test_every_type_is_a_table_of_its_own(tmp_path: Path) -> None:
     for number in RECORD_TYPES.values():
-        schema = reading.Wanted(record_type=number).schema()
+        schema = reading.RowFilter(record_type=number).schema()
         assert schema.names[:6] == ["snapshot", "offset", "batch", "epoch", "timestamp", "version"]
         assert len(set(schema.names)) == len(schema.names)
     log = WrittenLog(tmp_path)
@@ -230,7 +230,7 @@ def test_epochs_are_counted_where_they_are_read(tmp_path: Path) -> None:
         (1, 0, 16, 17),
         (3, 17, 38, 22),
     ]
-    assert isinstance(reading.Wanted(is_epochs=True).schema(), pa.Schema)
+    assert isinstance(reading.RowFilter(is_epochs=True).schema(), pa.Schema)
 
 
 def test_what_is_no_metadata_log_is_named(tmp_path: Path) -> None:

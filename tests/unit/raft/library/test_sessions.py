@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from klamm.raft import CommandRefusedError
 from klamm.raft.library import calls, entries, sessions
-from klamm.raft.library.sessions import Fate, Outcome, ReplicatedState, StateDamagedError
+from klamm.raft.library.sessions import CommandStatus, Outcome, ReplicatedState, StateDamagedError
 
 CLIENTS = [bytes([number]) * entries.CLIENT_BYTES for number in (1, 2, 3)]
 
@@ -84,11 +84,11 @@ def command(sequence, payload, *, answered_below=0, client=CLIENTS[0]):
 
 def test_a_command_is_applied_once_and_its_result_kept_until_it_was_answered():
     state = ReplicatedState(Journal())
-    assert state.apply(command(1, b"a")).outcome == Outcome(Fate.NO_SESSION, b"")
+    assert state.apply(command(1, b"a")).outcome == Outcome(CommandStatus.NO_SESSION, b"")
     state.apply(entries.encode_open(CLIENTS[0]))
-    assert [state.apply(command(1, b"a")).outcome for _ in range(2)] == [Outcome(Fate.APPLIED, b"a")] * 2
-    assert state.apply(command(2, b"nope")).outcome == Outcome(Fate.REFUSED, b"nope")
-    assert state.outcome_of(CLIENTS[0], 1) == Outcome(Fate.APPLIED, b"a")
+    assert [state.apply(command(1, b"a")).outcome for _ in range(2)] == [Outcome(CommandStatus.APPLIED, b"a")] * 2
+    assert state.apply(command(2, b"nope")).outcome == Outcome(CommandStatus.REFUSED, b"nope")
+    assert state.outcome_of(CLIENTS[0], 1) == Outcome(CommandStatus.APPLIED, b"a")
     state.apply(command(3, b"b", answered_below=3))
     assert state.outcome_of(CLIENTS[0], 1) is None
     assert state.apply(command(1, b"a")).outcome is None

@@ -187,7 +187,7 @@ async def test_an_observer_has_the_state_and_no_vote(tmp_path):
 
 async def test_histories_under_cuts_and_crashes_are_linearizable(tmp_path):
     """Clients at every replica add and read while leaders are cut off or crash; each command counts once."""
-    dice = random.Random(7)
+    rng = random.Random(7)
     snapshots = SnapshotConfig(record_bytes_between_snapshots_max=20_000, retention_bytes_max=-1)
     config = CONFIG._replace(snapshots=snapshots)
     history = []
@@ -201,7 +201,7 @@ async def test_histories_under_cuts_and_crashes_are_linearizable(tmp_path):
                 if replica is None:
                     await asyncio.sleep(0.01)
                     continue
-                asked = ("add", 1) if dice.random() < 0.5 else ("read",)
+                asked = ("add", 1) if rng.random() < 0.5 else ("read",)
                 begun = time.perf_counter()
                 try:
                     if asked == ("read",):
@@ -218,7 +218,7 @@ async def test_histories_under_cuts_and_crashes_are_linearizable(tmp_path):
             enough = len(history) + 20
             await until(lambda enough=enough: len(history) > enough)
             victim = (await three.leader()).leadership.leader_id
-            if dice.random() < 0.5:
+            if rng.random() < 0.5:
                 three.hub.reachable = lambda source, target, cut=victim: cut not in (source, target)
                 await asyncio.sleep(0.2)
                 three.hub.reachable = lambda source, target: True

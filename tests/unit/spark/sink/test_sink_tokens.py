@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from klamm.spark.sink.sink_tokens import (
-    Course,
     DeliveryError,
     Found,
     Report,
     Rows,
+    TaskAction,
     TaskIdentity,
     Token,
     check_replay,
@@ -72,20 +72,20 @@ NONE = Found()
 @pytest.mark.parametrize(
     ("own", "of_query", "patient", "course"),
     [
-        (NONE, NONE, True, Course.COMMIT),
-        (Found(token(6, 1)), Found(token(6, 0)), True, Course.COMMIT),
-        (NONE, Found(token(7, 0, "run2")), True, Course.COMMIT),
-        (NONE, Found(token(7, 0, "run2"), True), True, Course.COMMIT),
-        (Found(token(7, 1)), NONE, True, Course.COMPARE),
-        (Found(token(7, 1, "run2")), Found(token(7, 0, "run2"), True), True, Course.COMPARE),
-        (NONE, Found(token(7, 0)), True, Course.PREPARE),
-        (NONE, Found(token(7, 0), True), True, Course.PREPARE),
-        (NONE, Found(token(6, 0), True), True, Course.WAIT),
-        (NONE, Found(None, True), True, Course.WAIT),
-        (NONE, Found(None, True), False, Course.PREPARE),
+        (NONE, NONE, True, TaskAction.COMMIT),
+        (Found(token(6, 1)), Found(token(6, 0)), True, TaskAction.COMMIT),
+        (NONE, Found(token(7, 0, "run2")), True, TaskAction.COMMIT),
+        (NONE, Found(token(7, 0, "run2"), True), True, TaskAction.COMMIT),
+        (Found(token(7, 1)), NONE, True, TaskAction.COMPARE),
+        (Found(token(7, 1, "run2")), Found(token(7, 0, "run2"), True), True, TaskAction.COMPARE),
+        (NONE, Found(token(7, 0)), True, TaskAction.PREPARE),
+        (NONE, Found(token(7, 0), True), True, TaskAction.PREPARE),
+        (NONE, Found(token(6, 0), True), True, TaskAction.WAIT),
+        (NONE, Found(None, True), True, TaskAction.WAIT),
+        (NONE, Found(None, True), False, TaskAction.PREPARE),
     ],
 )
-def test_what_a_task_does(own: Found, of_query: Found, patient: bool, course: Course) -> None:
+def test_what_a_task_does(own: Found, of_query: Found, patient: bool, course: TaskAction) -> None:
     assert choose(TASK, own, of_query, patient) is course
 
 
@@ -101,7 +101,7 @@ def reports(*rows: Rows, there: Mapping[int, Rows]) -> list[Report]:
         Report(
             TaskIdentity("q", "run2", 7, at),
             one,
-            Course.COMPARE if at in there else Course.PREPARE,
+            TaskAction.COMPARE if at in there else TaskAction.PREPARE,
             token(7, at, rows=there[at]) if at in there else None,
         )
         for at, one in enumerate(rows)

@@ -1,8 +1,8 @@
 """The questions that are ready, by name: one definition of each, in plain Python, a module each.
 
-A question is asked of the records (`OfFacts`), in this process where the log fits into its memory, else in Spark's
-tasks, each for its share of the topics; or of the answers to others (`OfAnswers`). What an answer counts is in the
-docstring of the function that gives its rows.
+A question is asked of the records (`RecordQuestion`), in this process where the log fits into its memory, else in
+Spark's tasks, each for its share of the topics; or of the answers to others (`DerivedQuestion`). What an answer counts
+is in the docstring of the function that gives its rows.
 
 What every answer has in common: times are those that the controller wrote; an interval is `[from, to)`, and one that
 lasts to the log's end is open: `to_offset` and `to_time` are null, and it is measured up to the log's newest timestamp.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.pipelines.audit.questions.answer import OfAnswers, OfFacts
+from klamm.pipelines.audit.questions.answer import DerivedQuestion, RecordQuestion
 from klamm.pipelines.audit.questions.brokers import broker_states
 from klamm.pipelines.audit.questions.configs import config_changes
 from klamm.pipelines.audit.questions.elections import elections
@@ -26,7 +26,7 @@ from klamm.pipelines.audit.questions.leadership import leadership
 from klamm.pipelines.audit.questions.topics import topic_changes
 from klamm.pipelines.audit.questions.unclean import unclean_elections
 
-QUESTIONS: Final[dict[str, OfFacts | OfAnswers]] = {
+QUESTIONS: Final[dict[str, RecordQuestion | DerivedQuestion]] = {
     "leadership": leadership,
     "under_replicated": under_replicated,
     "leaderless": leaderless,
@@ -41,7 +41,7 @@ QUESTIONS: Final[dict[str, OfFacts | OfAnswers]] = {
 }
 HISTORY: Final = "partition_history"
 ASKED_OF_FACTS: Final = {
-    **{name: one for name, one in QUESTIONS.items() if isinstance(one, OfFacts)},
+    **{name: one for name, one in QUESTIONS.items() if isinstance(one, RecordQuestion)},
     HISTORY: partition_history,
 }
-ASKED_OF_ANSWERS: Final = {name: one for name, one in QUESTIONS.items() if isinstance(one, OfAnswers)}
+ASKED_OF_ANSWERS: Final = {name: one for name, one in QUESTIONS.items() if isinstance(one, DerivedQuestion)}

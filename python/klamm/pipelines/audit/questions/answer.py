@@ -22,7 +22,7 @@ Rows = Iterable[tuple[Any, ...]]
 """In the order of the columns; times in ms."""
 
 
-class OfFacts(NamedTuple):
+class RecordQuestion(NamedTuple):
     """A question that is asked of the records."""
 
     columns: Mapping[str, pa.DataType]
@@ -40,7 +40,7 @@ class OfFacts(NamedTuple):
         return table(self.columns, self.rows(facts))
 
 
-class OfAnswers(NamedTuple):
+class DerivedQuestion(NamedTuple):
     """A question that sums up answers to others."""
 
     columns: Mapping[str, pa.DataType]

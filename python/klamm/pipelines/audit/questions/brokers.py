@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klamm.pipelines.audit.questions.answer import BOOL, INT, LONG, TEXT, TIME, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import BOOL, INT, LONG, TEXT, TIME, RecordQuestion, Rows
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts, Row
@@ -115,7 +115,7 @@ def _said(name: str, row: Row) -> dict[str, Any]:
             return {"is_fenced": name == "FenceBrokerRecord"}
 
 
-broker_states = OfFacts(
+broker_states = RecordQuestion(
     {
         "broker": INT,
         "state": TEXT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from klamm.metadata.rendering.fields import HIDDEN
-from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, RecordQuestion, Rows
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts, Row
@@ -60,7 +60,7 @@ def _row(row: Row, key: tuple[int, str, str], before: str | None, after: str | N
     return (_TYPES.get(kind, str(kind)), resource, name, *place, before, after, change)
 
 
-config_changes = OfFacts(
+config_changes = RecordQuestion(
     {
         "resource_type": TEXT,
         "resource_name": TEXT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.pipelines.audit.questions.answer import IDS, INT, LONG, TIME, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import IDS, INT, LONG, TIME, RecordQuestion, Rows
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts
@@ -46,7 +46,7 @@ def _rows(facts: Facts) -> Rows:
         leader_before = row["leader_id"]
 
 
-elections = OfFacts(
+elections = RecordQuestion(
     {
         "epoch": INT,
         "leader": INT,

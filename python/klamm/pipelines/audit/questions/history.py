@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from klamm.pipelines.audit.partition_history import State, history
-from klamm.pipelines.audit.questions.answer import IDS, INT, LONG, TEXT, TIME, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import IDS, INT, LONG, TEXT, TIME, RecordQuestion, Rows
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts
@@ -42,7 +42,7 @@ def _rows(facts: Facts) -> Rows:
             yield (*place, *after, *(before or _NO_STATE))
 
 
-partition_history = OfFacts(
+partition_history = RecordQuestion(
     {
         "topic": TEXT,
         "topic_id": TEXT,

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterable
 from typing import Any, Final
 
-from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, OfAnswers, Rows
+from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, DerivedQuestion, Rows
 
 JOIN_MS: Final = 60_000
 """What has no record as its cause belongs together up to such a gap."""
@@ -137,7 +137,7 @@ def _take_move(causes: _Causes, lost: dict[tuple[str, int], _Incident], row: Row
         found.take(row, "unclean")
 
 
-incidents = OfAnswers(
+incidents = DerivedQuestion(
     {
         "cause": TEXT,
         "broker": INT,

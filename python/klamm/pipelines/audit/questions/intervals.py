@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from klamm.pipelines.audit.partition_history import Change, State, history
-from klamm.pipelines.audit.questions.answer import BOOL, IDS, INT, LONG, TEXT, TIME, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import BOOL, IDS, INT, LONG, TEXT, TIME, RecordQuestion, Rows
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts
@@ -90,5 +90,5 @@ def _stretches(facts: Facts, is_so: Callable[[State], bool]) -> Iterator[_Stretc
             yield _Stretch(begun, None)
 
 
-under_replicated = OfFacts({**_COLUMNS, "replicas": INT, "isr_min": INT, "missing": IDS}, _under_replicated)
-leaderless = OfFacts({**_COLUMNS, "isr": IDS}, _leaderless)
+under_replicated = RecordQuestion({**_COLUMNS, "replicas": INT, "isr_min": INT, "missing": IDS}, _under_replicated)
+leaderless = RecordQuestion({**_COLUMNS, "isr": IDS}, _leaderless)

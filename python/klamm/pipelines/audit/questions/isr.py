@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from klamm.pipelines.audit.partition_history import changes
-from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, OfAnswers, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, DerivedQuestion, RecordQuestion, Rows
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts
@@ -62,7 +62,7 @@ class _Churn:
         self.times_ms = min(times_ms), max(times_ms)
 
 
-isr_changes = OfFacts(
+isr_changes = RecordQuestion(
     {
         "topic": TEXT,
         "topic_id": TEXT,
@@ -75,7 +75,7 @@ isr_changes = OfFacts(
     },
     _changes,
 )
-isr_churn = OfAnswers(
+isr_churn = DerivedQuestion(
     {
         "broker": INT,
         "shrinks": LONG,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klamm.pipelines.audit.partition_history import changes
-from klamm.pipelines.audit.questions.answer import BOOL, INT, LONG, TEXT, TIME, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import BOOL, INT, LONG, TEXT, TIME, RecordQuestion, Rows
 from klamm.pipelines.audit.questions.unclean import is_unclean
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _rows(facts: Facts) -> Rows:
         )
 
 
-leadership = OfFacts(
+leadership = RecordQuestion(
     {
         "topic": TEXT,
         "topic_id": TEXT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import INT, LONG, TEXT, TIME, RecordQuestion, Rows
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts
@@ -45,7 +45,7 @@ def _rows(facts: Facts) -> Rows:
     return (tuple(row) for row in (*added.values(), *deleted))
 
 
-topic_changes = OfFacts(
+topic_changes = RecordQuestion(
     {
         "topic": TEXT,
         "topic_id": TEXT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from klamm.pipelines.audit.partition_history import RECOVERING, Change, State, history
-from klamm.pipelines.audit.questions.answer import BOOL, IDS, INT, LONG, TEXT, TIME, OfFacts, Rows
+from klamm.pipelines.audit.questions.answer import BOOL, IDS, INT, LONG, TEXT, TIME, RecordQuestion, Rows
 
 if TYPE_CHECKING:
     from klamm.pipelines.audit.facts import Facts
@@ -96,7 +96,7 @@ def _has_recovered(change: Change) -> bool:
     return change.event != "deleted" and change.after.leader_recovery_state != RECOVERING
 
 
-unclean_elections = OfFacts(
+unclean_elections = RecordQuestion(
     {
         "topic": TEXT,
         "topic_id": TEXT,

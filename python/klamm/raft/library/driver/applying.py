@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from klamm import _engine
-from klamm.raft.library.driver.home import wall_clock_ms
+from klamm.raft.library.driver.directory_files import wall_clock_ms
 from klamm.raft.library.sessions import Applied, ReplicatedState, StateDamagedError
 from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
 from klamm.raft.log.native_log import NativeMetadataLog

@@ -15,7 +15,7 @@ from klamm.raft.library.driver.leadership import LeadershipView
 from klamm.raft.library.driver.network import UnreachableError
 from klamm.raft.library.entries import CLIENT_BYTES, encode_command, encode_open
 from klamm.raft.library.errors import CommandRefusedError, NoLeaderError, OutcomeUnknownError
-from klamm.raft.library.sessions import Applied, Fate, Outcome, ReplicatedState
+from klamm.raft.library.sessions import Applied, CommandStatus, Outcome, ReplicatedState
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
 
 COMMAND_BYTES_MAX: Final = 4 << 20
@@ -183,13 +183,13 @@ class Commands:
                 self._settle(pending, outcome)
 
     def _settle(self, pending: _Pending, outcome: Outcome) -> None:
-        if outcome.fate is Fate.NO_SESSION:
+        if outcome.fate is CommandStatus.NO_SESSION:
             self._on_lost_session(pending)
             return
         self._take(pending)
         if pending.future.done():
             return
-        if outcome.fate is Fate.REFUSED:
+        if outcome.fate is CommandStatus.REFUSED:
             pending.future.set_exception(CommandRefusedError(outcome.data.decode()))
         else:
             pending.future.set_result(outcome.data)

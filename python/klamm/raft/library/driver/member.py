@@ -25,7 +25,7 @@ from klamm.raft.library.calls import (
 from klamm.raft.library.driver.applying import Applier
 from klamm.raft.library.driver.commands import Commands
 from klamm.raft.library.driver.config import ReplicaConfig
-from klamm.raft.library.driver.home import Home
+from klamm.raft.library.driver.directory_files import DirectoryFiles
 from klamm.raft.library.driver.leadership import Leadership, LeadershipView
 from klamm.raft.library.driver.membership import Membership
 from klamm.raft.library.driver.network import Network, UnreachableError
@@ -60,7 +60,7 @@ class Member:
 
     def __init__(
         self,
-        home: Home,
+        home: DirectoryFiles,
         state: ReplicatedState,
         network: Network,
         *,

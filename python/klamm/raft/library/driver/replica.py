@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
+from klamm.raft.library.driver.batch_results import BatchResults, Slot
 from klamm.raft.library.driver.config import ReplicaConfig
-from klamm.raft.library.driver.gathering import Gathered, Slot
-from klamm.raft.library.driver.home import Home, HomeOwner
+from klamm.raft.library.driver.directory_files import DirectoryFiles, DirectoryOwner
 from klamm.raft.library.driver.leadership import Callback, Leadership
 from klamm.raft.library.driver.member import LISTENER, Member
 from klamm.raft.library.driver.network import LocalHub, Network
@@ -105,9 +105,9 @@ class Replica(Generic[M]):
             await self.close()
             raise
 
-    def _open_home(self) -> Home:
-        owner = HomeOwner(self._node_id, self._cluster)
-        return Home(
+    def _open_home(self) -> DirectoryFiles:
+        owner = DirectoryOwner(self._node_id, self._cluster)
+        return DirectoryFiles(
             self._directory,
             owner,
             voters=self._voters.ids,
@@ -159,7 +159,7 @@ class Replica(Generic[M]):
         The first error among them is raised when all have their outcome. Other replicas' commands may come in between.
         """
         wait_s, ours = self._timeout_s(timeout_s), self._running.commands
-        gathered = Gathered(len(commands))
+        gathered = BatchResults(len(commands))
         for index, command in enumerate(commands):
             if ours.is_full:
                 await ours.room()

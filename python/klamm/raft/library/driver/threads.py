@@ -87,7 +87,7 @@ class Startable(Protocol):
         """End."""
 
 
-class OnItsThread(Closing):
+class ThreadRunner(Closing):
     """Runs `inner` on a loop in a thread of its own: started with `with`, or with `start()`."""
 
     def __init__(self, inner: Startable, thread_name: str) -> None:
@@ -126,7 +126,7 @@ class OnItsThread(Closing):
         return self._thread
 
 
-class SyncReplica(OnItsThread, Generic[M]):
+class SyncReplica(ThreadRunner, Generic[M]):
     """`Replica`, for threads: the same methods, guarantees and errors; any thread may call any of them.
 
     The state machine, queries and callbacks run on the replica's own thread, one at a time: there they may use the

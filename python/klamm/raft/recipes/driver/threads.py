@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from klamm.raft.library.driver.options import ReplicaOptions
-from klamm.raft.library.driver.threads import Closing, OnItsThread
+from klamm.raft.library.driver.threads import Closing, ThreadRunner
 from klamm.raft.recipes.driver.barrier import Barrier
 from klamm.raft.recipes.driver.counter import Counter
 from klamm.raft.recipes.driver.election import Election
@@ -20,7 +20,7 @@ from klamm.raft.recipes.machine import TreeMachine
 from klamm.raft.recipes.nodes import ROOT, Change, Node
 
 
-class SyncTree(OnItsThread):
+class SyncTree(ThreadRunner):
     """`Tree`, for threads."""
 
     def __init__(self, directory: str | Path, **options: Unpack[ReplicaOptions]) -> None:

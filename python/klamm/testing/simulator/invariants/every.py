@@ -13,8 +13,8 @@ from klamm.testing.simulator.invariants.majority_holds import MajorityHolds
 from klamm.testing.simulator.invariants.monotonic import Monotonic
 from klamm.testing.simulator.invariants.one_change_at_a_time import OneChangeAtATime
 from klamm.testing.simulator.invariants.one_vote import OneVote
+from klamm.testing.simulator.invariants.sent_is_durable import SentIsDurable
 from klamm.testing.simulator.invariants.state_is_fold import StateIsFold
-from klamm.testing.simulator.invariants.told_is_durable import ToldIsDurable
 from klamm.testing.simulator.invariants.voters_of_log import VotersOfLog
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
@@ -28,7 +28,7 @@ class EveryInvariant:
         monotonic = Monotonic()
         self._of_messages: list[MessageInvariant] = [
             OneVote(),
-            ToldIsDurable(),
+            SentIsDurable(),
             monotonic,
             AcknowledgedChanges(history),
         ]

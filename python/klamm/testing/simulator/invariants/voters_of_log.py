@@ -4,7 +4,7 @@ The fast way, which follows what is appended and cut, against the slow one, whic
 """
 
 from klamm.raft.voters.voter_set import VotersInLog
-from klamm.testing.simulator import words
+from klamm.testing.simulator import descriptions as words
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
 

@@ -99,11 +99,11 @@ class Narrator:
     def _of_change(self, record: mr.PartitionChangeRecord) -> str:
         before = None if self.image is None else self.image.partition(record.topic_id, record.partition_id)
         where = f"partition {self.topic_name(record.topic_id)}-{record.partition_id}"
-        changes = partition_changes(record, Before.of(before))
+        changes = partition_changes(record, PriorPartition.of(before))
         return f"{where}: {', '.join(changes) or 'a new partition epoch'}"
 
 
-class Before:
+class PriorPartition:
     """What of a partition was known before a change."""
 
     def __init__(self, leader: int | None, lists: dict[str, Sequence[int]]) -> None:
@@ -111,7 +111,7 @@ class Before:
         self.lists: Final = lists
 
     @classmethod
-    def of(cls, partition: object) -> Before:
+    def of(cls, partition: object) -> PriorPartition:
         """Of an image's partition, or of None."""
         if partition is None:
             return cls(None, {})
@@ -119,7 +119,7 @@ class Before:
         return cls(getattr(partition, "leader", None), {name: getattr(partition, name) for name in names})
 
 
-def partition_changes(record: mr.PartitionChangeRecord, before: Before) -> list[str]:
+def partition_changes(record: mr.PartitionChangeRecord, before: PriorPartition) -> list[str]:
     """What a change says, each part with what was before where that is known."""
     found = []
     if record.leader != _NO_CHANGE:

@@ -18,7 +18,7 @@ from klamm.formats.directories import LOCK_FILE, METADATA_FOLDER, DirectoryLocks
 from klamm.formats.meta_properties import message_of
 from klamm.metadata.errors import HistoryError
 from klamm.metadata.log.history import History
-from klamm.metadata.log.places import metadata_directory
+from klamm.metadata.log.location import metadata_directory
 from klamm.metadata.state import controllers_of
 from klamm.raft.log.metadata_log import OffsetAndEpoch
 from klamm.raft.voters.voter_set import VoterSet

@@ -35,7 +35,7 @@ QUORUM_MESSAGES: Final[dict[int, tuple[type[Any], type[Any]]]] = {
 log = logging.getLogger("klamm.node.controller")
 
 
-class HandedOn:
+class ForwardedRequest:
     """A request that is with another process's controller, and needs no task while all is as it mostly is.
 
     Where that controller is not the active one, or cannot say, `forward` asks again.

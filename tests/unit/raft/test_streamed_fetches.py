@@ -24,7 +24,7 @@ from klamm.raft.messages import (
     VoteRequest,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.replication.requests import FetchedOn
+from klamm.raft.replication.requests import StreamedFetches
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
@@ -103,10 +103,10 @@ class Stream:
 
     def __init__(self, side: Side) -> None:
         self.side, self.effect = side, side.sent[-1]
-        assert self.effect.may_go_on
+        assert self.effect.may_stream
         assert isinstance(self.effect.request, FetchRequest)
         self.request, self.high_watermark = self.effect.request, -1
-        self.news: FetchedOn | None = None
+        self.news: StreamedFetches | None = None
 
     def answer(self, response: FetchResponse) -> None:
         side, log = self.side, self.side.log
@@ -119,12 +119,12 @@ class Stream:
         self.request = FetchRequest(
             first.cluster_id, first.replica, EPOCH, log.end_offset, log.last_epoch, known, first.max_wait_ms, 1 << 20
         )
-        self.news = FetchedOn(side.now_ms, side.now_ms, self.request, self.high_watermark)
+        self.news = StreamedFetches(side.now_ms, side.now_ms, self.request, self.high_watermark)
 
     def tell(self) -> None:
         if self.news is not None:
             news, self.news = self.news, None
-            self.side.feed(lambda now_ms: self.side.node.on_fetched_on(now_ms, self.effect.correlation_id, news))
+            self.side.feed(lambda now_ms: self.side.node.on_streamed_fetches(now_ms, self.effect.correlation_id, news))
 
 
 def sides(answers, *, never_votes: bool) -> tuple[Side, Side, Stream]:
@@ -211,11 +211,11 @@ def test_after_a_failure_each_fetch_is_sent_by_itself_for_a_while() -> None:
         side.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
     alone = [sent for sent in side.sent[before:] if sent.to == LEADER]
     assert len(alone) >= 2
-    assert not any(sent.may_go_on for sent in alone)
+    assert not any(sent.may_stream for sent in alone)
     side.now_ms += 600
     side.answer(FetchResponse(Error.NONE, EPOCH, LEADER, high_watermark=0))
-    assert side.sent[-1].may_go_on
+    assert side.sent[-1].may_stream
 
 
 def test_a_core_that_was_not_told_to_sends_each_fetch_by_itself() -> None:
-    assert not any(one.may_go_on for one in Side(MemoryLog(), goes_on=False).sent)
+    assert not any(one.may_stream for one in Side(MemoryLog(), goes_on=False).sent)

@@ -7,7 +7,7 @@ from klamm.raft.driver import raft_driver as driver
 from klamm.raft.replication import leading
 from klamm.raft.voters.quorum import replicated_offset
 from klamm.testing.simulator.faults import Faults
-from klamm.testing.simulator.in_full import OverlookedError
+from klamm.testing.simulator.full_check import OverlookedError
 from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.run import SimulationFailedError, play, play_dynamic
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
@@ -27,7 +27,7 @@ BUSY = Faults(
 @pytest.mark.parametrize("run", [play, play_dynamic])
 def test_all_of_it_holds_after_every_event(run):
     for seed in (2, 4):
-        run(seed, in_full=True)
+        run(seed, full_check=True)
 
 
 def leader_counts_itself_before_its_flush(patch):
@@ -78,7 +78,7 @@ def test_what_is_overlooked_is_told(monkeypatch):
 
 def failure_of(seed):
     try:
-        play_dynamic(seed, directed=BUSY, in_full=True)
+        play_dynamic(seed, directed=BUSY, full_check=True)
     except SimulationFailedError as error:
         return error.__cause__
     return None

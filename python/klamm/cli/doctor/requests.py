@@ -9,7 +9,7 @@ from typing import Final
 
 from klamm.admin.leadership import leader_and_epoch
 from klamm.admin.quorum import CONTROLLERS, Quorum, ask_quorum, quorum_of
-from klamm.cli.doctor.facts import Contact, Refusal
+from klamm.cli.doctor.facts import ContactedAddress, Refusal
 from klamm.client import BrokerError, ClientError, SecurityError
 from klamm.client.connection import Connection
 from klamm.config.node_config import Address
@@ -19,32 +19,32 @@ from klamm.protocol.messages.cluster import DescribeClusterRequest, DescribeClus
 TIMEOUT_S: Final = 3
 
 
-def ask(address: Address, config: Mapping[str, str]) -> tuple[Contact, dict[int, Address]]:
+def ask(address: Address, config: Mapping[str, str]) -> tuple[ContactedAddress, dict[int, Address]]:
     """What is found at an address by the keys of Kafka's clients, and the controllers that it knows of."""
     refusal = _refusal(address)
     if refusal is not None:
-        return Contact(address, refusal=refusal[0], detail=refusal[1]), {}
+        return ContactedAddress(address, refusal=refusal[0], detail=refusal[1]), {}
     try:
         with Connection(*address, TIMEOUT_S, config) as connection:
             return _asked(address, connection)
     except SecurityError as error:
-        return Contact(address, refusal=Refusal.NOT_TRUSTED, detail=str(error)), {}
+        return ContactedAddress(address, refusal=Refusal.NOT_TRUSTED, detail=str(error)), {}
     except ClientError as error:
-        return Contact(address, refusal=Refusal.NOT_A_CONTROLLER, detail=str(error)), {}
+        return ContactedAddress(address, refusal=Refusal.NOT_A_CONTROLLER, detail=str(error)), {}
 
 
-def _asked(address: Address, connection: Connection) -> tuple[Contact, dict[int, Address]]:
+def _asked(address: Address, connection: Connection) -> tuple[ContactedAddress, dict[int, Address]]:
     cluster = connection.ask(DescribeClusterRequest(endpoint_type=CONTROLLERS), DescribeClusterResponse, 1)
     if cluster.error_code is not ErrorCode.NONE:
         detail = cluster.error_message or cluster.error_code.name
-        return Contact(address, refusal=Refusal.NOT_A_CONTROLLER, detail=detail), {}
+        return ContactedAddress(address, refusal=Refusal.NOT_A_CONTROLLER, detail=detail), {}
     known = {one.broker_id: (one.host, one.port) for one in cluster.brokers}
     leader_id, epoch = leader_and_epoch(connection)
     asked_at_ms = time.time_ns() // 1_000_000
     quorum = _quorum(connection, cluster.cluster_id)
     if quorum is not None:
         leader_id, epoch = quorum.leader_id, quorum.leader_epoch
-    contact = Contact(
+    contact = ContactedAddress(
         address,
         cluster_id=cluster.cluster_id,
         leader_id=leader_id,

@@ -28,11 +28,11 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.node import RaftNode
-from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.replication.requests import FetchLease, LeasedFetch
 from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 from klamm.testing.simulator.memory_log import MemoryLog
 
-ANSWERED = RaftConfig(fetches_answered=True)
+ANSWERED = RaftConfig(fetches_leased=True)
 EPOCH, EPOCH_START = 3, 4  # of the leaders that are compared
 OTHER_DISK = b"o" * 16
 OUTSIDER = ReplicaKey(9, ELSEWHERE)
@@ -166,16 +166,16 @@ class Engine:
     def __init__(self, side: Side) -> None:
         self.side = side
         self.known: set[ReplicaKey] = set()  # whom the core was asked by once
-        self.answerable: Answerable | None = None
+        self.fetch_lease: FetchLease | None = None
         self.end_offsets: dict[int, int] = {}
         self.high_watermark = -1
-        self.news: list[AnsweredFetch] = []
+        self.news: list[LeasedFetch] = []
         self.events: list[Callable[[int], list[fx.Effect]]] = []  # of the log, which moves before the core hears of it
         self.adopt()
 
     def take(self, request: FetchRequest) -> bool:
         """Note a fetch if it is a plain one; False when the core is to be asked."""
-        log, terms = self.side.log, self.answerable
+        log, terms = self.side.log, self.fetch_lease
         if terms is None or request.replica not in self.known:
             return False
         is_of_epoch = request.epoch == request.last_fetched_epoch == terms.epoch
@@ -183,7 +183,7 @@ class Engine:
         is_in_log = request.fetch_offset > log.start_offset or request.fetch_offset == log.end_offset
         if not is_of_epoch or not is_in_epoch or not is_in_log:
             return False
-        self.news.append(AnsweredFetch(self.side.now_ms, request.replica, request.fetch_offset, log.end_offset))
+        self.news.append(LeasedFetch(self.side.now_ms, request.replica, request.fetch_offset, log.end_offset))
         if self.side.node.counts(request.replica):
             self.end_offsets[request.replica.id] = request.fetch_offset
             self.find_high_watermark()
@@ -191,13 +191,13 @@ class Engine:
 
     def find_high_watermark(self) -> None:
         """The largest end offset that more than half of the voters have reached, above where the epoch begins."""
-        if self.answerable is None:
+        if self.fetch_lease is None:
             return
         ends = list(self.end_offsets.values())
-        if self.answerable.counts_itself:
+        if self.fetch_lease.counts_itself:
             ends.append(self.side.log.flushed_offset)
         held = max(end for end in ends if 2 * sum(other >= end for other in ends) > len(ends))
-        if held > self.answerable.epoch_start_offset:
+        if held > self.fetch_lease.epoch_start_offset:
             self.high_watermark = max(self.high_watermark, held)
 
     def tell(self) -> None:
@@ -205,22 +205,22 @@ class Engine:
         news, self.news = self.news, []
         before = self.side.node.deadline_ms
         if news:
-            told = self.side.node.on_fetches_answered(self.side.now_ms, EPOCH, news)
+            told = self.side.node.on_leased_fetches(self.side.now_ms, EPOCH, news)
             assert self.side.node.deadline_ms == before, "a tick for each telling would be the cost that is saved"
             self.side.apply(told)
         events_of_log, self.events = self.events, []
         for handler in events_of_log:
             self.side.feed(handler)
-        if isinstance(self.side.node.replica.state, Leader) and self.answerable is not None:
+        if isinstance(self.side.node.replica.state, Leader) and self.fetch_lease is not None:
             assert self.side.state.high_watermark == self.high_watermark
         self.adopt()
 
     def adopt(self) -> None:
         """Go by what the core says after each step."""
-        self.answerable = self.side.node.answerable()
-        if self.answerable is not None:
-            self.end_offsets = dict(self.answerable.voters)
-            self.high_watermark = self.answerable.high_watermark
+        self.fetch_lease = self.side.node.fetch_lease()
+        if self.fetch_lease is not None:
+            self.end_offsets = dict(self.fetch_lease.voters)
+            self.high_watermark = self.fetch_lease.high_watermark
 
 
 class Pair:
@@ -231,7 +231,7 @@ class Pair:
         self.sides = (self.asked, self.told)
         self.engine = Engine(self.told)
         self.taken = 0
-        assert self.engine.answerable is None, "nothing of the epoch is committed yet"
+        assert self.engine.fetch_lease is None, "nothing of the epoch is committed yet"
 
     def fetch(self, request: FetchRequest) -> None:
         number = self.asked.ask(request)
@@ -399,7 +399,7 @@ class Play:
         self.flush()
         for who in range(len(self.replicas) - 1):
             self.fetch(who, 0, EPOCH, 99)
-        assert self.pair.engine.answerable is not None
+        assert self.pair.engine.fetch_lease is not None
 
     def step(self, kind: str, *values: int) -> None:
         pair = self.pair

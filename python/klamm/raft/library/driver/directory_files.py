@@ -28,18 +28,18 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class HomeOwner(NamedTuple):
+class DirectoryOwner(NamedTuple):
     """Who a directory belongs to."""
 
     node_id: int
     cluster: str
 
 
-class Home:
+class DirectoryFiles:
     """An open directory. Everything here blocks."""
 
     def __init__(
-        self, directory: Path, owner: HomeOwner, *, voters: tuple[int, ...], segment_bytes: int, is_volatile: bool
+        self, directory: Path, owner: DirectoryOwner, *, voters: tuple[int, ...], segment_bytes: int, is_volatile: bool
     ) -> None:
         """Make or open it; `voters` are the configured ones. Raises ReplicaDirectoryError, OSError, StorageError."""
         self.directory = directory
@@ -82,14 +82,14 @@ def _locked(path: Path) -> int:
     return lock
 
 
-def _claimed(directory: Path, owner: HomeOwner) -> bytes:
+def _claimed(directory: Path, owner: DirectoryOwner) -> bytes:
     """The directory's id; the first owner of an empty directory gives it one."""
     path = directory / IDENTITY_FILE
     if not path.exists():
         return _claim(path, owner)
     try:
         fields: dict[str, Any] = json.loads(path.read_text())
-        found = HomeOwner(int(fields["node_id"]), str(fields["cluster"]))
+        found = DirectoryOwner(int(fields["node_id"]), str(fields["cluster"]))
         directory_id = bytes.fromhex(fields["directory_id"])
     except (ValueError, KeyError, TypeError) as error:
         text = f"{path} cannot be understood ({error}): restore it, or give the replica an empty directory"
@@ -102,7 +102,7 @@ def _claimed(directory: Path, owner: HomeOwner) -> bytes:
     return directory_id
 
 
-def _claim(path: Path, owner: HomeOwner) -> bytes:
+def _claim(path: Path, owner: DirectoryOwner) -> bytes:
     directory_id = os.urandom(16)
     fields = {"node_id": owner.node_id, "cluster": owner.cluster, "directory_id": directory_id.hex()}
     beside = path.with_suffix(".tmp")

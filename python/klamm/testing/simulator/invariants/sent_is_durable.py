@@ -11,7 +11,7 @@ from klamm.testing.simulator.invariants import InvariantViolatedError
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
-class ToldIsDurable:
+class SentIsDurable:
     """Compares each message with the disk as it is when the driver lets go of it."""
 
     def check_messages(self, touched: SimulatedReplica) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from klamm import _engine
 from klamm._engine import StorageError
-from klamm.cli.recovery.places import close_stage, open_stage, put_in_place
+from klamm.cli.recovery.locations import close_stage, open_stage, put_in_place
 from klamm.cli.recovery.plan import Plan, removals
 from klamm.cli.recovery.survivors import QUORUM_STATE, Survivor
 from klamm.client import ClientError

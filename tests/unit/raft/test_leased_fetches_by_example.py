@@ -1,7 +1,8 @@
 """Fetches answered without the core, by example: what is told, what may be answered, and who counts."""
 
 import pytest
-from tests.unit.raft.test_fetches_answered import (
+from tests.unit.raft.test_guards import SECOND, THIRD, SlowDisk, add, caught_up
+from tests.unit.raft.test_leased_fetches import (
     ANSWERED,
     OTHER_DISK,
     OUTSIDER,
@@ -10,7 +11,6 @@ from tests.unit.raft.test_fetches_answered import (
     shown,
     static_voters,
 )
-from tests.unit.raft.test_guards import SECOND, THIRD, SlowDisk, add, caught_up
 from tests.unit.raft.test_node import HERE, Bench, fetch, started, vote
 from tests.unit.raft.voters.test_reconfiguration import update
 
@@ -26,7 +26,7 @@ from klamm.raft.messages import (
 )
 from klamm.raft.node import RaftNode
 from klamm.raft.replication import leading
-from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.replication.requests import FetchLease, LeasedFetch
 from klamm.raft.voters.voter_set import ReplicaKey, VoterSet, VotersInLog
 
 
@@ -47,15 +47,15 @@ def keyed_leader() -> Bench:
     return bench
 
 
-def news(bench: Bench, replica: ReplicaKey, offset: int | None = None, at_ms: int | None = None) -> AnsweredFetch:
+def news(bench: Bench, replica: ReplicaKey, offset: int | None = None, at_ms: int | None = None) -> LeasedFetch:
     end_offset = bench.log.end_offset
     at_ms = bench.now_ms if at_ms is None else at_ms
-    return AnsweredFetch(at_ms, replica, end_offset if offset is None else offset, end_offset)
+    return LeasedFetch(at_ms, replica, end_offset if offset is None else offset, end_offset)
 
 
-def tell(bench: Bench, *fetches: AnsweredFetch, epoch: int = 1) -> list[fx.Effect]:
+def tell(bench: Bench, *fetches: LeasedFetch, epoch: int = 1) -> list[fx.Effect]:
     """Returns what it makes the core do, which is done."""
-    effects = bench.node.on_fetches_answered(bench.now_ms, epoch, fetches)
+    effects = bench.node.on_leased_fetches(bench.now_ms, epoch, fetches)
     bench.apply(effects)
     return effects
 
@@ -68,7 +68,7 @@ class TestNews:
         before, deadline_ms = shown(bench.node), bench.node.deadline_ms
         assert tell(bench, news(bench, SECOND), news(bench, THIRD), news(bench, OUTSIDER), epoch=epoch) == []
         assert (shown(bench.node), bench.node.deadline_ms) == (before, deadline_ms)
-        assert bench.node.answerable() is not None
+        assert bench.node.fetch_lease() is not None
 
     @pytest.mark.parametrize("role", [Role.RESIGNED, Role.UNATTACHED, Role.FOLLOWER])
     def test_changes_nothing_for_who_no_longer_leads(self, role):
@@ -111,7 +111,7 @@ class TestNews:
         end_offset, came_ms = bench.log.end_offset, bench.now_ms + 5
         bench.log.append([b"new"] * 3, 1, 0)
         bench.now_ms += 100
-        tell(bench, AnsweredFetch(came_ms, THIRD, end_offset, end_offset))
+        tell(bench, LeasedFetch(came_ms, THIRD, end_offset, end_offset))
         progress = bench.replica.state.voters[3]
         assert (progress.last_caught_up_ms, progress.last_fetch_ms) == (came_ms, came_ms)
         assert (progress.end_offset, progress.last_fetch_leader_end_offset) == (end_offset, end_offset)
@@ -143,14 +143,14 @@ class TestNews:
         bench = keyed_leader()
         caught_up(bench, THIRD)
         assert bench.ask(RemoveVoterRequest(None, ReplicaKey(1))) is None
-        assert bench.node.answerable() is None, "the change is under way"
+        assert bench.node.fetch_lease() is None, "the change is under way"
         bench.pass_time(2000)
-        answerable = bench.node.answerable()
-        assert answerable is not None, "it took too long, and still may be committed"
-        assert not answerable.counts_itself
+        fetch_lease = bench.node.fetch_lease()
+        assert fetch_lease is not None, "it took too long, and still may be committed"
+        assert not fetch_lease.counts_itself
         tell(bench, news(bench, SECOND), news(bench, THIRD))
         assert bench.node.deadline_ms == bench.now_ms
-        assert bench.node.answerable() is None
+        assert bench.node.fetch_lease() is None
         bench.feed(events.Ticked())
         assert bench.replica.role is Role.RESIGNED
 
@@ -170,7 +170,7 @@ class TestWhatMayBeAnswered:
         bench.log.append([b"new"], 1, 0)
         caught_up(bench, THIRD)
         end_offset = bench.log.end_offset
-        assert bench.node.answerable() == Answerable(
+        assert bench.node.fetch_lease() == FetchLease(
             epoch=1,
             epoch_start_offset=0,
             high_watermark=end_offset - 1,
@@ -186,70 +186,70 @@ class TestWhatMayBeAnswered:
         bench.log.flushed_offset = end_offset = bench.log.end_offset
         bench.feed(events.Appended())
         bench.feed(events.Flushed())
-        assert bench.node.answerable().high_watermark == end_offset - 1
+        assert bench.node.fetch_lease().high_watermark == end_offset - 1
         tell(bench, news(bench, THIRD))
-        answerable = bench.node.answerable()
-        assert (answerable.high_watermark, answerable.voters) == (end_offset, ((2, end_offset - 1), (3, end_offset)))
+        fetch_lease = bench.node.fetch_lease()
+        assert (fetch_lease.high_watermark, fetch_lease.voters) == (end_offset, ((2, end_offset - 1), (3, end_offset)))
 
     def test_is_nothing_where_it_is_not_asked_for(self):
-        assert leader(config=RaftConfig()).node.answerable() is None
+        assert leader(config=RaftConfig()).node.fetch_lease() is None
 
     def test_is_nothing_where_another_leads_or_nobody(self):
         bench = started(config=ANSWERED)
-        assert bench.node.answerable() is None
+        assert bench.node.fetch_lease() is None
         bench.follow(2, 1)
-        assert bench.node.answerable() is None
+        assert bench.node.fetch_lease() is None
         bench = leader()
         bench.feed(events.ResignRequested(1))
-        assert (bench.replica.role, bench.node.answerable()) == (Role.RESIGNED, None)
+        assert (bench.replica.role, bench.node.fetch_lease()) == (Role.RESIGNED, None)
 
     def test_is_nothing_until_the_election_is_durable_and_a_record_of_the_epoch_is_committed(self):
         bench = SlowDisk()
         bench.node = RaftNode(Identity(ReplicaKey(1, HERE), "cluster"), static_voters(3), ANSWERED, bench.log, 1)
         bench.feed(events.Started(None))
         bench.lead()
-        assert bench.node.answerable() is None
+        assert bench.node.fetch_lease() is None
         caught_up(bench, SECOND)
-        assert bench.node.answerable() is None, "nothing of the epoch is in the log"
+        assert bench.node.fetch_lease() is None, "nothing of the epoch is in the log"
         bench.feed(events.Persisted(bench.tickets[-1]))
         assert bench.node.can_append
-        assert bench.node.answerable() is None, "its first record is not committed"
+        assert bench.node.fetch_lease() is None, "its first record is not committed"
         caught_up(bench, SECOND)
-        assert bench.node.answerable() is not None
+        assert bench.node.fetch_lease() is not None
 
     def test_is_nothing_while_the_voters_change(self):
         bench = keyed_leader()
         caught_up(bench, OUTSIDER)
         assert add(bench, OUTSIDER) is None
-        assert bench.node.answerable() is None, "it is asked for its versions"
+        assert bench.node.fetch_lease() is None, "it is asked for its versions"
         bench.answer(OUTSIDER.id, ApiVersionsResponse(Error.NONE, (0, 1)))
-        assert bench.node.answerable() is None, "its record is not committed"
+        assert bench.node.fetch_lease() is None, "its record is not committed"
         caught_up(bench, THIRD)
         caught_up(bench, OUTSIDER)
-        answerable = bench.node.answerable()
-        assert answerable.voters_in_log.voters.ids == (1, 2, 3, 9)
-        assert [voter_id for voter_id, _ in answerable.voters] == [2, 3, 9]
+        fetch_lease = bench.node.fetch_lease()
+        assert fetch_lease.voters_in_log.voters.ids == (1, 2, 3, 9)
+        assert [voter_id for voter_id, _ in fetch_lease.voters] == [2, 3, 9]
 
     def test_is_nothing_until_the_voters_in_the_log_act(self):
         bench = leader()
         for node_id in (2, 3):
             bench.ask(update(node_id))
-        assert bench.node.answerable().voters_in_log.kraft_version == 0
+        assert bench.node.fetch_lease().voters_in_log.kraft_version == 0
         bench.apply(bench.node.on_kraft_upgrade(bench.now_ms))
-        assert bench.node.answerable() is None, "from now on directories count, and the core has not looked yet"
+        assert bench.node.fetch_lease() is None, "from now on directories count, and the core has not looked yet"
         bench.feed(events.Ticked())
-        answerable = bench.node.answerable()
-        assert answerable.voters_in_log.kraft_version == 1
-        assert answerable.voters == ((2, -1), (3, -1)), "who is known by directory now begins anew"
+        fetch_lease = bench.node.fetch_lease()
+        assert fetch_lease.voters_in_log.kraft_version == 1
+        assert fetch_lease.voters == ((2, -1), (3, -1)), "who is known by directory now begins anew"
 
     def test_is_nothing_while_it_shuts_down(self):
         bench = Bench(VotersInLog(VoterSet.of_ids([1])), config=ANSWERED)
         bench.feed(events.Started(None))
         bench.feed(events.Flushed())
-        assert bench.node.answerable() is not None
+        assert bench.node.fetch_lease() is not None
         bench.feed(events.ShutdownRequested())
         assert bench.replica.role is Role.LEADER, "there is nobody to hand over to"
-        assert bench.node.answerable() is None
+        assert bench.node.fetch_lease() is None
 
 
 class TestWhoCounts:

@@ -28,7 +28,7 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.ports import FetchAnswers
-from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.replication.requests import FetchLease, LeasedFetch
 from klamm.raft.voters.voter_set import BOOTSTRAP_OFFSET, Endpoint, ReplicaKey, Voter, VoterSet, VotersInLog
 
 EPOCH = 1
@@ -36,9 +36,7 @@ OWN, SECOND, THIRD, OBSERVER = (ReplicaKey(node_id, bytes([node_id]) * 16) for n
 ENDPOINTS = (Endpoint("CONTROLLER", "here", 9099),)
 FORMER = ReplicaKey(2, b"o" * 16)  # the disk that voter 2 had before
 # Nobody is to be given up, nor elected by itself, however busy the machine.
-CONFIG = RaftConfig(
-    election_timeout_ms=60_000, fetch_timeout_ms=60_000, request_timeout_ms=60_000, fetches_answered=True
-)
+CONFIG = RaftConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000, request_timeout_ms=60_000, fetches_leased=True)
 
 
 class Log(streams.Log):
@@ -57,8 +55,8 @@ class Answers:
 
     def __init__(self, said: list[Said], look: Callable[[], object] = lambda: None) -> None:
         self.said, self.look = said, look
-        self.news, self.left = list[AnsweredFetch](), list[AnsweredFetch]()
-        self.begun: list[Answerable] = []
+        self.news, self.left = list[LeasedFetch](), list[LeasedFetch]()
+        self.begun: list[FetchLease] = []
         self.offers = 0
         self.at_end: list[object] = []
         self.is_raised, self.looked = False, 0
@@ -69,7 +67,7 @@ class Answers:
         self.looked += 1
         return self.is_raised
 
-    def begin(self, by: Answerable) -> None:
+    def begin(self, by: FetchLease) -> None:
         self.said.append(("begin",))
         self.begun.append(by)
 
@@ -85,7 +83,7 @@ class Answers:
     def tell_voters(self) -> None:
         self.said.append(("tell voters",))
 
-    def take(self) -> list[AnsweredFetch]:
+    def take(self) -> list[LeasedFetch]:
         self.said.append(("take",))
         if self.is_raised:
             self.is_raised = False
@@ -93,7 +91,7 @@ class Answers:
         news, self.news = self.news, []
         return news
 
-    def end(self) -> list[AnsweredFetch]:
+    def end(self) -> list[LeasedFetch]:
         self.said.append(("end",))
         self.at_end.append(self.look())
         left, self.left = self.left, []
@@ -107,10 +105,10 @@ class Answers:
 class Node(streams.Node):
     """Says what it is given."""
 
-    def on_fetches_answered(self, now_ms: int, epoch: int, fetches: object) -> list[fx.Effect]:
+    def on_leased_fetches(self, now_ms: int, epoch: int, fetches: object) -> list[fx.Effect]:
         assert isinstance(fetches, list)
         self.said.append(("told", epoch, *fetches))
-        return super().on_fetches_answered(now_ms, epoch, fetches)
+        return super().on_leased_fetches(now_ms, epoch, fetches)
 
     def on_tick(self, now_ms: int) -> list[fx.Effect]:
         self.said.append(("tick",))
@@ -217,9 +215,9 @@ class Rig(streams.Rig):
         at = self.log.end_offset if offset is None else offset
         return FetchRequest("c", who, epoch, at, EPOCH if at else 0, self.driver.high_watermark, 60_000, 1 << 20)
 
-    def taken(self, who: ReplicaKey, offset: int | None = None) -> AnsweredFetch:
+    def taken(self, who: ReplicaKey, offset: int | None = None) -> LeasedFetch:
         end = self.log.end_offset
-        return AnsweredFetch(self.driver._now_ms(), who, end if offset is None else offset, end)
+        return LeasedFetch(self.driver._now_ms(), who, end if offset is None else offset, end)
 
     def said_in(self, what: Callable[[], object]) -> list[Said]:
         before = len(self.said)
@@ -261,13 +259,13 @@ async def test_nobody_is_answered_before_somebody_fetches_and_a_record_of_the_ep
     rig = await Rig().lead()
     assert rig.opened == []
     rig.ask(rig.fetch(THIRD, 0))
-    assert rig.node.answerable() is None
+    assert rig.node.fetch_lease() is None
     assert rig.opened == []
     said = rig.said_in(lambda: rig.ask(rig.fetch(SECOND)))
     assert kinds(said)[-2:] == ["begin", "know"], "at the end of the step, its answers included"
     [by] = rig.answers.begun
     end = rig.log.end_offset
-    assert by == rig.node.answerable()
+    assert by == rig.node.fetch_lease()
     assert (by.epoch, by.high_watermark, by.voters) == (EPOCH, end, ((2, end), (3, 0)))
     await rig.close()
 
@@ -282,7 +280,7 @@ async def test_replicas_are_known_as_the_core_counts_them(rig: Rig) -> None:
 
 @pytest.mark.parametrize("opens", [True, False])
 async def test_who_cannot_or_may_not_opens_nothing(opens: bool) -> None:
-    rig = await Rig(opens=opens, config=CONFIG._replace(fetches_answered=not opens)).lead()
+    rig = await Rig(opens=opens, config=CONFIG._replace(fetches_leased=not opens)).lead()
     rig.ask(rig.fetch(SECOND))
     assert rig.driver.high_watermark == rig.log.end_offset
     assert rig.driver.describe_quorum().high_watermark == rig.log.end_offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Gathered:
+class BatchResults:
     """As many results as there are commands, in their order."""
 
     def __init__(self, count: int) -> None:
@@ -34,7 +34,7 @@ class Slot:
 
     __slots__ = ("_gathered", "_index")
 
-    def __init__(self, gathered: Gathered, index: int) -> None:
+    def __init__(self, gathered: BatchResults, index: int) -> None:
         self._gathered, self._index = gathered, index
 
     def done(self) -> bool:

@@ -1,6 +1,6 @@
 """Every invariant on every replica, by what the logs hold and nothing remembered: slow, the measure of the fast way.
 
-The world checks what an event may have broken. With `in_full` all is checked again after every event, so that a test
+The world checks what an event may have broken. With `full_check` all is checked again after every event, so that a test
 sees that nothing is overlooked.
 """
 
@@ -19,7 +19,7 @@ class OverlookedError(AssertionError):
     """The fast checks let something pass."""
 
 
-class InFull:
+class FullCheck:
     """Its invariants share no history with those that the world goes by."""
 
     def __init__(self) -> None:

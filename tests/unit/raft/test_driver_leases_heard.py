@@ -7,11 +7,11 @@ import os
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from tests.unit.raft.test_driver_answers import ENDPOINTS, EPOCH, OBSERVER, SECOND, THIRD, Answers, Rig, rig, vote
+from tests.unit.raft.test_driver_leases import ENDPOINTS, EPOCH, OBSERVER, SECOND, THIRD, Answers, Rig, rig, vote
 from tests.unit.raft.test_driver_streams import kinds
 
 from klamm.raft import effects as fx
-from klamm.raft.driver.answers import Answered
+from klamm.raft.driver.leased_fetches import LeasedFetches
 from klamm.raft.election.election_state import ElectionState
 from klamm.raft.election.roles import Role
 from klamm.raft.log.metadata_log import MetadataLogError, OffsetAndEpoch
@@ -25,7 +25,7 @@ from klamm.raft.messages import (
     VoteResponse,
 )
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
-from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.replication.requests import FetchLease, LeasedFetch
 from klamm.raft.voters.voter_set import VoterSet, VotersInLog
 
 __all__ = ["rig"]  # the fixture
@@ -254,19 +254,19 @@ async def test_a_step_that_fails_begins_nothing() -> None:
 
 # By itself
 
-TERMS = Answerable(EPOCH, 0, 3, ((2, 3), (3, 0)), True, VotersInLog(VoterSet.of_ids([1, 2, 3]), 2, 1), ())
+TERMS = FetchLease(EPOCH, 0, 3, ((2, 3), (3, 0)), True, VotersInLog(VoterSet.of_ids([1, 2, 3]), 2, 1), ())
 
 
 class Alone:
     """No driver: what it is asked for is set here."""
 
     def __init__(self) -> None:
-        self.by: Answerable | None = TERMS
+        self.by: FetchLease | None = TERMS
         self.heard = 0
         self.answers = Answers([])
-        self.answered = Answered(lambda: self.answers, lambda: self.by, lambda replica: True, self.hear)
-        self.answered.on_fetch(SECOND)
-        assert self.answered.is_on
+        self.leased = LeasedFetches(lambda: self.answers, lambda: self.by, lambda replica: True, self.hear)
+        self.leased.on_fetch(SECOND)
+        assert self.leased.is_on
 
     def hear(self) -> None:
         self.heard += 1
@@ -276,7 +276,7 @@ class Alone:
 async def alone() -> AsyncIterator[Alone]:
     made = Alone()
     yield made
-    made.answered.close()
+    made.leased.close()
     os.close(made.answers.fd)
 
 
@@ -295,8 +295,8 @@ async def alone() -> AsyncIterator[Alone]:
     ],
 )
 async def test_changes_end_it(alone: Alone, effect: fx.Effect, ends: bool) -> None:
-    alone.answered.end_before([fx.HighWatermarkAdvanced(3), effect])
-    assert alone.answered.is_on is not ends
+    alone.leased.revoke_before([fx.HighWatermarkAdvanced(3), effect])
+    assert alone.leased.is_on is not ends
     assert (("end",) in alone.answers.said) is ends
 
 
@@ -315,27 +315,27 @@ async def test_it_ends_when_the_core_would_answer_otherwise(
     alone: Alone, changes: dict[str, object] | None, ends: bool
 ) -> None:
     alone.by = None if changes is None else TERMS._replace(**changes)  # type: ignore[arg-type]
-    alone.answered.check()
-    assert alone.answered.is_on is not ends
+    alone.leased.revoke_if_outdated()
+    assert alone.leased.is_on is not ends
     if alone.by is not None and ends:
-        alone.answered.on_fetch(THIRD)
+        alone.leased.on_fetch(THIRD)
         assert alone.answers.begun == [TERMS, alone.by]
 
 
 async def test_nothing_begins_anew_before_the_core_was_told_what_came_before(alone: Alone) -> None:
     """Else it would be told of later fetches before earlier ones, and others of a lower high watermark than before."""
-    left = alone.answers.left = [AnsweredFetch(1, SECOND, 3, 3)]
-    alone.answered.end()
-    alone.answered.on_fetch(SECOND)
+    left = alone.answers.left = [LeasedFetch(1, SECOND, 3, 3)]
+    alone.leased.revoke()
+    alone.leased.on_fetch(SECOND)
     assert len(alone.answers.begun) == 1
-    assert alone.answered.is_on, "there is something to be told"
+    assert alone.leased.is_on, "there is something to be told"
     await asyncio.sleep(0)
     assert alone.heard == 1
-    assert alone.answered.take() == (EPOCH, left)
-    assert alone.answered.take() is None
-    assert not alone.answered.is_on
-    alone.answered.on_fetch(SECOND)
+    assert alone.leased.take() == (EPOCH, left)
+    assert alone.leased.take() is None
+    assert not alone.leased.is_on
+    alone.leased.on_fetch(SECOND)
     assert len(alone.answers.begun) == 2
-    alone.answered.end()
+    alone.leased.revoke()
     await asyncio.sleep(0)
     assert alone.heard == 1, "nothing was left"

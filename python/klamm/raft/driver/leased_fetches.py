@@ -1,4 +1,4 @@
-"""Fetches that a leader answers without its core: the engine takes them, and the core hears of them afterwards."""
+"""Fetches that a leader answers without its core: the core leases them to the engine, and hears of them afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klamm.raft.effects import (
     TruncateLog,
 )
 from klamm.raft.ports import FetchAnswers
-from klamm.raft.replication.requests import Answerable, AnsweredFetch
+from klamm.raft.replication.requests import FetchLease, LeasedFetch
 from klamm.raft.voters.voter_set import ReplicaKey
 
 logger = logging.getLogger("klamm.raft")
@@ -26,8 +26,8 @@ logger = logging.getLogger("klamm.raft")
 _CHANGES = (PersistElection, AppendControl, AppendFetched, TruncateLog, InstallSnapshot, LostLeadership)
 
 
-class Answered:
-    """The engine's answers as the driver has them: begun for who fetches, and ended before anything changes.
+class LeasedFetches:
+    """Grants the engine the lease of the core, and revokes it before anything changes that it rests on.
 
     To be made and used on the loop's thread.
     """
@@ -35,31 +35,36 @@ class Answered:
     def __init__(
         self,
         open_answers: Callable[[], FetchAnswers] | None,
-        answerable: Callable[[], Answerable | None],
+        fetch_lease: Callable[[], FetchLease | None],
         counts: Callable[[ReplicaKey], bool],
-        on_news: Callable[[], None],
+        on_wakeup: Callable[[], None],
     ) -> None:
-        """`open_answers` is called when somebody fetches what may be answered; without it nothing is.
+        """`open_answers` is called at the first fetch that may be leased; without it none is.
 
-        `answerable` and `counts` ask the core; `on_news` is called when it has to hear something at once.
+        `fetch_lease` and `counts` ask the core; `on_wakeup` is called when it must be notified at once.
         """
-        self._open_answers, self._answerable, self._counts, self._on_news = open_answers, answerable, counts, on_news
+        self._open_answers, self._fetch_lease, self._counts, self._on_wakeup = (
+            open_answers,
+            fetch_lease,
+            counts,
+            on_wakeup,
+        )
         self._loop = asyncio.get_running_loop()
         self._opened: FetchAnswers | None = None
-        self._by: Answerable | None = None
-        self._left: tuple[int, list[AnsweredFetch]] | None = None
-        self._is_told = False  # that they cannot be
-        self._is_to_tell = self._is_to_offer = False
+        self._by: FetchLease | None = None
+        self._left: tuple[int, list[LeasedFetch]] | None = None
+        self._has_warned = False  # that there is no lease
+        self._must_notify_voters = self._must_offer = False
 
     @property
     def is_on(self) -> bool:
-        """Whether fetches are answered, or were and the core has not heard of all."""
+        """Whether a lease is granted, or fetches were taken of which the core does not know yet."""
         return self._by is not None or self._left is not None
 
     def on_fetch(self, replica: ReplicaKey) -> None:
-        """The core has answered that replica, or lets it wait: its next fetches need not come here, if they may."""
-        by = self._answerable() if self._open_answers is not None else None
-        if by is None or self._left is not None:  # else the core would not know what was told before
+        """The core has answered that replica, or lets it wait: the lease, if there is one, takes its next fetches."""
+        by = self._fetch_lease() if self._open_answers is not None else None
+        if by is None or self._left is not None:  # the core must know of the earlier fetches first
             return
         answers = self._answers()
         if answers is None:
@@ -69,57 +74,57 @@ class Answered:
             self._by = by
         answers.know(replica, counts=self._counts(replica))
 
-    def take(self) -> tuple[int, list[AnsweredFetch]] | None:
-        """What the core has not heard of: the epoch, and the fetches in their order."""
+    def take(self) -> tuple[int, list[LeasedFetch]] | None:
+        """What the core does not know yet: the epoch, and the fetches in their order."""
         left, self._left = self._left, None
         if left is not None or self._by is None or self._opened is None:
             return left
         taken = self._opened.take()
         return (self._by.epoch, taken) if taken else None
 
-    def end_before(self, effects: list[Effect]) -> None:
-        """Answer nothing by what those effects change."""
+    def revoke_before(self, effects: list[Effect]) -> None:
+        """Revoke the lease before effects that change what it rests on."""
         if self._by is not None and any(isinstance(effect, _CHANGES) for effect in effects):
-            self.end()
+            self.revoke()
 
-    def check(self) -> None:
-        """Answer nothing that the core would no longer have answered so."""
+    def revoke_if_outdated(self) -> None:
+        """Revoke a lease that the core would not grant again."""
         if self._by is None:
             return
-        by = self._answerable()
+        by = self._fetch_lease()
         if by is None or _terms(by) != _terms(self._by):
-            self.end()
+            self.revoke()
 
     def raise_high_watermark(self, offset: int) -> None:
-        """Nobody is told less than the core knows."""
+        """No answer has a lower high watermark than the core knows."""
         if self._by is not None and self._opened is not None:
             self._opened.raise_high_watermark(offset)
-            self._is_to_tell = True
+            self._must_notify_voters = True
 
     def on_append(self) -> None:
         """Offer the voters what was appended when this turn of the loop is over, together with all else of the turn."""
-        if self._by is not None and not self._is_to_offer:
-            self._is_to_offer = True
+        if self._by is not None and not self._must_offer:
+            self._must_offer = True
             self._loop.call_soon(self._offer)
 
-    def tell_voters(self) -> None:
-        """What was said about a higher high watermark has left: voters may know of it too."""
-        if self._is_to_tell and self._opened is not None:
+    def notify_voters(self) -> None:
+        """The answers that waited for a higher high watermark have left: voters may receive it now, too."""
+        if self._must_notify_voters and self._opened is not None:
             self._opened.tell_voters()
-        self._is_to_tell = False
+        self._must_notify_voters = False
 
-    def end(self) -> None:
-        """Answer nothing any more; what was taken is still to be told."""
+    def revoke(self) -> None:
+        """Revoke the lease; the core is still to be notified of the fetches that were taken."""
         by, self._by = self._by, None
         if by is not None and self._opened is not None:
             taken = self._opened.end()
             if taken:
                 self._left = by.epoch, taken
-                self._loop.call_soon(self._tell_left)  # something may be committed by it
+                self._loop.call_soon(self._notify_of_left)  # something may be committed by it
 
     def close(self) -> None:
         """End it for good."""
-        self.end()
+        self.revoke()
         self._left = self._open_answers = None
         if self._opened is not None:
             self._loop.remove_reader(self._opened.fd)
@@ -130,28 +135,28 @@ class Answered:
                 opened = self._open_answers()
                 self._loop.add_reader(opened.fd, self._on_readable)
             except Exception as error:  # the core answers them without: no descriptor is free, say
-                if not self._is_told:
-                    self._is_told = True
+                if not self._has_warned:
+                    self._has_warned = True
                     logger.warning("fetches are answered one by one: %s", error)
                 return None
             self._opened = opened
         return self._opened
 
     def _offer(self) -> None:
-        self._is_to_offer = False
+        self._must_offer = False
         if self._by is not None and self._opened is not None:
             self._opened.offer()
 
     def _on_readable(self) -> None:
         if self._opened is not None and self._opened.has_news:  # else a step that came first has told it
-            self._on_news()
+            self._on_wakeup()
 
-    def _tell_left(self) -> None:
+    def _notify_of_left(self) -> None:
         if self._left is not None:
-            self._on_news()
+            self._on_wakeup()
 
 
-def _terms(by: Answerable) -> tuple[object, ...]:
+def _terms(by: FetchLease) -> tuple[object, ...]:
     """What may not change while it answers; the rest moves by the answers themselves."""
     return by.epoch, by.voters_in_log, by.counts_itself, by.leader_endpoints
 
@@ -175,7 +180,7 @@ class NativeFetchAnswers:
         """See `klamm.raft.ports.FetchAnswers.has_news`."""
         return self._native.has_news
 
-    def begin(self, by: Answerable) -> None:
+    def begin(self, by: FetchLease) -> None:
         """See `klamm.raft.ports.FetchAnswers.begin`."""
         self._known = []
         self._native.begin(
@@ -210,19 +215,19 @@ class NativeFetchAnswers:
         """See `klamm.raft.ports.FetchAnswers.tell_voters`."""
         self._native.tell_voters()
 
-    def take(self) -> list[AnsweredFetch]:
+    def take(self) -> list[LeasedFetch]:
         """See `klamm.raft.ports.FetchAnswers.take`."""
         return self._fetches(self._native.take())
 
-    def end(self) -> list[AnsweredFetch]:
+    def end(self) -> list[LeasedFetch]:
         """See `klamm.raft.ports.FetchAnswers.end`."""
         return self._fetches(self._native.end())
 
-    def _fetches(self, rows: list[tuple[int, int, int, int]]) -> list[AnsweredFetch]:
+    def _fetches(self, rows: list[tuple[int, int, int, int]]) -> list[LeasedFetch]:
         if not rows:
             return []
         now_ms = int(self._loop.time() * 1000)
         return [
-            AnsweredFetch(now_ms - age_ms, self._known[number], fetch_offset, end_offset)
+            LeasedFetch(now_ms - age_ms, self._known[number], fetch_offset, end_offset)
             for number, fetch_offset, end_offset, age_ms in rows
         ]

@@ -11,7 +11,6 @@ KLAMM = Path(__file__).resolve().parent.parent / "python" / "klamm"
 
 ROOMS_THAT_KNOW_THE_ENGINE = {
     "__init__.py": "the version",
-    "admin": "connections by TLS and SASL",
     "broker": "the config keys",
     "cli": "the version, and the errors that a person is told",
     "config": "the config keys",
@@ -24,7 +23,7 @@ ROOMS_THAT_KNOW_THE_ENGINE = {
     "pipelines": "the reader of metadata logs",
     "protocol": "message schemas, metadata records and config keys",
     "raft": "the native log and its snapshots, behind the port that the driver asks for",
-    "client.py": "the client of brokers in public",
+    "client": "the engine's client, in public and between nodes",
     "records.py": "the record codec in public",
     "spark": "the client of brokers, which moves the bytes",
 }

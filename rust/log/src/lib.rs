@@ -14,7 +14,7 @@ mod config;
 mod counters;
 pub mod damage;
 mod dirs;
-pub mod epochs;
+mod epochs;
 mod error;
 mod extent;
 mod file_slice;

@@ -2,11 +2,11 @@
 //!
 //! `server` accepts; a `connection` takes frames (`input`), finds who answers (`dispatch`), keeps the order (`pending`) and
 //! sends (`output`). The engine's own answers are in `handlers`; everything else goes out as `events` and comes back as a
-//! `link::Reply`. The partitions and the cluster are behind [`backend`].
+//! `link::Reply`. The partitions and the cluster are behind `backend`.
 
 mod acks;
 mod answer;
-pub mod backend;
+mod backend;
 mod brokers;
 mod buffers;
 mod config;

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from klamm._engine import Image
 from klamm.controller.controller import Controller
 from klamm.controller.result import MAX_BATCH_SIZE, MAX_RECORDS_PER_BATCH, Result
+from klamm.driving.clock import DeadlineTimer, LoopClock
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.raft.ports import NotLeaderError, RaftStoppedError
@@ -84,18 +84,18 @@ class ControllerDriver:
         controller: Controller,
         quorum: Quorum,
         *,
-        now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._controller: Final = controller
         self._quorum: Final = quorum
-        self._now_ms: Final = now_ms
+        self._clock: Final = LoopClock()
+        self._now_ms: Final = self._clock.now_ms
         self._random_bytes: Final = random_bytes
         self._epoch: int | None = None
         # Everything up to here is appended. An answer without records of its own waits for it too: what it was read
         # from must not be lost after the answer.
         self._appended = -1
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Final = DeadlineTimer(self._clock, lambda at_ms: self._on_timer())
         self._under_way: dict[int | None, asyncio.Future[Any]] = {}
         """By broker, the operation of which parts are still to be done."""
 
@@ -125,7 +125,7 @@ class ControllerDriver:
         """This node leads no longer."""
         self._epoch = None
         self._controller.deactivate()
-        self._arm()
+        self._timer.cancel()
 
     # Requests
 
@@ -215,20 +215,12 @@ class ControllerDriver:
     # The clock
 
     def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         try:
-            deadline_ms = self._controller.deadline_ms
+            self._timer.arm(self._controller.deadline_ms)
         except Exception:  # a controller without a clock must not lead; the next that leads sets it again
             self._fail("the clock")
-            return
-        if deadline_ms is not None:
-            delay_ms = max(0, deadline_ms - self._now_ms())
-            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1_000, self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
         try:
             result = self._controller.on_deadline(self._now_ms(), is_followed=self._quorum.is_followed)
             if result is not None:
@@ -250,6 +242,4 @@ class ControllerDriver:
 
     def close(self) -> None:
         """Stop the clock."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()

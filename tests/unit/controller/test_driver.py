@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.simulated_time import simulated
 from tests.unit.controller.cluster import CLUSTER_ID, LATEST, bootstrap, registration
 
 from klamm._engine import Image
@@ -92,14 +93,10 @@ class Log:
 class Rig:
     def __init__(self) -> None:
         self.log = Log()
-        self.now_ms = 1_000
         settings = ControllerSettings(0, CLUSTER_ID)
         self.controller = Controller(settings)
         self.driver = ControllerDriver(
-            self.controller,
-            self.log,
-            now_ms=lambda: self.now_ms,
-            random_bytes=lambda count: bytes(range(count % 256)) or b"",
+            self.controller, self.log, random_bytes=lambda count: bytes(range(count % 256)) or b""
         )
 
     def lead(self) -> None:
@@ -219,19 +216,19 @@ async def test_a_fault_of_ours_resigns(monkeypatch: pytest.MonkeyPatch) -> None:
     rig.driver.close()
 
 
+@simulated
 async def test_the_clock_writes_and_is_set_again() -> None:
     rig = Rig()
     rig.lead()
     end = rig.log.end
-    assert rig.controller.deadline_ms == 1_500
-    rig.now_ms = 1_500
-    rig.driver._on_timer()
+    assert rig.controller.deadline_ms == 500
+    await asyncio.sleep(0.6)
     assert rig.log.records()[end:] == [NoOpRecord()]
-    assert rig.controller.deadline_ms == 2_000
+    assert rig.controller.deadline_ms == 1_000
     rig.log.is_leader = False
-    rig.now_ms = 2_000
-    rig.driver._on_timer()
+    await asyncio.sleep(0.5)
     assert rig.log.resigned == []
+    assert rig.log.records()[end:] == [NoOpRecord()]
     rig.driver.on_not_leader()
     assert rig.controller.deadline_ms is None
     rig.driver.close()
@@ -242,14 +239,13 @@ async def test_a_clock_that_cannot_be_set_resigns(
 ) -> None:
     """Without it no broker would be fenced any more, and nothing would say so."""
     rig = Rig()
-    rig.lead()
 
     def fail(controller: Controller) -> int:
         raise ZeroDivisionError("injected")
 
     with monkeypatch.context() as broken:
         broken.setattr(Controller, "deadline_ms", property(fail))
-        rig.driver._arm()
+        rig.lead()
     assert rig.log.resigned == [3]
     assert "the clock failed; resigning from epoch 3" in caplog.text
     rig.driver.on_not_leader()

@@ -374,7 +374,8 @@ async def test_no_snapshot_is_due_before_anything_is_committed(tmp_path):
     """A follower's first fetch is in its log, and not flushed: the high watermark that it then knows is 0."""
     rig = Rig(tmp_path, snapshot_config=SnapshotConfig(record_bytes_between_snapshots_max=10))
     rig.log.append([b"x" * 100], 1, 0)
-    rig.driver._apply(HighWatermarkAdvanced(0))
+    rig.node.on_peer_refused = lambda now_ms, node_id: [HighWatermarkAdvanced(0)]
+    rig.driver.on_peer_refused(2)
     assert rig.listener.heard == [("commit", 0)]
     await rig.driver.close(hand_over=False)
 

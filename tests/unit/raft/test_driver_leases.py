@@ -11,6 +11,7 @@ import pytest
 from tests.unit.raft import test_driver_streams as streams
 from tests.unit.raft.test_driver_streams import Said, Store, kinds
 
+from klamm.driving.clock import LoopClock
 from klamm.raft import effects as fx
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import RaftDriver
@@ -105,6 +106,9 @@ class Answers:
 class Node(streams.Node):
     """Says what it is given."""
 
+    flushed_offset = -1
+    """Of which it was last told."""
+
     def on_leased_fetches(self, now_ms: int, epoch: int, fetches: object) -> list[fx.Effect]:
         assert isinstance(fetches, list)
         self.said.append(("told", epoch, *fetches))
@@ -120,6 +124,7 @@ class Node(streams.Node):
 
     def on_flushed(self, now_ms: int) -> list[fx.Effect]:
         self.said.append(("flushed",))
+        self.flushed_offset = self.replica.log.flushed_offset
         return super().on_flushed(now_ms)
 
     def on_resign(self, now_ms: int, epoch: int) -> list[fx.Effect]:
@@ -154,7 +159,8 @@ class Rig(streams.Rig):
         self.node = Node(Identity(OWN, "c", (Endpoint("CONTROLLER", "there", 9001),)), known, config, self.log, 1)
         self.node.said = self.said
         open_answers = self.open if opens else None
-        self.driver = RaftDriver(self.node, self.log, Store(), self, transport=self, open_answers=open_answers)
+        self.store = Store()
+        self.driver = RaftDriver(self.node, self.log, self.store, self, transport=self, open_answers=open_answers)
 
     def open(self) -> FetchAnswers:
         if self.open_error is not None:
@@ -164,13 +170,13 @@ class Rig(streams.Rig):
 
     def look(self) -> object:
         """What must not have changed yet when it ends."""
-        return self.log.end_offset, self.driver._election_to_write, self.driver._led_epoch
+        return self.log.end_offset, self.store.data, kinds(self.said).count("not leader")
 
     async def lead(self) -> Rig:
         self.driver.start()
         if isinstance(self.node.replica.state, Unattached):  # who is alone does not wait
             self.node.replica.state.deadline_ms = self.node.deadline_ms = 0
-            self.driver._on_timer()
+            self.change_nothing()
         await self.until(lambda: self.node.can_append)
         await self.flushed()
         assert self.driver.epoch == EPOCH
@@ -217,7 +223,7 @@ class Rig(streams.Rig):
 
     def taken(self, who: ReplicaKey, offset: int | None = None) -> LeasedFetch:
         end = self.log.end_offset
-        return LeasedFetch(self.driver._now_ms(), who, end if offset is None else offset, end)
+        return LeasedFetch(LoopClock().now_ms(), who, end if offset is None else offset, end)
 
     def said_in(self, what: Callable[[], object]) -> list[Said]:
         before = len(self.said)
@@ -229,11 +235,15 @@ class Rig(streams.Rig):
 
     async def flushed(self) -> None:
         """All there is, and the core knows of it."""
-        await self.until(lambda: self.log.flushed_offset == self.log.end_offset and not self.driver._is_flushing)
+        await self.until(lambda: self.node.flushed_offset == self.log.end_offset)
 
     def reach_check_quorum(self) -> None:
         self.state.check_quorum_deadline_ms = self.node.deadline_ms = 0
-        self.driver._on_timer()
+        self.change_nothing()
+
+    def begin_closing(self) -> None:
+        """It hands over in the loop's next turn."""
+        self.closing = asyncio.ensure_future(self.driver.close(100))
 
     async def close(self) -> None:
         await self.driver.close(100)
@@ -308,7 +318,7 @@ async def test_a_fetch_within_a_step_begins_nothing() -> None:
     rig.propose()
     await rig.flushed()
     rig.answers.news = [rig.taken(SECOND)]
-    said = rig.said_in(rig.driver._on_engine_news)
+    said = rig.step()
     assert not asked
     assert "request" in kinds(said)
     assert "know" not in kinds(said)

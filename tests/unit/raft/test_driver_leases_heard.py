@@ -39,9 +39,9 @@ EVENTS: dict[str, Callable[[Rig], object]] = {
     "request AddVoterRequest": lambda rig: rig.ask(AddVoterRequest(None, OBSERVER, ENDPOINTS)),
     "request FetchRequest": lambda rig: rig.ask(rig.fetch(THIRD)),
     "resign": lambda rig: rig.driver.resign(EPOCH),
-    "shutdown": lambda rig: rig.driver._step(rig.node.on_shutdown),
+    "shutdown": lambda rig: rig.begin_closing(),
     "append": lambda rig: rig.propose(),
-    "flushed": lambda rig: rig.driver._step(rig.node.on_flushed),
+    "flushed": lambda rig: rig.log.finish_flush(),
     "tick": lambda rig: rig.reach_check_quorum(),
 }
 
@@ -49,8 +49,15 @@ EVENTS: dict[str, Callable[[Rig], object]] = {
 @pytest.mark.parametrize("event", EVENTS)
 async def test_the_core_is_told_in_order_before_anything_else_happens(rig: Rig, event: str) -> None:
     news = [rig.taken(SECOND, 2), rig.taken(OBSERVER, 2), rig.taken(SECOND), rig.taken(THIRD)]
-    rig.answers.news = list(news)
-    said = rig.said_in(lambda: EVENTS[event](rig))
+    if event == "flushed":
+        rig.log.ends_flushes = False
+        rig.propose()
+        await asyncio.sleep(0)  # which begins the flush
+    rig.answers.news, before = list(news), len(rig.said)
+    EVENTS[event](rig)
+    if event in ("shutdown", "flushed"):
+        await asyncio.sleep(0)
+    said = rig.said[before:]
     assert said[:2] == [("take",), ("told", EPOCH, *news)]
     assert event in [" ".join(getattr(word, "__name__", str(word)) for word in one) for one in said[2:]]
     assert kinds(said).count("take") == 1
@@ -109,7 +116,7 @@ async def test_voters_hear_behind_those_who_waited_for_the_commit(rig: Rig) -> N
     waiting.add_done_callback(lambda future: rig.said.append(("served",)))
     rig.answers.news = [rig.taken(SECOND)]
     before = len(rig.said)
-    rig.driver._on_engine_news()
+    rig.change_nothing()
     assert rig.driver.high_watermark == rig.log.end_offset
     assert not {"answer", "tell voters"} & set(kinds(rig.said[before:]))
     await rig.until(lambda: "tell voters" in kinds(rig.said[before:]))
@@ -213,10 +220,12 @@ async def test_it_ends_with_the_step_in_which_a_voter_change_begins_and_begins_a
 
 
 async def test_a_leader_that_shuts_down_answers_nothing(rig: Rig) -> None:
-    rig.driver._step(rig.node.on_shutdown)
+    rig.begin_closing()
+    await asyncio.sleep(0)
     assert kinds(rig.said).count("end") == 1
     rig.ask(rig.fetch(SECOND))
     assert len(rig.answers.begun) == 1
+    await rig.closing
 
 
 @pytest.mark.parametrize("end", ["hand over", "leave", "fault"])
@@ -230,7 +239,7 @@ async def test_it_is_over_with_the_driver(end: str) -> None:
     assert kinds(rig.said).count("end") == 1
     assert not asyncio.get_running_loop().remove_reader(rig.answers.fd), "nobody watches it"
     rig.answers.wake()
-    said = rig.said_in(rig.driver._on_engine_news)
+    said = rig.step()
     with pytest.raises(RaftStoppedError):
         rig.ask(rig.fetch(SECOND))
     assert said == []

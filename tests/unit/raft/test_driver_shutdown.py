@@ -52,7 +52,7 @@ async def stopped_at_once(count: int, refusing: int = 0, *, crash_detection: boo
     assert (leader.log.end_offset, [one.log.end_offset for one in others]) == (1, [0] * (count - 1))
     for gone in others[:refusing]:
         del switch.drivers[gone.id]
-        gone.driver._stop()
+        await gone.driver.close(1, hand_over=False)
         leader.driver.on_peer_refused(gone.id)
     began = asyncio.get_running_loop().time()
     await leader.driver.close(TIMEOUT_MS)

@@ -12,6 +12,7 @@ import pytest
 from tests.support.waiting import until
 
 from klamm import _engine
+from klamm.driving.clock import LoopClock
 from klamm.raft import effects as fx
 from klamm.raft.config import Identity, RaftConfig
 from klamm.raft.driver import RaftDriver, streams
@@ -38,6 +39,7 @@ from klamm.testing.simulator.memory_log import MemoryLog
 EPOCH, LEADER, OTHER, OBSERVER = 5, 2, 3, 9
 # Nobody is to be given up, however busy the machine.
 CONFIG = RaftConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000, request_timeout_ms=60_000, fetches_go_on=True)
+STRANGER = 99
 Said = tuple[Any, ...]
 
 
@@ -159,7 +161,7 @@ class Rig:
 
     async def settle(self) -> None:
         """Let pass what is under way; quorum-state is written by a thread."""
-        await self.until(lambda: not self.driver._held)
+        await self.until(lambda: self.node.replica.durable_ticket == self.node.replica.ticket)
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -216,7 +218,11 @@ class Rig:
 
     def step(self) -> list[Said]:
         """A step in which nothing happens; what was said in it."""
-        return self.said_in(self.driver._on_engine_news)
+        return self.said_in(self.change_nothing)
+
+    def change_nothing(self) -> None:
+        """An event that means nothing to this replica."""
+        self.driver.on_peer_refused(STRANGER)
 
     def said_in(self, what: Callable[[], None]) -> list[Said]:
         before = len(self.said)
@@ -233,7 +239,7 @@ class Rig:
 
     def fetched(self, high_watermark: int) -> StreamedFetches:
         """That it went on, up to the end of the log."""
-        now_ms, [*_, effect] = self.driver._now_ms(), self.streams.begun
+        now_ms, [*_, effect] = LoopClock().now_ms(), self.streams.begun
         assert isinstance(effect.request, FetchRequest)
         first = effect.request
         request = FetchRequest(
@@ -258,8 +264,7 @@ class Rig:
         self.streams.arrive = arrive
 
     async def close(self) -> None:
-        if not self.driver._is_stopped:
-            await self.driver.close(100)
+        await self.driver.close(100)
         if self.streams.fd is not None:
             os.close(self.streams.fd)
 

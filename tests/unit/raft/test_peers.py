@@ -84,9 +84,9 @@ class Member:
             key, version, body, "CONTROLLER", lambda make: answer(writer, correlation_id, tags + make())
         )
 
-    def die(self) -> None:
+    async def die(self) -> None:
         """As a killed process: nothing is said, connections close, nobody listens."""
-        self.driver._stop()
+        await self.driver.close(1, hand_over=False)
         self.server.close()
         self.transport.close()
         for writer in self.writers:
@@ -165,7 +165,7 @@ async def test_a_killed_leader_is_replaced_long_before_its_time_out(tmp_path: Pa
     members = await quorum(tmp_path)
     leader = await leader_of(members)
     await write(leader, b"acknowledged")
-    leader.die()
+    await leader.die()
     others = [member for member in members if member is not leader]
     successor = await leader_of(others)
     await write(successor, b"next")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from klamm import _engine
+from klamm.driving.clock import LoopClock
 from klamm.raft.effects import (
     AppendControl,
     AppendFetched,
@@ -167,7 +168,7 @@ class NativeFetchAnswers:
     def __init__(self, native: _engine.FetchAnswers, key: ReplicaKey, cluster_id: str, patience_ms: int) -> None:
         """`key`: who answers. `patience_ms`: a process that takes no news for so long answers nothing more."""
         self._native, self._key, self._cluster_id, self._patience_ms = native, key, cluster_id, patience_ms
-        self._loop = asyncio.get_running_loop()
+        self._clock = LoopClock()
         self._known: list[ReplicaKey] = []
 
     @property
@@ -226,7 +227,7 @@ class NativeFetchAnswers:
     def _fetches(self, rows: list[tuple[int, int, int, int]]) -> list[LeasedFetch]:
         if not rows:
             return []
-        now_ms = int(self._loop.time() * 1000)
+        now_ms = self._clock.now_ms()
         return [
             LeasedFetch(now_ms - age_ms, self._known[number], fetch_offset, end_offset)
             for number, fetch_offset, end_offset, age_ms in rows

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, assert_never
 
+from klamm.driving.clock import DeadlineTimer, LoopClock
 from klamm.raft import effects as fx
 from klamm.raft.driver.delivery import Delivery
 from klamm.raft.driver.fetch_streaming import FetchStreaming
@@ -104,8 +105,9 @@ class RaftDriver:
         self._is_flushing = False
         self._flush_due: asyncio.Handle | None = None
         self._disk_is_done = asyncio.Event()  # set whenever a piece of disk work has ended
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = NEVER_MS
+        self._clock = LoopClock()
+        self._now_ms = self._clock.now_ms
+        self._timer = DeadlineTimer(self._clock, lambda at_ms: self._step(lambda now_ms: []))
         self._snapshots = SnapshotDriver(
             log,
             self._delivery,
@@ -279,9 +281,6 @@ class RaftDriver:
 
     # Effects
 
-    def _now_ms(self) -> int:
-        return int(self._loop.time() * 1000)
-
     def _step(self, handler: Callable[Concatenate[int, P], list[fx.Effect]], *args: P.args, **kwargs: P.kwargs) -> None:
         """Give the core an event and the ticks that are due, carry out the effects. Any fault stops the replica.
 
@@ -310,7 +309,8 @@ class RaftDriver:
         finally:
             self._is_stepping = False
         self._write_election()
-        self._arm_timer()
+        deadline_ms = self._node.deadline_ms
+        self._timer.arm(None if deadline_ms == NEVER_MS else deadline_ms)
 
     def _tick(self) -> None:
         for _ in range(TICKS_AT_ONCE_MAX):
@@ -561,21 +561,7 @@ class RaftDriver:
         """Whether a flush is due or under way that is still heard of."""
         return not self._is_stopped and (self._is_flushing or self._flush_due is not None)
 
-    # Time and end
-
-    def _arm_timer(self) -> None:
-        """A deadline moves with every message, mostly to later: so a timer that is early stays, and looks again."""
-        deadline_ms = self._node.deadline_ms
-        if deadline_ms >= self._timer_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        self._timer = self._loop.call_at(deadline_ms / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer, self._timer_ms = None, NEVER_MS
-        self._step(lambda now_ms: [])
+    # End
 
     def fail(self, error: Exception) -> None:
         """Stop for good: what the replica stands on cannot be trusted."""
@@ -591,8 +577,7 @@ class RaftDriver:
     def _stop(self) -> None:
         self._is_stopped = True
         self._led_epoch = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         if self._flush_due is not None:
             self._flush_due.cancel()
             self._flush_due = None

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from klamm.driving.clock import LoopClock
 from klamm.raft import effects as fx
 from klamm.raft.log.metadata_log import MetadataLog, OffsetAndEpoch
 from klamm.raft.log.snapshots import SnapshotConfig, is_snapshot_due, next_log_start
@@ -38,7 +39,8 @@ class SnapshotDriver:
         self._clean_timer: asyncio.TimerHandle | None = None
         latest = log.latest_snapshot_id
         self._last_offset = latest.offset if latest is not None else 0
-        self._last_s = self._loop.time()
+        self._clock = LoopClock()
+        self._last_ms = self._clock.now_ms()
         self._is_stopped = False
 
     def on_high_watermark(self, high_watermark: int) -> None:
@@ -49,13 +51,13 @@ class SnapshotDriver:
         since = max(self._last_offset, self._log.start_offset)
         if high_watermark <= since:
             return  # what is new in the log is not committed yet
-        ms_since = int((self._loop.time() - self._last_s) * 1000)
+        ms_since = self._clock.now_ms() - self._last_ms
         if is_snapshot_due(self._config, self._log.bytes_from(since), ms_since):
             snapshot_id = OffsetAndEpoch(high_watermark, self._log.epoch_at(high_watermark - 1))
             writing = self._listener.write_snapshot(snapshot_id)
             if writing is None:
                 return
-            self._last_offset, self._last_s = high_watermark, self._loop.time()
+            self._last_offset, self._last_ms = high_watermark, self._clock.now_ms()
             self._write_task = self._loop.create_task(self._finish_writing(snapshot_id, writing))
             if asyncio.iscoroutine(writing):
                 # When the end comes first, the task never gets to it, and Python would warn of that.
@@ -114,7 +116,7 @@ class SnapshotDriver:
     def install(self, snapshot_id: OffsetAndEpoch) -> None:
         """Let the log begin with what was fetched and checked."""
         self._log.install_received_snapshot(snapshot_id)
-        self._last_offset, self._last_s = snapshot_id.offset, self._loop.time()
+        self._last_offset, self._last_ms = snapshot_id.offset, self._clock.now_ms()
         logger.info("the metadata log begins with snapshot %s", _name_of(snapshot_id))
         self._listener.on_snapshot_installed(snapshot_id)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 
 from klamm import _engine
+from klamm.driving.clock import LoopClock
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.effects import SendRequest
 from klamm.raft.messages import FetchRequest
@@ -47,7 +47,7 @@ class FetchStreams:
         durable before it is acknowledged.
         """
         self._log, self._route, self._flushes = log, route, flushes
-        self._loop = asyncio.get_running_loop()
+        self._clock = LoopClock()
         self._stream: _engine.FetchStream | None = None
         self._sent: tuple[FetchRequest, Route] | None = None
         self._is_told = False  # that none could be begun
@@ -132,7 +132,7 @@ class FetchStreams:
             first.max_wait_ms,
             first.max_bytes,
         )
-        now_ms = int(self._loop.time() * 1000)
+        now_ms = self._clock.now_ms()
         heard_ms = now_ms - since_heard_ms if since_heard_ms >= 0 else None
         fetched = StreamedFetches(now_ms - since_sent_ms, heard_ms, request, high_watermark)
         return StreamProgress(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
+from tests.support.simulated_time import simulated
 from tests.unit.controller.cluster import WITH_ELR, Cluster, assigned, registration
 from tests.unit.controller.test_driver import Rig, settle
 
@@ -19,8 +20,13 @@ from klamm.protocol.generated.metadata_records import (
     PartitionChangeRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
+    decode,
 )
-from klamm.protocol.messages.registration import BrokerHeartbeatRequest, UnregisterBrokerRequest
+from klamm.protocol.messages.registration import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationResponse,
+    UnregisterBrokerRequest,
+)
 from klamm.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
 
 TOPICS = 7
@@ -250,14 +256,25 @@ async def test_a_fault_between_two_parts_resigns(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("small_parts")
+@simulated
 async def test_a_broker_that_is_being_fenced_registers_behind_that() -> None:
     rig, epochs = await leading_rig()
-    while not rig.driver._under_way:
-        rig.now_ms += 100
-        assert not (await rig.driver.run(BROKER_HEARTBEAT, beat(1, epochs))).is_fenced
-        rig.driver._on_timer()
-    assert list(rig.driver._under_way) == [0]
-    answer = await rig.driver.run(BROKER_REGISTRATION, registration(0, incarnation=7))
+    registering: list[asyncio.Future[BrokerRegistrationResponse]] = []
+    propose = rig.log.propose
+
+    def propose_and_register(records: Sequence[bytes], epoch: int) -> int:
+        is_part = any(isinstance(decode(record), PartitionChangeRecord) for record in records)
+        if is_part and not registering:
+            asking = rig.driver.run(BROKER_REGISTRATION, registration(0, incarnation=7))
+            registering.append(asyncio.ensure_future(asking))
+        return propose(records, epoch)
+
+    rig.log.propose = propose_and_register  # type: ignore[method-assign]
+    async with asyncio.timeout(60):
+        while not registering:
+            await asyncio.sleep(0.1)
+            assert not (await rig.driver.run(BROKER_HEARTBEAT, beat(1, epochs))).is_fenced
+        answer = await registering[0]
     assert answer.error_code is ErrorCode.NONE
     kinds = [type(record) for record in rig.log.records()]
     assert kinds[-2:] == [BrokerRegistrationChangeRecord, RegisterBrokerRecord]

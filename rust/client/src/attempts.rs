@@ -102,9 +102,9 @@ fn remedy_of(code: ErrorCode) -> Remedy {
     }
 }
 
-/// How patient a call is, in ms.
+/// How long a call is retried, and how often. Times in ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryPolicy {
     pub timeout_ms: u64,
     pub backoff_ms: u64,
     pub backoff_max_ms: u64,
@@ -114,7 +114,7 @@ pub struct Patience {
     pub refused_ms: u64,
 }
 
-impl Patience {
+impl RetryPolicy {
     /// How long to wait before another try after so many failures, in ms: twice as long after each.
     pub fn backoff_after(&self, failures: u32) -> u64 {
         let doubled = self.backoff_ms.saturating_mul(1 << failures.min(16));
@@ -130,7 +130,7 @@ const UNKNOWN_AGAIN_MS: u64 = 10_000;
 /// The tries of one call.
 #[derive(Debug)]
 pub struct Attempts {
-    patience: Patience,
+    retry_policy: RetryPolicy,
     began_ms: u64,
     failures: u32,
     /// Since when what is asked for has been unknown without a break.
@@ -167,20 +167,20 @@ pub enum Because {
 }
 
 impl Attempts {
-    pub fn new(patience: Patience, now_ms: u64) -> Self {
-        Self { patience, began_ms: now_ms, failures: 0, unknown_since_ms: None, refused_since_ms: None }
+    pub fn new(retry_policy: RetryPolicy, now_ms: u64) -> Self {
+        Self { retry_policy, began_ms: now_ms, failures: 0, unknown_since_ms: None, refused_since_ms: None }
     }
 
     /// How long the call may still take.
     pub fn left_ms(&self, now_ms: u64) -> u64 {
-        self.patience.timeout_ms.saturating_sub(now_ms.saturating_sub(self.began_ms))
+        self.retry_policy.timeout_ms.saturating_sub(now_ms.saturating_sub(self.began_ms))
     }
 
     pub fn on_fault(&mut self, now_ms: u64, fault: &Fault, known: Known) -> Next {
         let remedy = fault.remedy();
         if fault.is_refused() && !known.cluster {
             let since = *self.refused_since_ms.get_or_insert(now_ms);
-            if now_ms.saturating_sub(since) >= self.patience.refused_ms {
+            if now_ms.saturating_sub(since) >= self.retry_policy.refused_ms {
                 return Next::GiveUp(Because::Refused);
             }
         } else {
@@ -198,9 +198,9 @@ impl Attempts {
         if remedy == Remedy::None {
             return Next::GiveUp(Because::Final);
         }
-        let after_ms = self.patience.backoff_after(self.failures);
+        let after_ms = self.retry_policy.backoff_after(self.failures);
         self.failures += 1;
-        if self.failures > self.patience.retries || after_ms >= self.left_ms(now_ms) {
+        if self.failures > self.retry_policy.retries || after_ms >= self.left_ms(now_ms) {
             return Next::GiveUp(Because::TimedOut);
         }
         Next::Retry { after_ms, refresh: remedy != Remedy::Wait }

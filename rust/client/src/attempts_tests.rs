@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 
-use super::attempts::{Attempts, Because, Fault, Known, Next, Patience, Remedy};
+use super::attempts::{Attempts, Because, Fault, Known, Next, Remedy, RetryPolicy};
 use super::link_error::LinkError;
 
-const PATIENCE: Patience =
-    Patience { timeout_ms: 1_000, backoff_ms: 100, backoff_max_ms: 350, retries: 100, refused_ms: u64::MAX };
+const POLICY: RetryPolicy =
+    RetryPolicy { timeout_ms: 1_000, backoff_ms: 100, backoff_max_ms: 350, retries: 100, refused_ms: u64::MAX };
 const NOTHING: Known = Known { topic: false, cluster: false };
 
 fn broken() -> Fault {
@@ -17,7 +17,7 @@ fn broken() -> Fault {
 
 #[test]
 fn waits_grow_until_the_time_is_over() {
-    let mut attempts = Attempts::new(PATIENCE, 5_000);
+    let mut attempts = Attempts::new(POLICY, 5_000);
     let mut now_ms = 5_000;
     let mut waits = Vec::new();
     while let Next::Retry { after_ms, refresh } = attempts.on_fault(now_ms, &broken(), NOTHING) {
@@ -32,7 +32,7 @@ fn waits_grow_until_the_time_is_over() {
 
 #[test]
 fn retries_are_bounded_by_their_number_too() {
-    let mut attempts = Attempts::new(Patience { retries: 1, ..PATIENCE }, 0);
+    let mut attempts = Attempts::new(RetryPolicy { retries: 1, ..POLICY }, 0);
     assert!(matches!(attempts.on_fault(0, &broken(), NOTHING), Next::Retry { .. }));
     assert_eq!(attempts.on_fault(0, &broken(), NOTHING), Next::GiveUp(Because::TimedOut));
 }
@@ -40,9 +40,9 @@ fn retries_are_bounded_by_their_number_too() {
 #[test]
 fn what_is_unknown_is_soon_taken_for_missing_unless_it_was_known() {
     let unknown = Fault::Code(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-    let patient = Patience { timeout_ms: 60_000, ..PATIENCE };
+    let long = RetryPolicy { timeout_ms: 60_000, ..POLICY };
     for (was_known, gives_up_ms) in [(false, 1_500), (true, 10_000)] {
-        let mut attempts = Attempts::new(patient, 0);
+        let mut attempts = Attempts::new(long, 0);
         assert!(matches!(
             attempts.on_fault(0, &unknown, Known { topic: was_known, cluster: true }),
             Next::Retry { refresh: true, .. }
@@ -84,18 +84,18 @@ fn refused() -> Fault {
 
 #[test]
 fn bootstrap_servers_that_refuse_are_given_up_unless_the_cluster_was_there() {
-    let patience = Patience { timeout_ms: 60_000, refused_ms: 5_000, ..PATIENCE };
-    let mut attempts = Attempts::new(patience, 0);
+    let retry_policy = RetryPolicy { timeout_ms: 60_000, refused_ms: 5_000, ..POLICY };
+    let mut attempts = Attempts::new(retry_policy, 0);
     assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
     assert!(matches!(attempts.on_fault(4_999, &refused(), NOTHING), Next::Retry { .. }));
     assert_eq!(attempts.on_fault(5_000, &refused(), NOTHING), Next::GiveUp(Because::Refused));
 
-    let mut attempts = Attempts::new(patience, 0);
+    let mut attempts = Attempts::new(retry_policy, 0);
     let known = Known { topic: false, cluster: true };
     assert!(matches!(attempts.on_fault(0, &refused(), known), Next::Retry { .. }));
     assert!(matches!(attempts.on_fault(30_000, &refused(), known), Next::Retry { .. }), "it restarts");
 
-    let mut attempts = Attempts::new(patience, 0);
+    let mut attempts = Attempts::new(retry_policy, 0);
     assert!(matches!(attempts.on_fault(0, &refused(), NOTHING), Next::Retry { .. }));
     assert!(matches!(attempts.on_fault(4_000, &broken(), NOTHING), Next::Retry { .. }), "it is there now");
     assert!(matches!(attempts.on_fault(6_000, &refused(), NOTHING), Next::Retry { .. }));

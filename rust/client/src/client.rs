@@ -7,7 +7,7 @@ use klamm_base::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::attempts::{Attempts, Because, Fault, Known, Next, Patience};
+use super::attempts::{Attempts, Because, Fault, Known, Next, RetryPolicy};
 use super::cluster::{ClusterView, Leader, NoLeader};
 use super::config::ClientConfig;
 use super::error::{ClientError, What};
@@ -34,7 +34,7 @@ pub(super) struct Call<'a> {
     client: &'a Client,
     what: What,
     attempts: Attempts,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     tries: u32,
     /// Which key bounds the time.
     key: &'static str,
@@ -45,9 +45,9 @@ impl Client {
     pub fn new(config: ClientConfig) -> Self {
         let connect_within = Duration::from_millis(config.connect_timeout_ms);
         let pool = Pool::new(config.client_id.clone(), config.security.clone(), connect_within);
-        let patience = config.producer.patience(&config);
+        let retry_policy = config.producer.retry_policy(&config);
         let transactional = config.producer.transactional_id.is_some();
-        let producer = Producer::new(patience, config.producer.request_bytes_max, transactional);
+        let producer = Producer::new(retry_policy, config.producer.request_bytes_max, transactional);
         Self {
             config,
             pool,
@@ -76,18 +76,18 @@ impl Client {
     }
 
     pub(super) fn call(&self, what: What) -> Result<Call<'_>, ClientError> {
-        self.call_with(what, self.config.patience(), "default.api.timeout.ms")
+        self.call_with(what, self.config.retry_policy(), "default.api.timeout.ms")
     }
 
     /// A call of the producer: the Java producer's waits as long as this key says, and knows no other.
     pub(super) fn producer_call(&self, what: What) -> Result<Call<'_>, ClientError> {
-        self.call_with(what, self.config.producer.patience_of_calls(&self.config), "max.block.ms")
+        self.call_with(what, self.config.producer.retry_policy_of_calls(&self.config), "max.block.ms")
     }
 
-    fn call_with(&self, what: What, patience: Patience, key: &'static str) -> Result<Call<'_>, ClientError> {
+    fn call_with(&self, what: What, retry_policy: RetryPolicy, key: &'static str) -> Result<Call<'_>, ClientError> {
         self.check_open()?;
-        let attempts = Attempts::new(patience, self.now_ms());
-        Ok(Call { client: self, what, attempts, patience, tries: 0, key })
+        let attempts = Attempts::new(retry_policy, self.now_ms());
+        Ok(Call { client: self, what, attempts, retry_policy, tries: 0, key })
     }
 
     /// Asks whoever answers first: known brokers before those of the configuration, and last those that were silent.
@@ -98,7 +98,7 @@ impl Client {
         for address in self.pool.likely_first(addresses) {
             match self.pool.call(&address, request, within).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) if error.is_mistrust() => return Err(Fault::Link(error)),
+                Err(error) if error.is_security() => return Err(Fault::Link(error)),
                 // A server that refuses says less than one that is there and does not answer.
                 Err(error) if error.is_refused() && matches!(&last, Fault::Link(before) if !before.is_refused()) => {}
                 Err(error) => last = Fault::Link(error),
@@ -223,7 +223,7 @@ impl Call<'_> {
             Next::GiveUp(Because::TimedOut) => Err(ClientError::TimedOut {
                 what: what(),
                 bootstrap: self.client.config.bootstrap.join(","),
-                timeout_ms: self.patience.timeout_ms,
+                timeout_ms: self.retry_policy.timeout_ms,
                 tries: self.tries,
                 key: self.key,
                 last: Box::new(fault),
@@ -231,7 +231,7 @@ impl Call<'_> {
             Next::GiveUp(Because::Refused) => Err(ClientError::Refused {
                 what: what(),
                 bootstrap: self.client.config.bootstrap.join(","),
-                after_ms: self.patience.refused_ms,
+                after_ms: self.retry_policy.refused_ms,
                 last: Box::new(fault),
             }),
             Next::GiveUp(Because::Final) => Err(ClientError::Failed { what: what(), source: Box::new(fault) }),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use klamm_records::Compression;
 
-use super::attempts::Patience;
+use super::attempts::RetryPolicy;
 use super::keys::{ROUND_ROBIN, Values};
 use super::producing::Partitioner;
 use super::security::Security;
@@ -90,9 +90,9 @@ impl ClientConfig {
         })
     }
 
-    /// How patient a call is that only reads.
-    pub fn patience(&self) -> Patience {
-        Patience {
+    /// Of a call that only reads.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy {
             timeout_ms: self.api_timeout_ms,
             backoff_ms: self.backoff_ms,
             backoff_max_ms: self.backoff_max_ms,
@@ -122,14 +122,14 @@ impl ProducerConfig {
         })
     }
 
-    /// How patient a batch is.
-    pub fn patience(&self, config: &ClientConfig) -> Patience {
-        Patience { timeout_ms: self.delivery_timeout_ms, ..config.patience() }
+    /// Of a batch.
+    pub fn retry_policy(&self, config: &ClientConfig) -> RetryPolicy {
+        RetryPolicy { timeout_ms: self.delivery_timeout_ms, ..config.retry_policy() }
     }
 
-    /// How patient a caller is who waits for what comes before and after the batches.
-    pub fn patience_of_calls(&self, config: &ClientConfig) -> Patience {
-        Patience { timeout_ms: self.block_ms, ..config.patience() }
+    /// Of the calls before and after the batches.
+    pub fn retry_policy_of_calls(&self, config: &ClientConfig) -> RetryPolicy {
+        RetryPolicy { timeout_ms: self.block_ms, ..config.retry_policy() }
     }
 }
 

@@ -120,12 +120,12 @@ impl ClientError {
     }
 
     /// Whether client and broker do not trust each other.
-    pub fn is_mistrust(&self) -> bool {
+    pub fn is_security(&self) -> bool {
         let fault = match self {
             Self::Failed { source, .. } | Self::NotDelivered { source, .. } => source,
             _ => return false,
         };
-        matches!(&**fault, Fault::Link(error) if error.is_mistrust())
+        matches!(&**fault, Fault::Link(error) if error.is_security())
     }
 
     /// The protocol's code, where a broker told one.

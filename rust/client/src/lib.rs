@@ -3,7 +3,7 @@
 //!
 //! What decides has no socket and no clock: [`cluster`] knows who leads what, [`attempts`] whether and when to try
 //! again, [`slice`] which records of an answer a reader may see,
-//! `producing::lanes` which batch is sent when. [`connection`] and [`pool`] move bytes, and [`Client`]
+//! `producing::accumulator` which batch is sent when. [`connection`] and [`pool`] move bytes, and [`Client`]
 //! runs the one with the other.
 
 pub mod attempts;

@@ -75,7 +75,7 @@ impl LinkError {
     }
 
     /// Whether one of both does not trust the other: then no other broker is asked either, as by Apache Kafka's clients.
-    pub fn is_mistrust(&self) -> bool {
+    pub fn is_security(&self) -> bool {
         matches!(self, Self::Security { .. }) && !self.is_passing()
     }
 

@@ -1,11 +1,11 @@
 //! Produces: records to batches on the caller's thread, batches to brokers by a task of its own.
 
-mod courier;
+mod accumulator;
+#[cfg(test)]
+mod accumulator_tests;
+mod broker_sender;
 mod digest;
 mod elsewhere;
-mod lanes;
-#[cfg(test)]
-mod lanes_tests;
 mod open;
 mod partitioner;
 mod pipe;

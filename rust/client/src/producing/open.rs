@@ -7,7 +7,7 @@ use klamm_records::{BatchBuilder, BatchFields, RecordHeader, RecordsError};
 
 use super::super::config::ProducerConfig;
 use super::super::messages::transactions::Identity;
-use super::lanes::{ClosedBatch, Place};
+use super::accumulator::{ClosedBatch, Place};
 use super::partitioner::Spread;
 
 /// Records to produce, as whoever has them keeps them.
@@ -47,19 +47,19 @@ pub struct Open {
 
 #[derive(Debug, Default)]
 struct OpenTopic {
-    lanes: HashMap<i32, OpenLane>,
+    partitions: HashMap<i32, OpenPartition>,
     spread: Spread,
 }
 
 #[derive(Default)]
-struct OpenLane {
+struct OpenPartition {
     next_sequence: i32,
     batch: Option<(BatchBuilder, u64)>,
 }
 
-impl std::fmt::Debug for OpenLane {
+impl std::fmt::Debug for OpenPartition {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "OpenLane(next_sequence {})", self.next_sequence)
+        write!(out, "OpenPartition(next_sequence {})", self.next_sequence)
     }
 }
 
@@ -104,22 +104,24 @@ impl Open {
                 Some(partition) => return Err(RowRefused::NoSuchPartition { partition }),
                 None => open.spread.next(config.partitioner, partitions, row.key, size, config.batch_bytes),
             };
-            let lane = open.lanes.entry(partition).or_default();
-            let mut close = |lane: &mut OpenLane| -> Result<(), RowRefused> {
-                if let Some(batch) = lane.close(now_ms + config.delivery_timeout_ms).map_err(RowRefused::Unbuildable)? {
+            let entry = open.partitions.entry(partition).or_default();
+            let mut close = |entry: &mut OpenPartition| -> Result<(), RowRefused> {
+                if let Some(batch) =
+                    entry.close(now_ms + config.delivery_timeout_ms).map_err(RowRefused::Unbuildable)?
+                {
                     closed_bytes += batch.bytes.len();
                     closed.push(((topic.clone(), partition), batch));
                 }
                 Ok(())
             };
-            if lane.size() + size > config.batch_bytes {
-                close(lane)?;
+            if entry.size() + size > config.batch_bytes {
+                close(entry)?;
             }
-            let builder = lane.builder(config, identity, now_ms);
+            let builder = entry.builder(config, identity, now_ms);
             let timestamp = row.timestamp_ms.unwrap_or(wall_ms);
             builder.append(timestamp, row.key, row.value, &headers).map_err(RowRefused::Unbuildable)?;
-            if lane.size() >= config.batch_bytes {
-                close(lane)?;
+            if entry.size() >= config.batch_bytes {
+                close(entry)?;
             }
         }
         Ok(rows.count())
@@ -129,9 +131,9 @@ impl Open {
     pub fn close_until(&mut self, opened_ms: u64, deadline_ms: u64) -> Result<Vec<(Place, ClosedBatch)>, RecordsError> {
         let mut closed = Vec::new();
         for (topic, open) in &mut self.topics {
-            for (partition, lane) in &mut open.lanes {
-                if lane.batch.as_ref().is_some_and(|(_, opened)| *opened <= opened_ms)
-                    && let Some(batch) = lane.close(deadline_ms)?
+            for (partition, entry) in &mut open.partitions {
+                if entry.batch.as_ref().is_some_and(|(_, opened)| *opened <= opened_ms)
+                    && let Some(batch) = entry.close(deadline_ms)?
                 {
                     closed.push(((topic.clone(), *partition), batch));
                 }
@@ -142,27 +144,27 @@ impl Open {
 
     /// When the oldest open batch was opened.
     pub fn oldest_ms(&self) -> Option<u64> {
-        let lanes = self.topics.values().flat_map(|open| open.lanes.values());
-        lanes.filter_map(|lane| lane.batch.as_ref().map(|(_, opened_ms)| *opened_ms)).min()
+        let partitions = self.topics.values().flat_map(|open| open.partitions.values());
+        partitions.filter_map(|entry| entry.batch.as_ref().map(|(_, opened_ms)| *opened_ms)).min()
     }
 
     /// Begins anew as another producer.
     pub fn reset(&mut self, identity: Option<Identity>) {
         self.identity = identity;
         for open in self.topics.values_mut() {
-            open.lanes.clear();
+            open.partitions.clear();
         }
     }
 
     /// Drops what is open. Its sequences were not used up: they are given to the next batches.
     pub fn discard(&mut self) {
         for open in self.topics.values_mut() {
-            open.lanes.values_mut().for_each(|lane| lane.batch = None);
+            open.partitions.values_mut().for_each(|entry| entry.batch = None);
         }
     }
 }
 
-impl OpenLane {
+impl OpenPartition {
     fn size(&self) -> usize {
         self.batch.as_ref().map_or(0, |(builder, _)| builder.size())
     }

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::super::attempts::Patience;
+use super::super::attempts::RetryPolicy;
 use super::super::client::{Client, check_topic};
 use super::super::error::{ClientError, What};
-use super::lanes::{ClosedBatch, Failure, Lanes, Place};
+use super::accumulator::{Accumulator, ClosedBatch, Failure, Place};
 use super::open::{Open, RowRefused, Rows};
 use super::sender;
 use super::transactions::Stage;
@@ -20,7 +20,7 @@ use super::transactions::Stage;
 #[derive(Debug)]
 pub struct Producer {
     pub(super) open: Mutex<Open>,
-    pub(super) lanes: Mutex<Lanes>,
+    pub(super) accumulator: Mutex<Accumulator>,
     /// To the sender: there is something to do.
     pub(super) work: Notify,
     /// To callers: something was answered.
@@ -34,10 +34,10 @@ pub struct Producer {
 }
 
 impl Producer {
-    pub fn new(patience: Patience, request_bytes_max: usize, transactional: bool) -> Self {
+    pub fn new(retry_policy: RetryPolicy, request_bytes_max: usize, transactional: bool) -> Self {
         Self {
             open: Mutex::default(),
-            lanes: Mutex::new(Lanes::new(patience, request_bytes_max, transactional)),
+            accumulator: Mutex::new(Accumulator::new(retry_policy, request_bytes_max, transactional)),
             work: Notify::new(),
             progress: Notify::new(),
             sender: Mutex::default(),
@@ -59,11 +59,11 @@ impl Producer {
 
     /// Gives closed batches to the sender.
     pub(super) fn hand_over(&self, closed: Vec<(Place, ClosedBatch)>) {
-        let mut lanes = self.lanes.lock();
+        let mut accumulator = self.accumulator.lock();
         for (place, batch) in closed {
-            lanes.push(place, batch);
+            accumulator.push(place, batch);
         }
-        drop(lanes);
+        drop(accumulator);
         self.work.notify_one();
     }
 
@@ -78,12 +78,12 @@ impl Producer {
     }
 
     /// Waits until `is_done` says so; fails once the client is closed, when nothing more will be done.
-    pub(super) async fn until(&self, is_done: impl Fn(&Lanes) -> bool) -> Result<(), ClientError> {
+    pub(super) async fn until(&self, is_done: impl Fn(&Accumulator) -> bool) -> Result<(), ClientError> {
         loop {
             let progress = self.progress.notified();
             tokio::pin!(progress);
             progress.as_mut().enable();
-            if is_done(&self.lanes.lock()) {
+            if is_done(&self.accumulator.lock()) {
                 return Ok(());
             }
             if self.is_closed.load(Ordering::Acquire) {
@@ -123,7 +123,7 @@ impl Client {
         at: usize,
     ) -> Result<usize, ClientError> {
         let (producer, config) = (&self.producer, &self.config.producer);
-        let room = config.buffer_bytes.saturating_sub(producer.lanes.lock().bytes());
+        let room = config.buffer_bytes.saturating_sub(producer.accumulator.lock().bytes());
         let wall_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
         let mut closed = Vec::new();
         let mut open = producer.open.lock();
@@ -155,7 +155,7 @@ impl Client {
     /// Waits until there is room for more, or an error to tell.
     pub async fn room(&self) -> Result<(), ClientError> {
         let most = self.config.producer.buffer_bytes;
-        self.producer.until(|lanes| lanes.bytes() < most || lanes.has_failure()).await?;
+        self.producer.until(|accumulator| accumulator.bytes() < most || accumulator.has_failure()).await?;
         self.tell_failure()
     }
 
@@ -163,17 +163,17 @@ impl Client {
     pub async fn flush(&self) -> Result<(), ClientError> {
         self.check_open()?;
         self.producer.close_all(self.now_ms() + self.config.producer.delivery_timeout_ms)?;
-        self.producer.until(|lanes| lanes.is_idle() || lanes.has_failure()).await?;
+        self.producer.until(|accumulator| accumulator.is_idle() || accumulator.has_failure()).await?;
         self.tell_failure()
     }
 
     /// The failure that was not told yet, with all that is lost by it.
     pub(super) fn tell_failure(&self) -> Result<(), ClientError> {
-        if !self.producer.lanes.lock().has_failure() {
+        if !self.producer.accumulator.lock().has_failure() {
             return Ok(());
         }
         self.producer.close_all(0)?;
-        let failure = self.producer.lanes.lock().take_failure();
+        let failure = self.producer.accumulator.lock().take_failure();
         let Some(Failure { place: (topic, partition), fault, message, timed_out, records }) = failure else {
             return Ok(());
         };
@@ -196,11 +196,11 @@ impl Client {
         if self.config.producer.transactional_id.is_some() {
             return producer.stage.lock().check_in_transaction("produce");
         }
-        let is_lost = producer.lanes.lock().has_lost();
+        let is_lost = producer.accumulator.lock().has_lost();
         if producer.open.lock().identity.is_some() && !is_lost {
             return Ok(());
         }
-        producer.until(|lanes| lanes.has_nothing_in_flight()).await?;
+        producer.until(|accumulator| accumulator.has_nothing_in_flight()).await?;
         let mut call = self.producer_call(What::cluster("get a producer id"))?;
         let identity = loop {
             match self.ask_producer_id(call.within()).await {
@@ -210,7 +210,7 @@ impl Client {
         };
         let mut open = producer.open.lock();
         open.reset(Some(identity));
-        producer.lanes.lock().reset();
+        producer.accumulator.lock().reset();
         Ok(())
     }
 }

@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 
 use super::super::attempts::{Fault, Remedy};
 use super::super::client::Client;
-use super::courier::Courier;
-use super::lanes::Place;
+use super::accumulator::Place;
+use super::broker_sender::BrokerSender;
 use super::pipe::{Answered, Outcome};
 
 /// How long the sender sleeps at most: then it looks whether its client is still there.
@@ -21,11 +21,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Runs until the client is gone.
 pub async fn run(client: Weak<Client>) {
     let (answers, mut answered) = unbounded_channel();
-    let mut couriers = HashMap::new();
+    let mut senders = HashMap::new();
     let mut refreshing = Refreshing::default();
     loop {
         let Some(client) = client.upgrade() else { return };
-        let wait = step(&client, &mut couriers, &answers, &mut refreshing).await;
+        let wait = step(&client, &mut senders, &answers, &mut refreshing).await;
         client.producer.progress.notify_waiters();
         let woken = async {
             tokio::select! {
@@ -44,7 +44,7 @@ pub async fn run(client: Weak<Client>) {
 /// Sends what can be sent. Gives the time until it must look again.
 async fn step(
     client: &Arc<Client>,
-    couriers: &mut HashMap<String, Courier>,
+    senders: &mut HashMap<String, BrokerSender>,
     answers: &UnboundedSender<Answered>,
     refreshing: &mut Refreshing,
 ) -> Duration {
@@ -52,11 +52,11 @@ async fn step(
     let mut wake_at_ms = close_ripe(client);
     let todo = {
         let view = client.view.lock();
-        producer.lanes.lock().poll(client.now_ms(), &view)
+        producer.accumulator.lock().poll(client.now_ms(), &view)
     };
     for send in todo.sends {
-        let courier = couriers.entry(send.address.clone());
-        courier.or_insert_with_key(|address| Courier::start(client, address, answers.clone())).send(send);
+        let sender = senders.entry(send.address.clone());
+        sender.or_insert_with_key(|address| BrokerSender::start(client, address, answers.clone())).send(send);
     }
     if !todo.enlist.is_empty() {
         enlist(client, &todo.enlist).await;
@@ -86,7 +86,7 @@ fn close_ripe(client: &Client) -> u64 {
 }
 
 fn on_answer(client: &Client, tag: u64, outcome: &Outcome) {
-    let doubtful = client.producer.lanes.lock().on_answer(client.now_ms(), tag, outcome);
+    let doubtful = client.producer.accumulator.lock().on_answer(client.now_ms(), tag, outcome);
     if !doubtful.is_empty() {
         let mut view = client.view.lock();
         doubtful.iter().for_each(|topic| view.distrust(topic));
@@ -132,10 +132,10 @@ impl Refreshing {
 async fn refresh(client: &Client, topics: &BTreeSet<Arc<str>>) {
     for topic in topics {
         if let Err(fault) = client.refresh(topic, Duration::from_millis(client.config.request_timeout_ms)).await {
-            let mut lanes = client.producer.lanes.lock();
+            let mut accumulator = client.producer.accumulator.lock();
             match &fault {
-                Fault::Link(error) if error.is_mistrust() => lanes.on_fatal(fault),
-                _ => lanes.on_unknown(topic, &fault),
+                Fault::Link(error) if error.is_security() => accumulator.on_fatal(fault),
+                _ => accumulator.on_unknown(topic, &fault),
             }
         }
     }
@@ -146,17 +146,17 @@ async fn enlist(client: &Client, places: &BTreeSet<Place>) {
     let producer = &client.producer;
     let backoff = Duration::from_millis(client.config.backoff_ms);
     let Ok(_changing) = producer.changing.try_lock() else { return sleep(backoff).await };
-    if !producer.lanes.lock().waits_for(places) {
+    if !producer.accumulator.lock().waits_for(places) {
         return;
     }
     match client.add_partitions(places).await {
-        Ok(()) => producer.lanes.lock().on_enlisted(places),
+        Ok(()) => producer.accumulator.lock().on_enlisted(places),
         Err(fault) if fault.remedy() != Remedy::None => {
             for (topic, _) in places {
-                producer.lanes.lock().on_unknown(topic, &fault);
+                producer.accumulator.lock().on_unknown(topic, &fault);
             }
             sleep(backoff).await;
         }
-        Err(fault) => producer.lanes.lock().on_fatal(fault),
+        Err(fault) => producer.accumulator.lock().on_fatal(fault),
     }
 }

@@ -15,7 +15,7 @@ use super::super::messages::transactions::{
     AddOffsetsRequest, AddPartitionsRequest, CoordinatorOf, EndTxnRequest, FindCoordinatorRequest, Identity,
     InitProducerIdRequest, OfTransaction, TxnOffsetCommitRequest,
 };
-use super::lanes::Place;
+use super::accumulator::Place;
 
 /// Where a transactional producer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +111,9 @@ impl Client {
         };
         let mut open = self.producer.open.lock();
         open.reset(Some(identity));
-        let mut lanes = self.producer.lanes.lock();
-        lanes.reset();
-        lanes.end_transaction();
+        let mut accumulator = self.producer.accumulator.lock();
+        accumulator.reset();
+        accumulator.end_transaction();
         *self.producer.stage.lock() = Stage::Ready;
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Client {
         while let Err(fault) = self.at_coordinator(of.transactional_id, &request, |error| *error, call.within()).await {
             call.wait_after(fault).await?;
         }
-        self.producer.lanes.lock().on_enlisted(&BTreeSet::from([(GROUP.into(), -1)]));
+        self.producer.accumulator.lock().on_enlisted(&BTreeSet::from([(GROUP.into(), -1)]));
         let mut call = self.producer_call(What::cluster("commit offsets of a group with the transaction"))?;
         let request = TxnOffsetCommitRequest { of, group, offsets, metadata };
         while let Err(fault) = self.at_group(group, &request, |error| *error, call.within()).await {
@@ -198,13 +198,13 @@ impl Client {
         }
         let _changing = self.producer.changing.lock().await;
         self.producer.open.lock().discard();
-        self.producer.lanes.lock().discard();
+        self.producer.accumulator.lock().discard();
         self.producer.work.notify_one();
-        self.producer.until(|lanes| lanes.has_nothing_in_flight()).await?;
+        self.producer.until(|accumulator| accumulator.has_nothing_in_flight()).await?;
         let is_lost = {
-            let mut lanes = self.producer.lanes.lock();
-            lanes.take_failure();
-            lanes.has_lost()
+            let mut accumulator = self.producer.accumulator.lock();
+            accumulator.take_failure();
+            accumulator.has_lost()
         };
         // What was given a sequence and never sent leaves a gap that only a new epoch closes; getting it aborts, too.
         if is_lost { self.renew(transactional_id).await } else { self.end_transaction(transactional_id, false).await }
@@ -212,7 +212,7 @@ impl Client {
 
     async fn end_transaction(&self, transactional_id: &str, commit: bool) -> Result<(), ClientError> {
         let of = self.of_transaction(transactional_id)?;
-        if self.producer.lanes.lock().has_enlisted() {
+        if self.producer.accumulator.lock().has_enlisted() {
             let verb = if commit { "commit the transaction" } else { "abort the transaction" };
             let mut call = self.producer_call(What::cluster(verb))?;
             let request = EndTxnRequest { of, commit };
@@ -221,7 +221,7 @@ impl Client {
                 call.wait_after(fault).await?;
             }
         }
-        self.producer.lanes.lock().end_transaction();
+        self.producer.accumulator.lock().end_transaction();
         *self.producer.stage.lock() = Stage::Ready;
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! secret: passwords and keys are [`Secret`]s, and no message repeats the text that was wrong in them.
 
 pub mod dialogue;
+mod error;
 mod identity;
 pub mod jaas;
 mod options;
@@ -15,11 +16,10 @@ mod scram_tests;
 mod secret;
 mod tls;
 mod transport;
-mod trouble;
 mod trust;
 mod verifier;
 
+pub use error::SecurityError;
 pub use options::{Credentials, Mechanism, Security};
 pub use secret::Secret;
 pub(super) use transport::{ReadHalf, Transport, WriteHalf};
-pub use trouble::SecurityError;

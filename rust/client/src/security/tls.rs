@@ -13,9 +13,9 @@ use tokio_rustls::client::TlsStream;
 
 use super::super::config::ClientConfigError;
 use super::super::keys::Values;
+use super::error::SecurityError;
 use super::identity::Identity;
 use super::options::refused;
-use super::trouble::SecurityError;
 use super::trust::Trust;
 use super::verifier::UnderAnyName;
 

@@ -77,7 +77,7 @@ pub fn client_error(py: Python<'_>, error: &Error) -> PyErr {
         _ if error.lacks_transactions() => NoTransactionsError::new_err(text),
         _ if error.is_another_topic() => TopicRecreatedError::new_err(text),
         _ if is_fenced => ProducerFencedError::new_err(text),
-        _ if error.is_mistrust() => SecurityError::new_err(text),
+        _ if error.is_security() => SecurityError::new_err(text),
         Error::Invalid(_) => return PyValueError::new_err(text),
         Error::TimedOut { .. } | Error::Refused { .. } => ClientTimeoutError::new_err(text),
         Error::OffsetOutOfRange { .. } => OffsetOutOfRangeError::new_err(text),
@@ -128,7 +128,7 @@ pub fn link_error(py: Python<'_>, error: &LinkError) -> PyErr {
 
 fn of_link(error: &LinkError, text: String) -> PyErr {
     match error {
-        _ if error.is_mistrust() => SecurityError::new_err(text),
+        _ if error.is_security() => SecurityError::new_err(text),
         _ if error.is_refused() => ConnectRefusedError::new_err(text),
         LinkError::Connect { .. } => ConnectError::new_err(text),
         LinkError::Broken { .. } | LinkError::Unwelcome { .. } | LinkError::Security { .. } => {

@@ -1,4 +1,4 @@
-//! Why a broker and a client do not trust each other, for whoever set the options.
+//! Why client and broker do not trust each other, in words for the person who set the options.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use super::scram::ScramError;
 
-/// What stands behind the address in a message.
+/// The part of a message that follows the address.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SecurityError {
     #[error(

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use klamm_base::ErrorCode;
 
-use super::super::attempts::{Fault, Patience, Remedy};
+use super::super::attempts::{Fault, Remedy, RetryPolicy};
 use super::super::cluster::{ClusterView, Leader};
 use super::super::link_error::LinkError;
 use super::super::messages::produce::ProducedPartition;
@@ -40,7 +40,7 @@ type Numbered = (u64, ClosedBatch);
 
 /// The batches of a partition.
 #[derive(Debug, Default)]
-struct Lane {
+struct PartitionBatches {
     queue: VecDeque<Numbered>,
     /// With the tag of its request.
     in_flight: VecDeque<(u64, Numbered)>,
@@ -87,15 +87,15 @@ pub struct Failure {
 
 /// All batches on their way.
 #[derive(Debug)]
-pub struct Lanes {
-    lanes: BTreeMap<Place, Lane>,
+pub struct Accumulator {
+    partitions: BTreeMap<Place, PartitionBatches>,
     /// The request's broker and places, by tag.
     requests: HashMap<u64, (String, Vec<Place>)>,
     by_broker: HashMap<String, usize>,
     next_tag: u64,
     /// Bytes of all batches here.
     bytes: usize,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     request_bytes_max: usize,
     /// Places of the transaction, where there is one.
     enlisted: Option<BTreeSet<Place>>,
@@ -103,15 +103,15 @@ pub struct Lanes {
     has_lost: bool,
 }
 
-impl Lanes {
-    pub fn new(patience: Patience, request_bytes_max: usize, transactional: bool) -> Self {
+impl Accumulator {
+    pub fn new(retry_policy: RetryPolicy, request_bytes_max: usize, transactional: bool) -> Self {
         Self {
-            lanes: BTreeMap::new(),
+            partitions: BTreeMap::new(),
             requests: HashMap::new(),
             by_broker: HashMap::new(),
             next_tag: 0,
             bytes: 0,
-            patience,
+            retry_policy,
             request_bytes_max,
             enlisted: transactional.then(BTreeSet::new),
             failure: None,
@@ -128,9 +128,9 @@ impl Lanes {
             return;
         }
         self.bytes += batch.bytes.len();
-        let lane = self.lanes.entry(place).or_default();
-        lane.queue.push_back((lane.next_number, batch));
-        lane.next_number += 1;
+        let entry = self.partitions.entry(place).or_default();
+        entry.queue.push_back((entry.next_number, batch));
+        entry.next_number += 1;
     }
 
     /// Bytes that wait to be sent or answered.
@@ -164,19 +164,19 @@ impl Lanes {
 
     /// Forgets all that is not sent yet; what is in flight is still waited for.
     pub fn discard(&mut self) {
-        for lane in self.lanes.values_mut() {
-            self.has_lost |= !(lane.queue.is_empty() && lane.failed.is_empty());
-            lane.queue.clear();
-            lane.failed.clear();
+        for entry in self.partitions.values_mut() {
+            self.has_lost |= !(entry.queue.is_empty() && entry.failed.is_empty());
+            entry.queue.clear();
+            entry.failed.clear();
         }
         self.bytes =
-            self.lanes.values().flat_map(|lane| &lane.in_flight).map(|(_, (_, batch))| batch.bytes.len()).sum();
+            self.partitions.values().flat_map(|entry| &entry.in_flight).map(|(_, (_, batch))| batch.bytes.len()).sum();
     }
 
     /// Begins anew, with a new identity. Nothing may be in flight.
     pub fn reset(&mut self) {
         assert!(self.requests.is_empty(), "in flight: {:?}", self.requests);
-        self.lanes.clear();
+        self.partitions.clear();
         self.bytes = 0;
         self.has_lost = false;
         self.failure = None;
@@ -191,7 +191,7 @@ impl Lanes {
 
     /// Whether a batch waits for one of these partitions to be enlisted.
     pub fn waits_for(&self, places: &BTreeSet<Place>) -> bool {
-        places.iter().any(|place| self.lanes.get(place).is_some_and(|lane| !lane.queue.is_empty()))
+        places.iter().any(|place| self.partitions.get(place).is_some_and(|entry| !entry.queue.is_empty()))
     }
 
     /// Whether anything is part of the transaction.
@@ -213,21 +213,22 @@ impl Lanes {
         while let Some(send) = self.next_send(now_ms, view, &mut todo) {
             todo.sends.push(send);
         }
-        let open = self.lanes.values().filter(|lane| !lane.queue.is_empty() || !lane.failed.is_empty());
-        let times = open.flat_map(|lane| {
-            let deadline = lane.queue.front().filter(|_| lane.in_flight.is_empty()).map(|(_, batch)| batch.deadline_ms);
-            [(lane.not_before_ms > now_ms).then_some(lane.not_before_ms), deadline].into_iter().flatten()
+        let open = self.partitions.values().filter(|entry| !entry.queue.is_empty() || !entry.failed.is_empty());
+        let times = open.flat_map(|entry| {
+            let deadline =
+                entry.queue.front().filter(|_| entry.in_flight.is_empty()).map(|(_, batch)| batch.deadline_ms);
+            [(entry.not_before_ms > now_ms).then_some(entry.not_before_ms), deadline].into_iter().flatten()
         });
         todo.wake_at_ms = times.min();
         todo
     }
 
     fn give_up_late_ones(&mut self, now_ms: u64) {
-        let late = |lane: &Lane| {
-            lane.in_flight.is_empty() && lane.queue.front().is_some_and(|(_, batch)| batch.deadline_ms <= now_ms)
+        let late = |entry: &PartitionBatches| {
+            entry.in_flight.is_empty() && entry.queue.front().is_some_and(|(_, batch)| batch.deadline_ms <= now_ms)
         };
-        let Some((place, lane)) = self.lanes.iter_mut().find(|(_, lane)| late(lane)) else { return };
-        let fault = lane.last_fault.take().unwrap_or(Fault::Code(ErrorCode::LEADER_NOT_AVAILABLE));
+        let Some((place, entry)) = self.partitions.iter_mut().find(|(_, entry)| late(entry)) else { return };
+        let fault = entry.last_fault.take().unwrap_or(Fault::Code(ErrorCode::LEADER_NOT_AVAILABLE));
         let place = place.clone();
         self.fail(Failure { place, fault, message: None, timed_out: true, records: 0 });
     }
@@ -237,8 +238,8 @@ impl Lanes {
         let mut address: Option<String> = None;
         let (mut batches, mut places, mut size) = (Vec::new(), Vec::new(), 0);
         let tag = self.next_tag;
-        for (place, lane) in &mut self.lanes {
-            if !lane.may_send(now_ms) {
+        for (place, entry) in &mut self.partitions {
+            if !entry.may_send(now_ms) {
                 continue;
             }
             if self.enlisted.as_ref().is_some_and(|enlisted| !enlisted.contains(place)) {
@@ -250,15 +251,15 @@ impl Lanes {
                 continue;
             };
             let is_full = self.by_broker.get(&leader).is_some_and(|requests| *requests >= IN_FLIGHT_MAX);
-            let next = lane.queue.front().map_or(0, |(_, batch)| batch.bytes.len());
+            let next = entry.queue.front().map_or(0, |(_, batch)| batch.bytes.len());
             let fits = batches.is_empty() || size + next <= self.request_bytes_max;
             if is_full || !fits || address.as_ref().is_some_and(|chosen| *chosen != leader) {
                 continue;
             }
-            let Some(numbered) = lane.queue.pop_front() else { continue };
+            let Some(numbered) = entry.queue.pop_front() else { continue };
             size += next;
             batches.push((place.0.clone(), place.1, numbered.1.bytes.clone()));
-            lane.in_flight.push_back((tag, numbered));
+            entry.in_flight.push_back((tag, numbered));
             places.push(place.clone());
             address = Some(leader);
         }
@@ -271,14 +272,14 @@ impl Lanes {
 
     /// Nothing could be learnt about a topic's leaders.
     pub fn on_unknown(&mut self, topic: &str, fault: &Fault) {
-        for (_, lane) in self.lanes.iter_mut().filter(|(place, _)| *place.0 == *topic) {
-            lane.last_fault = Some(fault.clone());
+        for (_, entry) in self.partitions.iter_mut().filter(|(place, _)| *place.0 == *topic) {
+            entry.last_fault = Some(fault.clone());
         }
     }
 
     /// The producer cannot go on: everything is lost.
     pub fn on_fatal(&mut self, fault: Fault) {
-        let waiting = self.lanes.iter().find(|(_, lane)| !lane.queue.is_empty());
+        let waiting = self.partitions.iter().find(|(_, entry)| !entry.queue.is_empty());
         if let Some(place) = waiting.map(|(place, _)| place.clone()) {
             self.fail(Failure { place, fault, message: None, timed_out: false, records: 0 });
         }
@@ -316,38 +317,38 @@ impl Lanes {
         place: &Place,
         answered: Result<(), (Fault, Option<String>)>,
     ) -> bool {
-        let Some(lane) = self.lanes.get_mut(place) else { return false };
-        let Some(at) = lane.in_flight.iter().position(|(of, _)| *of == tag) else { return false };
-        let Some((_, (number, batch))) = lane.in_flight.remove(at) else { return false };
+        let Some(entry) = self.partitions.get_mut(place) else { return false };
+        let Some(at) = entry.in_flight.iter().position(|(of, _)| *of == tag) else { return false };
+        let Some((_, (number, batch))) = entry.in_flight.remove(at) else { return false };
         let mut doubtful = false;
         match answered {
             Ok(()) => {
                 self.bytes -= batch.bytes.len();
-                lane.failures = 0;
-                lane.is_known = true;
+                entry.failures = 0;
+                entry.is_known = true;
             }
             Err(_) if self.has_lost => self.bytes -= batch.bytes.len(),
             Err((fault, message)) => {
-                let remedy = lane.remedy(&fault, number);
+                let remedy = entry.remedy(&fault, number);
                 doubtful = remedy == Remedy::Refresh;
                 let is_late = now_ms >= batch.deadline_ms;
-                lane.failed.push((number, batch));
+                entry.failed.push((number, batch));
                 if remedy == Remedy::None || is_late {
                     let timed_out = remedy != Remedy::None;
                     self.fail(Failure { place: place.clone(), fault, message, timed_out, records: 0 });
                     return doubtful;
                 }
-                lane.last_fault = Some(fault);
+                entry.last_fault = Some(fault);
             }
         }
-        if let Some(lane) = self.lanes.get_mut(place) {
-            lane.settle(now_ms, self.patience);
+        if let Some(entry) = self.partitions.get_mut(place) {
+            entry.settle(now_ms, self.retry_policy);
         }
         doubtful
     }
 
     fn fail(&mut self, failure: Failure) {
-        let lost = self.lanes.values().flat_map(|lane| lane.queue.iter().chain(&lane.failed));
+        let lost = self.partitions.values().flat_map(|entry| entry.queue.iter().chain(&entry.failed));
         let records = lost.map(|(_, batch)| batch.records as u64).sum();
         self.failure.get_or_insert(Failure { records, ..failure });
         self.discard();
@@ -355,7 +356,7 @@ impl Lanes {
     }
 }
 
-impl Lane {
+impl PartitionBatches {
     fn may_send(&self, now_ms: u64) -> bool {
         let Some((number, _)) = self.queue.front() else { return false };
         let ahead = self.in_flight.front().map_or(0, |(_, (oldest, _))| number - oldest);
@@ -386,7 +387,7 @@ impl Lane {
     }
 
     /// When all answers are in, what failed is next.
-    fn settle(&mut self, now_ms: u64, patience: Patience) {
+    fn settle(&mut self, now_ms: u64, retry_policy: RetryPolicy) {
         if self.failed.is_empty() || !self.in_flight.is_empty() {
             return;
         }
@@ -394,7 +395,7 @@ impl Lane {
         for batch in self.failed.drain(..).rev() {
             self.queue.push_front(batch);
         }
-        self.not_before_ms = now_ms + patience.backoff_after(self.failures);
+        self.not_before_ms = now_ms + retry_policy.backoff_after(self.failures);
         self.failures += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! What brings requests to one broker: a broker that is slow, or does not answer at all, keeps no other one waiting.
+//! Sends requests to one broker, so that a slow or silent broker delays no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use super::super::link_error::LinkError;
 use super::super::messages::produce::ProduceRequest;
 use super::super::pool::Silent;
 use super::super::security::Security;
-use super::lanes::Send;
+use super::accumulator::Send;
 use super::pipe::{Answered, Pipe};
 
 /// A task that connects to a broker, again where it must, and sends in the order of what it is given. Ends with this.
-pub struct Courier {
+pub struct BrokerSender {
     sends: UnboundedSender<Send>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Courier {
+impl Drop for BrokerSender {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Courier {
+impl BrokerSender {
     /// Every request has its outcome in `answers`.
     pub fn start(client: &Client, address: &str, answers: UnboundedSender<Answered>) -> Self {
         let config = &client.config;

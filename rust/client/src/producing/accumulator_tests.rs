@@ -8,15 +8,15 @@ use bytes::Bytes;
 use klamm_base::{ErrorCode, Uuid};
 use proptest::prelude::*;
 
-use super::super::attempts::{Fault, Patience};
+use super::super::attempts::{Fault, RetryPolicy};
 use super::super::cluster::ClusterView;
 use super::super::link_error::LinkError;
 use super::super::messages::metadata::{BrokerAddress, MetadataAnswer, PartitionMetadata, TopicMetadata};
 use super::super::messages::produce::ProducedPartition;
-use super::lanes::{ClosedBatch, IN_FLIGHT_MAX, Lanes, Place, Send};
+use super::accumulator::{Accumulator, ClosedBatch, IN_FLIGHT_MAX, Place, Send};
 
-const PATIENCE: Patience =
-    Patience { timeout_ms: 60_000, backoff_ms: 10, backoff_max_ms: 100, retries: 1_000_000, refused_ms: u64::MAX };
+const POLICY: RetryPolicy =
+    RetryPolicy { timeout_ms: 60_000, backoff_ms: 10, backoff_max_ms: 100, retries: 1_000_000, refused_ms: u64::MAX };
 const DEADLINE_MS: u64 = 1_000_000;
 
 fn view() -> ClusterView {
@@ -44,10 +44,10 @@ fn batch(base_sequence: i32) -> ClosedBatch {
     ClosedBatch { bytes, records: 1, deadline_ms: DEADLINE_MS }
 }
 
-fn lanes(count: i32) -> Lanes {
-    let mut lanes = Lanes::new(PATIENCE, 1 << 20, false);
-    (0..count).for_each(|sequence| lanes.push(place(0), batch(sequence)));
-    lanes
+fn accumulator(count: i32) -> Accumulator {
+    let mut accumulator = Accumulator::new(POLICY, 1 << 20, false);
+    (0..count).for_each(|sequence| accumulator.push(place(0), batch(sequence)));
+    accumulator
 }
 
 fn answer(error: ErrorCode) -> Vec<ProducedPartition> {
@@ -65,89 +65,89 @@ fn sequences(sends: &[Send]) -> Vec<i32> {
 
 #[test]
 fn one_batch_goes_before_the_broker_knows_the_producer_then_five() {
-    let (mut lanes, view) = (lanes(9), view());
-    let first = lanes.poll(0, &view).sends;
+    let (mut accumulator, view) = (accumulator(9), view());
+    let first = accumulator.poll(0, &view).sends;
     assert_eq!(sequences(&first), [0]);
-    assert!(lanes.poll(0, &view).sends.is_empty());
-    lanes.on_answer(0, first[0].tag, &Ok(answer(ErrorCode::NONE)));
-    let more = lanes.poll(0, &view).sends;
+    assert!(accumulator.poll(0, &view).sends.is_empty());
+    accumulator.on_answer(0, first[0].tag, &Ok(answer(ErrorCode::NONE)));
+    let more = accumulator.poll(0, &view).sends;
     assert_eq!(sequences(&more), [1, 2, 3, 4, 5]);
-    lanes.on_answer(0, more[0].tag, &Ok(answer(ErrorCode::NONE)));
-    assert_eq!(sequences(&lanes.poll(0, &view).sends), [6]);
+    accumulator.on_answer(0, more[0].tag, &Ok(answer(ErrorCode::NONE)));
+    assert_eq!(sequences(&accumulator.poll(0, &view).sends), [6]);
 }
 
 #[test]
 fn partitions_of_a_broker_share_a_request() {
-    let mut lanes = lanes(1);
-    lanes.push(place(1), batch(0));
-    let sends = lanes.poll(0, &view()).sends;
+    let mut accumulator = accumulator(1);
+    accumulator.push(place(1), batch(0));
+    let sends = accumulator.poll(0, &view()).sends;
     assert_eq!(sends.len(), 1);
     assert_eq!(sends[0].batches.iter().map(|(_, partition, _)| *partition).collect::<Vec<_>>(), [0, 1]);
 }
 
 #[test]
 fn after_a_fault_all_answers_come_in_then_the_rest_goes_again_in_order() {
-    let (mut lanes, view) = (lanes(6), view());
-    let first = lanes.poll(0, &view).sends;
-    lanes.on_answer(0, first[0].tag, &Ok(answer(ErrorCode::NONE)));
-    let sends = lanes.poll(0, &view).sends;
-    let doubtful = lanes.on_answer(0, sends[0].tag, &Ok(answer(ErrorCode::NOT_LEADER_OR_FOLLOWER)));
+    let (mut accumulator, view) = (accumulator(6), view());
+    let first = accumulator.poll(0, &view).sends;
+    accumulator.on_answer(0, first[0].tag, &Ok(answer(ErrorCode::NONE)));
+    let sends = accumulator.poll(0, &view).sends;
+    let doubtful = accumulator.on_answer(0, sends[0].tag, &Ok(answer(ErrorCode::NOT_LEADER_OR_FOLLOWER)));
     assert_eq!(doubtful.len(), 1);
     for send in &sends[1..] {
-        assert!(lanes.poll(1, &view).sends.is_empty(), "nothing overtakes");
-        lanes.on_answer(1, send.tag, &Ok(answer(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)));
+        assert!(accumulator.poll(1, &view).sends.is_empty(), "nothing overtakes");
+        accumulator.on_answer(1, send.tag, &Ok(answer(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)));
     }
-    let todo = lanes.poll(1, &view);
+    let todo = accumulator.poll(1, &view);
     assert!(todo.sends.is_empty());
     assert_eq!(todo.wake_at_ms, Some(11));
-    assert_eq!(sequences(&lanes.poll(11, &view).sends), [1, 2, 3, 4, 5]);
+    assert_eq!(sequences(&accumulator.poll(11, &view).sends), [1, 2, 3, 4, 5]);
 }
 
 #[test]
 fn a_refusal_fails_all_and_is_told_once() {
-    let (mut lanes, view) = (lanes(4), view());
-    lanes.push(place(1), batch(0));
-    let sends = lanes.poll(0, &view).sends;
-    lanes.on_answer(0, sends[0].tag, &Ok(answer(ErrorCode::MESSAGE_TOO_LARGE)));
-    lanes.push(place(0), batch(4));
-    let failure = lanes.take_failure().expect("told");
+    let (mut accumulator, view) = (accumulator(4), view());
+    accumulator.push(place(1), batch(0));
+    let sends = accumulator.poll(0, &view).sends;
+    accumulator.on_answer(0, sends[0].tag, &Ok(answer(ErrorCode::MESSAGE_TOO_LARGE)));
+    accumulator.push(place(0), batch(4));
+    let failure = accumulator.take_failure().expect("told");
     assert!(matches!(failure.fault, Fault::Code(ErrorCode::MESSAGE_TOO_LARGE)));
     assert_eq!((failure.place.1, failure.records), (0, 5), "one of the other partition was left out of the answer");
-    assert!(lanes.take_failure().is_none() && lanes.has_lost() && lanes.is_idle());
+    assert!(accumulator.take_failure().is_none() && accumulator.has_lost() && accumulator.is_idle());
 }
 
 #[test]
 fn a_gap_that_nothing_explains_is_a_failure() {
-    let (mut lanes, view) = (lanes(1), view());
-    let sends = lanes.poll(0, &view).sends;
-    lanes.on_answer(0, sends[0].tag, &Ok(answer(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)));
-    assert!(lanes.has_failure());
+    let (mut accumulator, view) = (accumulator(1), view());
+    let sends = accumulator.poll(0, &view).sends;
+    accumulator.on_answer(0, sends[0].tag, &Ok(answer(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER)));
+    assert!(accumulator.has_failure());
 }
 
 #[test]
 fn late_batches_are_given_up_with_the_last_reason() {
-    let mut lanes = lanes(3);
+    let mut accumulator = accumulator(3);
     let nobody = ClusterView::default();
-    let todo = lanes.poll(0, &nobody);
+    let todo = accumulator.poll(0, &nobody);
     assert_eq!((todo.refresh.len(), todo.wake_at_ms), (1, Some(DEADLINE_MS)));
-    lanes.on_unknown("t", &Fault::Link(lost()));
-    lanes.poll(DEADLINE_MS, &nobody);
-    let failure = lanes.take_failure().expect("told");
+    accumulator.on_unknown("t", &Fault::Link(lost()));
+    accumulator.poll(DEADLINE_MS, &nobody);
+    let failure = accumulator.take_failure().expect("told");
     assert!(failure.timed_out && matches!(failure.fault, Fault::Link(_)));
     assert_eq!(failure.records, 3);
 }
 
 #[test]
 fn a_transaction_enlists_its_partitions_first() {
-    let mut lanes = Lanes::new(PATIENCE, 1 << 20, true);
-    lanes.push(place(0), batch(0));
-    let todo = lanes.poll(0, &view());
+    let mut accumulator = Accumulator::new(POLICY, 1 << 20, true);
+    accumulator.push(place(0), batch(0));
+    let todo = accumulator.poll(0, &view());
     assert!(todo.sends.is_empty() && todo.enlist.contains(&place(0)));
-    assert!(lanes.waits_for(&todo.enlist) && !lanes.has_enlisted());
-    lanes.on_enlisted(&todo.enlist);
-    assert_eq!(sequences(&lanes.poll(0, &view()).sends), [0]);
-    lanes.end_transaction();
-    assert!(!lanes.has_enlisted());
+    assert!(accumulator.waits_for(&todo.enlist) && !accumulator.has_enlisted());
+    accumulator.on_enlisted(&todo.enlist);
+    assert_eq!(sequences(&accumulator.poll(0, &view()).sends), [0]);
+    accumulator.end_transaction();
+    assert!(!accumulator.has_enlisted());
 }
 
 /// What the broker has, and what it remembers of the producer.
@@ -194,14 +194,14 @@ proptest! {
     /// connection is lost, too.
     #[test]
     fn nothing_is_lost_or_doubled_or_out_of_order(count in 1..30i32, fates in fates()) {
-        let (mut lanes, view) = (lanes(count), view());
+        let (mut accumulator, view) = (accumulator(count), view());
         let mut broker = Broker::default();
         let mut fates = fates.into_iter();
         let mut now_ms = 0;
-        while !lanes.is_idle() {
+        while !accumulator.is_idle() {
             now_ms += 100;
-            prop_assert!(now_ms < DEADLINE_MS && !lanes.has_failure(), "{:?}", lanes.take_failure());
-            let mut sends: VecDeque<Send> = lanes.poll(now_ms, &view).sends.into();
+            prop_assert!(now_ms < DEADLINE_MS && !accumulator.has_failure(), "{:?}", accumulator.take_failure());
+            let mut sends: VecDeque<Send> = accumulator.poll(now_ms, &view).sends.into();
             prop_assert!(sends.len() <= IN_FLIGHT_MAX);
             let mut is_broken = false;
             while let Some(send) = sends.pop_front() {
@@ -217,10 +217,10 @@ proptest! {
                         Err(lost())
                     }
                 };
-                lanes.on_answer(now_ms, send.tag, &outcome);
+                accumulator.on_answer(now_ms, send.tag, &outcome);
             }
         }
-        prop_assert!(!lanes.has_failure(), "{:?}", lanes.take_failure());
+        prop_assert!(!accumulator.has_failure(), "{:?}", accumulator.take_failure());
         prop_assert_eq!(broker.log, (0..count).collect::<Vec<_>>());
     }
 }

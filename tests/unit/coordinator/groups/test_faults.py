@@ -180,7 +180,7 @@ async def test_a_topic_deleted_while_a_shard_is_loaded_is_not_forgotten_by_a_fau
     log = MemoryLog()
     groups = await coordinator(log)
     assert await commit(groups) == ErrorCode.NONE
-    raised = fail_once(monkeypatch, Shard, "on_loaded")
+    raised = fail_once(monkeypatch, GroupShard, "on_loaded")
     groups.on_elected(groups.partition_for("g"), 2)
     groups.on_topics_deleted([("t", b"x" * 16)])
     await raised.wait()

@@ -77,6 +77,13 @@ pub(super) fn start_over(
     (manager.expect("start"), events)
 }
 
+/// Ends the manager without a clean stop. Its threads end first: one of them may hold the manager for a checkpoint, and
+/// would release the directories only after the next start.
+fn crash(manager: Arc<LogManager>) {
+    manager.stop_threads();
+    drop(manager);
+}
+
 fn create(manager: &LogManager, dir: usize, topic: &str) -> (Arc<Owner>, Receiver<i64>) {
     create_with(manager, dir, topic, config())
 }
@@ -106,7 +113,7 @@ fn a_clean_shutdown_leaves_kafkas_checkpoints_and_needs_no_check() {
         with_log(&*owner, |log| log.advance_log_start(i64::from(topic == "b")));
     }
     manager.shutdown(42);
-    drop(manager);
+    crash(manager);
     let read = |name: &str| fs::read_to_string(path.join(name)).expect("written");
     assert_eq!(read("recovery-point-offset-checkpoint"), "0\n2\na 0 4\nb 0 4\n");
     assert_eq!(read("log-start-offset-checkpoint"), "0\n1\nb 0 1\n");
@@ -156,7 +163,7 @@ fn an_unclean_end_is_checked_from_the_recovery_point_on() {
     let expected = with_log(&*owner, |log| read_all(log, 0));
     assert_eq!(manager.context().counters.flushes.get(), 3);
     manager.checkpoint();
-    drop(manager);
+    crash(manager);
     let (manager, _events) = start(&[dir.path()]);
     let (mut log, recovery) = manager.open(&manager.found()[0], Arc::new(config()), 0).expect("open");
     assert_eq!(recovery.segments_checked, 1);
@@ -188,7 +195,7 @@ fn what_was_flushed_at_a_roll_is_not_read_again_after_a_crash() {
     }
     // Rolled as well, and not flushed.
     (0..25).for_each(|_| append());
-    drop(manager);
+    crash(manager);
     let (manager, _events) = start(&[dir.path()]);
     let (mut log, recovery) = manager.open(&manager.found()[0], Arc::new(settings), 0).expect("open");
     assert_eq!(log.log_end_offset(), 125);
@@ -246,7 +253,7 @@ fn a_deleted_partition_is_renamed_at_once_and_gone_after_the_next_start() {
     // The name is free at once.
     create(&manager, 0, "a").0.append();
     manager.shutdown(1);
-    drop(manager);
+    crash(manager);
     let (manager, _events) = start(&[dir.path()]);
     assert_eq!(manager.found().len(), 2);
     manager.context().trash.remove_due(&manager.context().cache, 0);
@@ -383,7 +390,7 @@ fn a_log_that_was_compacted_keeps_its_records_after_a_crash_whatever_its_policy_
     wait_until_clean(&owners, &events);
     // As after a crash: no checkpoint but the cleaner's knows of these logs.
     manager.reconfigure(ManagerConfig { cleaner: None, ..ManagerConfig::default() });
-    drop(manager);
+    crash(manager);
     let expected: Vec<Vec<u8>> = owners.iter().map(|owner| with_log(&**owner, |log| read_all(log, 0))).collect();
     let not_compacted = LogConfig { segment_bytes: 200, ..config() };
     for damage in [false, true] {
@@ -456,7 +463,7 @@ fn an_empty_checkpoint_holds_nothing() {
     fs::write(dir.path().join("cleaner-offset-checkpoint"), "").expect("write");
     let (manager, events) = start(&[dir.path()]);
     manager.shutdown(1);
-    drop(manager);
+    crash(manager);
     assert_eq!(events.iter().map(|event| format!("{event:?}")).collect::<Vec<_>>(), Vec::<String>::new());
 }
 

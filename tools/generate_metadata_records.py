@@ -48,7 +48,7 @@ def encode(record: MetadataRecord, version: int) -> bytes:
 
 
 def encode_at(record: MetadataRecord, metadata_version: int) -> bytes:
-    """The framed record in the version that a controller writes at a level of metadata.version (facts 1.3)."""
+    """The framed record in the version that a controller writes at a level of metadata.version (`MetadataVersion`)."""
     return encode(record, version_at(record, metadata_version))
 
 

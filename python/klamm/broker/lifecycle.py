@@ -1,4 +1,4 @@
-"""The broker's life cycle, without I/O (facts 6.1).
+"""The broker's life cycle, without I/O (`BrokerLifecycleManager`).
 
 One request to the controller is in flight at a time. The driver sends what `next_request` returns, and reports the
 answer or the failure; time comes in as milliseconds of a monotonic clock.

@@ -1,4 +1,4 @@
-"""Producer ids handed out from blocks that the controller allocates (facts 5, AllocateProducerIds)."""
+"""Producer ids handed out from blocks that the controller allocates (KIP-730, AllocateProducerIds)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The config keys of nodes, topics, groups and client metrics: the engine's table (facts 12) as mappings by name."""
+"""The config keys of nodes, topics, groups and client metrics: the engine's table as mappings by name."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def check_ports(listeners: Iterable[Listener]) -> None:
 
 
 def _check_port(listener: Listener) -> None:
-    import socket  # Not at the top: a node tells versions without it.
+    import socket  # Not at the top: printing the version does not need it.
 
     try:
         # As bytes, because Python would import a codec for names that are not ASCII.

@@ -1,4 +1,4 @@
-"""The configuration of one node: Apache Kafka's keys (facts 12) and klamm's own, and what follows from them."""
+"""The configuration of one node: Apache Kafka's keys (its Broker Configs page), klamm's own, and derived values."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def _voters(entries: Sequence[str]) -> dict[int, Address]:
 def _advertised_controllers(
     names: Sequence[str], advertised: Sequence[Listener], bound: Sequence[Listener], own_voter: Address | None
 ) -> tuple[Listener, ...]:
-    """For each name what is advertised, else what is bound; an open host is replaced by this voter's own address."""
+    """The advertised listener for each name, else the bound one; a wildcard host becomes this voter's own address."""
     found: list[Listener] = []
     for name in names:
         told = next((one for one in advertised if one.name == name), None)

@@ -53,7 +53,7 @@ def base_name(name: str) -> str:
 
 
 def effective_topic_value(name: str, layers: NodeLayers, topic: Values = NO_VALUES) -> tuple[str | None, ConfigSource]:
-    """The value of a topic's key, in the topic's unit, and its source (facts 5.9)."""
+    """The value of a topic's key, in the topic's unit, and its source (DescribeConfigs, KIP-226)."""
     if name in topic:
         return topic[name], ConfigSource.TOPIC_CONFIG
     for source, values in layers.strongest_first():

@@ -1,5 +1,5 @@
-"""The records with which a controller begins (facts 5.1): those of the format when the log is empty, and the end of a
-metadata transaction that its predecessor left open (KIP-868)."""
+"""The records that a controller writes on activation (`ActivationRecordsGenerator`): the bootstrap records when the log
+is empty, and the end of a metadata transaction that its predecessor left open (KIP-868)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The active controller: requests and the clock in, records and answers out (facts 5.1).
+"""The active controller: requests and the clock in, records and responses out (`QuorumController`).
 
 A driver calls `on_<request>`, appends the records of the result to the metadata log, gives them back to `replay`, and
 answers when they are committed. Nothing here waits, and only `replay` changes the image that requests are held against.

@@ -53,8 +53,8 @@ class Quorum(Protocol):
 
 
 class TurnMissedError(Exception):
-    """A request's time was over before its turn came: what its timeout bounds, as in Kafka; the way to the disk it
-    does not. Whoever hands a request on that has waited for so long takes the time from it.
+    """A request timed out in the queue. As in Kafka, its timeout bounds the wait in the queue, not the write to disk.
+    A caller that forwards a request subtracts the time that the request has already waited.
     """
 
 

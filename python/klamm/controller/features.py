@@ -1,4 +1,4 @@
-"""Feature levels: who supports what, and which changes of level are allowed (KIP-584, KIP-778, facts 5.10)."""
+"""Feature levels: which node supports which, and which changes are allowed (KIP-584, `FeatureControlManager`)."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _check_dependencies(name: str, level: int, proposed: Levels) -> None:
 
 
 def check_broker_features(requested: Ranges, finalized: Levels) -> None:
-    """Refuse a broker that cannot work at a finalized level (facts 5.2, check 5).
+    """Refuse a broker that cannot work at a finalized level (`ClusterControlManager.registerBroker`).
 
     A feature that the broker does not list counts as 0..0. Raises UNSUPPORTED_VERSION or INVALID_REGISTRATION.
     """

@@ -1,4 +1,4 @@
-"""What the active controller does by the clock (facts 5.1): a table of tasks, and when each is due."""
+"""The active controller's periodic tasks (`QuorumController`): a table of tasks, and when each is due."""
 
 from __future__ import annotations
 

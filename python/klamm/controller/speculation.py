@@ -124,7 +124,7 @@ class Speculation:
         """Apply `records`, which are in the log from `first_offset` on."""
         after = self.image.apply(records)
         for offset, record in enumerate(records, first_offset):
-            # Frame version and type are one byte each: no type is above 127 (facts 1.1).
+            # Frame version and type are one byte each: no type is above 127.
             if record[1] in _WATCHED:
                 self._watch(offset, record)
         self.image = after

@@ -1,5 +1,5 @@
-"""A cluster inside this process: for tests, notebooks and tools. It is a guest: it installs no signal handler, prints
-nothing, and leaves no thread and no file behind when it is closed.
+"""A cluster inside this process, for tests, notebooks and tools. It installs no signal handler and prints nothing.
+After `close` no thread and no file of it remain.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Cluster:
         [result] = (await self._node.metadata.active_controller.ask(CREATE_TOPICS, request)).topics
         if result.error_code is not ErrorCode.NONE:
             raise KafkaError(result.error_code, result.error_message)
-        # A controller of another node answers when it is committed; this node hears of that a little later.
+        # A controller on another node answers once the topic is committed; this node applies that a little later.
         node, end = self._node, time.monotonic() + START_TIMEOUT_S
         while node.image.topic_id(result.name) != result.topic_id:
             if time.monotonic() > end:

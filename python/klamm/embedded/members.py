@@ -172,9 +172,9 @@ class Members:
                 member.config = member.config._replace(voters=voters)
 
     async def stop(self, timeout_s: float) -> None:
-        """Stop the brokers in good order, then the controllers, who have nobody to hand over to.
+        """Stop the brokers with a controlled shutdown, then the controllers, without handing over leadership.
 
-        Without a majority of the controllers nobody could give a broker leave.
+        A controlled shutdown needs a majority of the controllers, so the brokers stop first.
         """
         brokers = [member for member in self.all if member.config.is_broker]
         rest = [member for member in self.all if not member.config.is_broker]

@@ -166,7 +166,7 @@ class NodesThread:
             loop.close()
 
     async def _serve(self, loop: asyncio.AbstractEventLoop, members: Members) -> None:
-        """The nodes from their start until somebody asks for the end."""
+        """Run the nodes from their start until the end is requested."""
         wake = self._wake = asyncio.Event()
         self._loop = loop
         if self._is_end_asked:  # before there was an event to set

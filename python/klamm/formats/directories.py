@@ -1,4 +1,4 @@
-"""The directories of a node, checked before anything is changed (facts 1.5, 3.1).
+"""The directories of a node, checked before anything is changed (`MetaPropertiesEnsemble`).
 
 The engine locks the log directories when it opens them. What is left to lock is a metadata log in a place of its own.
 """
@@ -130,7 +130,7 @@ def is_in_recovery(directory: Path) -> bool:
 
 
 def new_directory_id() -> bytes:
-    """A random id that is not reserved and whose text does not begin with a dash (facts 1.5)."""
+    """A random id that is not reserved and whose text does not begin with a dash (`DirectoryId.random`)."""
     while True:
         # What `secrets` does, without importing it: a node starts without hashlib.
         candidate = os.urandom(16)

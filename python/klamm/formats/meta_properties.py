@@ -1,4 +1,4 @@
-"""`meta.properties`: to which cluster and node a directory belongs (facts 1.5)."""
+"""`meta.properties`: the cluster and node that a directory belongs to (`MetaProperties`)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def parse_uuid(text: str) -> bytes:
 
 
 def is_reserved(id_bytes: bytes) -> bool:
-    """Whether an id has a meaning of its own and cannot be a directory's (facts 1.2)."""
+    """Whether an id is reserved and cannot be a directory's (KIP-858, `DirectoryId.reserved`)."""
     return int.from_bytes(id_bytes, "big") < _RESERVED_BELOW
 
 

@@ -1,4 +1,4 @@
-"""The credentials of `klamm storage format --add-scram`: what a password becomes in the metadata (facts 1.6)."""
+"""The credentials of `klamm storage format --add-scram` as metadata records (KIP-900, `ScramParser`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formatting the directories of a node: what `klamm storage format` decides and writes (facts 1.4 to 1.6)."""
+"""Formatting the directories of a node: what `klamm storage format` decides and writes (Kafka's `Formatter`)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FormatRequest(Value):
     initial_controllers: Sequence[InitialController] = ()
     no_initial_controllers: bool = False
     is_volatile: bool = False
-    """Nobody wants the files back after a power cut: nothing is synced."""
+    """The files need not survive a power cut: nothing is synced."""
 
 
 def format_storage(config: NodeConfig, request: FormatRequest, say: Callable[[str], None] = lambda _: None) -> None:
@@ -130,7 +130,7 @@ def feature_levels(request: FormatRequest, *, has_dynamic_quorum: bool) -> dict[
 
 
 def bootstrap_records(levels: Mapping[str, int], scram: Sequence[str] = ()) -> list[bytes]:
-    """The first records of the cluster, framed: metadata.version, other features by name, credentials (facts 1.6)."""
+    """The cluster's bootstrap records, framed: metadata.version, other features by name, credentials (`Formatter`)."""
     level = levels[METADATA_VERSION]
     others = sorted(name for name, found in levels.items() if found and name not in (METADATA_VERSION, KRAFT_VERSION))
     records: list[MetadataRecord] = [

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class HistoryError(Exception):
-    """What cannot be told, and why: no log there, records cleaned away, a damaged file. The text names the way out."""
+    """The history cannot be read: no log, records already cleaned, a damaged file. The text names the way out."""

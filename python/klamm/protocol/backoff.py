@@ -18,6 +18,6 @@ class ExponentialBackoff(NamedTuple):
         """After so many failures; `rng` gives numbers in [0, 1)."""
         if self.max_ms <= self.initial_ms:
             return self.max_ms
-        # Nobody counts further: 2 ** 64 ms is beyond every maximum.
+        # Counting stops here: 2 ** 64 ms is beyond every maximum.
         doubled = min(self.initial_ms << min(failures, 64), self.max_ms)
         return min(doubled * (1 - JITTER + 2 * JITTER * rng()), self.max_ms)

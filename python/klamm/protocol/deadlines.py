@@ -30,7 +30,7 @@ class Deadlines:
         return self._due.pop(token, None) is not None
 
     def close(self) -> None:
-        """Tell of none that is known; `remove` goes on to say whether it was."""
+        """Report none of the known deadlines any more; `remove` still returns whether one was known."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

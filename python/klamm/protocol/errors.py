@@ -1,4 +1,4 @@
-"""Kafka's error codes (facts 12, Apache Kafka 4.3.1) and the exception that carries one to its answer."""
+"""Kafka's error codes (`Errors`, Apache Kafka 4.3.1) and the exception that carries one to its response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The features that a node of Kafka 4.3 knows, and their levels (facts 1.3 and 1.4)."""
+"""The features that a node of Kafka 4.3 knows, and their levels (`MetadataVersion`, `Feature`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
     "share.version": VersionRange(0, 1),
     "streams.version": VersionRange(0, 1),
 }
-"""What a node of Kafka 4.3 advertises (facts 1.4)."""
+"""The ranges that a node of Kafka 4.3 advertises (`QuorumFeatures`)."""
 
 
 class MetadataLevel(NamedTuple):
@@ -82,7 +82,7 @@ METADATA_LEVELS: Final = tuple(
         (30, "4.3-IV0", True),
     )
 )
-"""Every production level up to Kafka 4.3 (facts 1.3)."""
+"""Every production level up to Kafka 4.3 (`MetadataVersion`)."""
 
 NOOP_RECORD_LEVEL: Final = 5
 METADATA_TRANSACTION_LEVEL: Final = 13
@@ -93,7 +93,7 @@ CORDONED_LOG_DIRS_LEVEL: Final = 30
 FEATURE_DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23},
 }
-"""The levels that a feature's level needs of others (facts 1.4)."""
+"""The levels of other features that a feature's level requires (`FeatureVersion.dependencies`)."""
 
 DEFAULTS_OF_RELEASES: Final[Mapping[str, tuple[int, int]]] = {
     KRAFT_VERSION: (1, 21),
@@ -103,7 +103,7 @@ DEFAULTS_OF_RELEASES: Final[Mapping[str, tuple[int, int]]] = {
     "share.version": (1, 28),
     "streams.version": (1, 29),
 }
-"""What Apache Kafka 4.3 sets a feature to, from which level of metadata.version on; 0 before (facts 1.4)."""
+"""Default levels of Apache Kafka 4.3, each from a level of metadata.version on; 0 before (`Feature`)."""
 
 DEFAULT_FROM: Final[Mapping[str, int]] = {ELIGIBLE_LEADER_REPLICAS_VERSION: 26}
-"""Features at level 1 in a fresh directory, each from that level of metadata.version on (facts 1.4)."""
+"""Features at level 1 in a newly formatted directory, each from that level of metadata.version on (`Feature`)."""

@@ -6,7 +6,7 @@ import enum
 
 
 class ResourceType(enum.IntEnum):
-    """What a config belongs to; the ids of requests and of ConfigRecord (facts 1.2)."""
+    """The type of a config's resource; the ids of requests and of ConfigRecord (`ConfigResource.Type`)."""
 
     TOPIC = 2
     BROKER = 4

@@ -1,4 +1,4 @@
-"""What a topic may be called (facts 5.7)."""
+"""The rules for topic names (Kafka's class `Topic`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica is told at its start: who it is and Kafka's quorum time-outs (facts 2.8)."""
+"""A replica's identity and Kafka's quorum time-outs (`QuorumConfig`)."""
 
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey

@@ -1,4 +1,4 @@
-"""What a leader tells of its quorum: the content of DescribeQuorum (facts 2.2)."""
+"""The leader's description of its quorum: the content of a DescribeQuorum response (KIP-595)."""
 
 from typing import NamedTuple
 

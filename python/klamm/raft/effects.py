@@ -1,9 +1,9 @@
 """What the core asks its driver to do, in order.
 
-`after` names the newest `PersistElection` ticket that must be durable before the effect may leave the node (facts 4.2);
-an effect without it waits for nothing. Effects that change the log are carried out at once; making the log durable is
-the driver's own standing task: whenever `flushed_offset < end_offset` and no flush runs, it starts one, where the
-replica never votes after a while, and reports `events.Flushed`.
+`after` names the newest `PersistElection` ticket that must be durable before the effect may leave the node. An effect
+without it waits for nothing. Effects that change the log are carried out at once. The driver makes the log durable by
+itself: whenever `flushed_offset < end_offset` and no flush runs, it starts one and reports `events.Flushed`. For a
+replica that never votes it starts the flush after a delay.
 
 Effects and messages are `Value`s, which cost a start nothing before their first object.
 """
@@ -34,7 +34,7 @@ class AppendControl(Value):
 
 
 class AppendFetched(Value):
-    """Append the leader's batches verbatim; none of a higher epoch than `max_epoch` (facts 2.6)."""
+    """Append the leader's batches verbatim, except those of an epoch above `max_epoch`, as Kafka does since 4.1."""
 
     batches: bytes
     max_epoch: int
@@ -47,7 +47,7 @@ class TruncateLog(Value):
 
 
 class AppendSnapshotSlice(Value):
-    """Keep a slice of a snapshot from the leader. Position 0 begins anew: what was received before is forgotten."""
+    """Store a slice of a snapshot from the leader. Position 0 discards what was received before."""
 
     snapshot_id: OffsetAndEpoch
     position: int

@@ -1,4 +1,4 @@
-"""The raft requests and responses as values, and their error codes (facts 2.1 to 2.3).
+"""The raft requests and responses as values, and their error codes (KIP-595, KIP-630, KIP-853).
 
 A message names one partition only, so that its shape cannot be wrong here: the wire's topics and partitions are checked
 and stripped where it is decoded. Bulk bytes are not in an outgoing message: see `effects.ReadRange`.
@@ -38,7 +38,7 @@ class Error(IntEnum):
 # These two fill the error field at the top of a response: the sender learns nothing of the receiver's epoch.
 TOP_LEVEL_ERRORS = frozenset({Error.INCONSISTENT_CLUSTER_ID, Error.UNSUPPORTED_VERSION})
 
-# What the body of a FetchSnapshot answer may tell of, rather than a slice.
+# Errors that a FetchSnapshot response may carry instead of a slice.
 SNAPSHOT_ERRORS = frozenset({Error.SNAPSHOT_NOT_FOUND, Error.POSITION_OUT_OF_RANGE})
 
 
@@ -187,7 +187,7 @@ class RemoveVoterResponse(Value):
 
 
 class UpdateVoterRequest(Value):
-    """A voter tells its leader where it listens and which kraft.versions it can."""
+    """A voter reports its endpoints and supported kraft.versions to the leader."""
 
     cluster_id: str | None
     epoch: int
@@ -232,11 +232,11 @@ Request = (
 PartitionResponse = (
     VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
 )
-# Those that tell the epoch and the leader that their sender knows.
+# Responses that carry the epoch and the leader known to their sender.
 EpochResponse = PartitionResponse | UpdateVoterResponse
 Response = EpochResponse | AddVoterResponse | RemoveVoterResponse | ApiVersionsResponse
 
-# Of the requests whose answer tells an epoch.
+# Requests whose response carries an epoch.
 RESPONSE_OF: Final[dict[type[Request], type[EpochResponse]]] = {
     VoteRequest: VoteResponse,
     BeginQuorumEpochRequest: BeginQuorumEpochResponse,

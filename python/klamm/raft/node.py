@@ -116,7 +116,7 @@ class RaftNode:
         return Reply(effect.request_id, refusal, after=self.replica.ticket)
 
     def on_start(self, now_ms: int, stored: ElectionState | None) -> list[Effect]:
-        """Take the role that quorum-state and the log call for (facts 4.1)."""
+        """Take the initial role that quorum-state and the log determine (`QuorumState.initialize`)."""
         replica = self.replica
         replica.start(stored, *self._initial_state(now_ms, stored or ElectionState()))
         if replica.voters.is_only_voter(replica.key) and not replica.has_lost_records:
@@ -188,7 +188,7 @@ class RaftNode:
         return self._done(now_ms)
 
     def on_streamed_fetches(self, now_ms: int, correlation_id: int, fetched: StreamedFetches) -> list[Effect]:
-        """A fetch that may go on did: to be told before any other event, so that what follows knows of it."""
+        """A streamed fetch made progress. The driver reports it before any other event, so that later ones see it."""
         asked = self.replica.requests.renew(correlation_id, fetched.sent_ms, fetched.request)
         if asked is not None:
             # What a dead leader sent last may be read after its end was seen.
@@ -199,7 +199,7 @@ class RaftNode:
         return self._done(now_ms)
 
     def on_leased_fetches(self, now_ms: int, epoch: int, fetches: Sequence[LeasedFetch]) -> list[Effect]:
-        """The driver took these by itself: to be told before any other event, so that what follows knows of them."""
+        """The driver answered these fetches itself. It reports them before any other event, so that it sees them."""
         state = self.replica.state
         if not isinstance(state, Leader) or self.replica.epoch != epoch:
             return []
@@ -249,7 +249,7 @@ class RaftNode:
         return self._reconfiguration.upgrade_refusal()
 
     def is_majority_gone(self) -> bool:
-        """Whether so many voters refuse connections that the others can elect nobody."""
+        """Whether so many voters refuse connections that the others cannot elect a leader."""
         return self._crashes.has_no_majority()
 
     def on_resign(self, now_ms: int, epoch: int) -> list[Effect]:
@@ -259,7 +259,7 @@ class RaftNode:
         return self._done(now_ms)
 
     def on_shutdown(self, now_ms: int) -> list[Effect]:
-        """Begin to hand over; `ShutdownCompleted` tells when that is done (facts 4.2)."""
+        """Begin to hand over leadership; `ShutdownCompleted` follows when that is done (`KafkaRaftClient.shutdown`)."""
         self.replica.is_shutting_down = True
         return self._done(now_ms)
 
@@ -272,8 +272,8 @@ class RaftNode:
         if stored.epoch < replica.log_end.epoch:
             return Unattached(deadline_ms), ElectionState(replica.log_end.epoch)
         if stored.leader_id == replica.id:
-            # Also one that led its own removal and may not campaign any more: nobody will tell it who leads, and it
-            # asks nobody while it holds itself for the last leader.
+            # This includes a leader that was removed from the voters and may no longer campaign: no voter notifies it
+            # of the new leader, and it asks none while it considers itself the last leader.
             end_ms = replica.draw_election_deadline_ms(now_ms)
             return Resigned(end_ms, set(replica.voters.others(replica.id)), ()), stored
         if stored.leader_id is not None:
@@ -289,7 +289,7 @@ class RaftNode:
     # Responses
 
     def _take_response(self, now_ms: int, asked: InFlight, response: Response) -> bool:
-        """False when the peer is to be left alone for a moment (facts 2.4)."""
+        """False when requests to the peer must back off (`KafkaRaftClient.maybeHandleCommonResponse`)."""
         match response:
             case AddVoterResponse() | RemoveVoterResponse():
                 return self._following.joining.on_changed(response)
@@ -309,11 +309,11 @@ class RaftNode:
         if not self._following.is_consistent(response.epoch, response.leader_id):
             return False
         if response.epoch < self.replica.epoch or response.error is Error.UNKNOWN_LEADER_EPOCH:
-            return False  # who is behind knows no more at once; Kafka asks again at the speed of the network
+            return False  # a lagging peer does not catch up at once, so back off; Kafka retries without a pause
         is_stale = response.error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
         if response.epoch > self.replica.epoch or is_stale:
             return self._learn_from(now_ms, response)
-        if response.leader_id is not None:  # known before, it may have told now where it listens
+        if response.leader_id is not None:  # the leader may be known already; its endpoints may be new
             self._following.learn(now_ms, response.epoch, response.leader_id, response.leader_endpoints)
         if type(response) is not RESPONSE_OF.get(type(asked.request)):
             return False

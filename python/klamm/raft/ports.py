@@ -16,7 +16,7 @@ class NotLeaderError(Exception):
 
 
 class RaftStoppedError(Exception):
-    """The replica stopped, by a fault that the message names or because it was told to."""
+    """The replica stopped, because of the fault that the message names or on request."""
 
 
 class StateFailedError(Exception):
@@ -37,11 +37,11 @@ class Transport(Protocol):
     """Takes requests to other replicas."""
 
     def send(self, request: SendRequest, on_done: Callable[[Response | None], None]) -> None:
-        """Send; call `on_done` once, later, on the loop's thread, with the answer or with None when there is none."""
+        """Send the request. `on_done` is called once, later, on the loop's thread, with the response or None."""
 
 
 class FetchFailedError(Exception):
-    """A fetch that went on has ended without an answer: its way is gone, or, `is_of_disk`, a flush failed."""
+    """A streamed fetch ended without a response: its connection closed or, with `is_of_disk`, a flush failed."""
 
     def __init__(self, text: str, *, is_of_disk: bool) -> None:
         super().__init__(text)
@@ -52,69 +52,69 @@ FetchEnd = Response | FetchFailedError
 
 
 class StreamProgress(NamedTuple):
-    """What a fetch that goes on has come to since it was last asked, and how it ended, if it has."""
+    """The progress of a streamed fetch since the last `take`, and its end, if it has ended."""
 
     fetched: StreamedFetches | None  # None: nothing was sent
     end: FetchEnd | None
 
 
 class FetchStreams(Protocol):
-    """Takes a fetch that may go on (`effects.SendRequest`), one at a time."""
+    """Runs streamed fetches (`effects.SendRequest`), one at a time."""
 
     def begin(self, effect: SendRequest) -> bool:
-        """Go on with that fetch from now on; False when there is no way to: then it is to be sent as others are."""
+        """Start streaming with that fetch. False when that is impossible: it must then be sent like other requests."""
 
     @property
     def fd(self) -> int | None:
-        """Readable when there is something to take; None before the first fetch."""
+        """Readable when `take` has something to return; None before the first fetch."""
 
     def hold(self) -> None:
-        """Return when it is between two steps; the next has to wait."""
+        """Return when the stream is between two steps; the next step waits until `release`."""
 
     def release(self) -> None:
-        """Let it go on."""
+        """Let the stream continue after `hold`."""
 
     def stop(self) -> None:
-        """End it without a word: nothing is appended or sent any more. While it is held, or not."""
+        """End the stream without a report: it appends and sends nothing more. Allowed whether or not it is held."""
 
     def take(self) -> StreamProgress | None:
-        """What is new; None when nothing is. An end is given once."""
+        """The progress since the last call, or None. An end is returned once."""
 
     def close(self) -> None:
-        """End it, with whatever it needs."""
+        """End the stream and release its resources."""
 
 
 class FetchAnswers(Protocol):
-    """Answers plain fetches of the epoch that is led, as `RaftNode.fetch_lease` lets it (`driver.leased_fetches`)."""
+    """Answers plain fetches in the leader's epoch, within the lease that `RaftNode.fetch_lease` grants."""
 
     @property
     def fd(self) -> int:
-        """Readable when more is committed than the core was told, or there is much to take."""
+        """Readable when more is committed than was reported to the core, or when many fetches wait for `take`."""
 
     @property
     def has_news(self) -> bool:
-        """Whether that is so now."""
+        """Whether `fd` is readable now."""
 
     def begin(self, by: FetchLease) -> None:
-        """Answer by that, for those whom `know` names from now on."""
+        """Answer fetches within that lease, for the replicas that `know` adds from now on."""
 
     def know(self, replica: ReplicaKey, *, counts: bool) -> None:
-        """Take that replica's fetches, which count for the high watermark or do not."""
+        """Answer that replica's fetches; `counts`: they count for the high watermark."""
 
     def offer(self) -> None:
-        """Voters may have all that the log has now: what is appended in one turn goes to them together."""
+        """Make the log up to its current end available to voters, so that all appends of one turn go out together."""
 
     def raise_high_watermark(self, offset: int) -> None:
-        """The core knows so much to be committed."""
+        """The core's high watermark is now `offset`."""
 
     def tell_voters(self) -> None:
-        """What the core says about it has left: voters, who do nothing with it that anybody waits for, may know too."""
+        """Notify the voters of the high watermark too. They come last, because no caller waits for voters."""
 
     def take(self) -> list[LeasedFetch]:
-        """The fetches that were taken since it was last asked, in their order."""
+        """The fetches that were answered since the last call, in order."""
 
     def end(self) -> list[LeasedFetch]:
-        """Answer nothing any more when this returns: who waits comes as a request. What was taken and not told."""
+        """Stop answering before this returns; parked fetches arrive as requests. Returns the fetches not yet taken."""
 
 
 class Listener(Protocol):
@@ -128,7 +128,7 @@ class Listener(Protocol):
         """Everything below is committed: apply it. After an exception the call is repeated, perhaps for more."""
 
     def on_leader(self, epoch: int) -> None:
-        """This replica leads `epoch`, and `on_commit` has told of all that was committed before.
+        """This replica leads `epoch`, and `on_commit` has delivered all that was committed before.
 
         An exception resigns the epoch.
         """

@@ -1,6 +1,7 @@
-"""The state of one replica and the guarded ways between its roles (facts 4). `node.RaftNode` wires it to events.
+"""The state of one replica and the checked transitions between its roles (`QuorumState`).
 
-What a transition needs from outside (the time, the rng, the log's end) comes in; what it wants done goes to `effects`.
+`node.RaftNode` connects it to events. The inputs of a transition (the time, the rng, the log's end) are passed in; its
+outputs are appended to `effects`.
 """
 
 from typing import Final
@@ -213,7 +214,7 @@ class Replica:
     # How it changes
 
     def start(self, stored: ElectionState | None, state: RoleState, election: ElectionState) -> None:
-        """Take the initial role (facts 4.1)."""
+        """Take the initial role (`QuorumState.initialize`)."""
         if state.ROLE not in START_ROLES:
             raise InvariantError(f"replica {self.id} cannot start as {state.ROLE.value}")
         self._stored = stored or ElectionState()
@@ -296,7 +297,7 @@ class Replica:
         self._enter(state, ElectionState(self.epoch, self.election.leader_id, candidate))
 
     def announce_leadership(self) -> None:
-        """Tell that this replica leads, now that its first record, and so all before it, is committed."""
+        """Announce that this replica leads: its first record, and so everything before it, is committed."""
         self._announced_leader = (self.id, self.epoch)
         self.effects.append(BecameLeader(self.epoch))
 
@@ -343,7 +344,7 @@ class Replica:
         self.reply(parked.request_id, self.fetch_error(Error.NOT_LEADER_OR_FOLLOWER))
 
     def _maybe_announce_leader(self) -> None:
-        """Tell of another's leadership at once; its own is told of by BecameLeader, and not while it resigns."""
+        """Announce another's leadership at once. `BecameLeader` announces its own, which is not while it resigns."""
         leader = (self.leader_id, self.epoch)
         if leader != self._announced_leader and self.leader_id != self.id:
             self._announced_leader = leader

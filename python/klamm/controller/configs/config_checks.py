@@ -1,4 +1,4 @@
-"""What the controller checks in the configs of a resource before it stores them (facts 5.9)."""
+"""The checks on a resource's configs before the controller stores them (`ControllerConfigurationValidator`)."""
 
 from __future__ import annotations
 

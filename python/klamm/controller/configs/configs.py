@@ -1,4 +1,4 @@
-"""Changes of configs: what each operation makes of the stored values, and the records for it (facts 5.9)."""
+"""Config changes: how each operation changes the stored values, and its records (`ConfigurationControlManager`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ElectLeaders: elections on request, and the answers to clients (KIP-460, facts 5.3)."""
+"""ElectLeaders: elections on request, and the responses to clients (KIP-460)."""
 
 from __future__ import annotations
 

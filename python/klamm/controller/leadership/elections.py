@@ -1,4 +1,4 @@
-"""Leader elections, by the clock and as what happens to brokers asks for (facts 5.3): `election_requests` has the rest.
+"""Leader elections, periodic and after broker changes (`PartitionChangeBuilder`). `election_requests` has the rest.
 
 The engine elects, for one partition or a hundred thousand; here stands what is asked of it.
 """

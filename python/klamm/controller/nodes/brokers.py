@@ -1,4 +1,4 @@
-"""Brokers: registration, heartbeats, fencing, leaving (facts 5.2)."""
+"""Brokers: registration, heartbeats, fencing, unregistration (KIP-631, `ClusterControlManager`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What brokers' heartbeats do: the states of a broker at the controller, their table, and the sessions.
 
-A heartbeat carries the state that the broker requests; current and requested state pick a row, and the row's guard
-picks one of two next states (facts 5.2). None of this is in the metadata log: a new active controller starts again
-from the registrations.
+A heartbeat carries the state that the broker requests. Current and requested state select a row, and the row's guard
+selects one of two next states (`BrokerHeartbeatManager.calculateNextBrokerState`). None of this is in the metadata log:
+a new active controller starts again from the registrations.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ NEXT_STATES: Final[Mapping[tuple[BrokerControlState, RequestedState], Row]] = {
     (_C, RequestedState.FENCE): Row(Guard.MOVED_AWAY, _S, _C),
     (_C, RequestedState.SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
     (_C, RequestedState.FENCE_AND_SHUT_DOWN): Row(Guard.MOVED_AWAY, _S, _C),
-    # Its fencing is written already; a late heartbeat hears the same again.
+    # Its fencing is written already; a late heartbeat receives the same response again.
     (_S, RequestedState.RUN): _always(_S),
     (_S, RequestedState.FENCE): _always(_S),
     (_S, RequestedState.SHUT_DOWN): _always(_S),

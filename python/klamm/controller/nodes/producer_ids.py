@@ -1,4 +1,4 @@
-"""Blocks of producer ids for brokers (KIP-730, facts 5.10)."""
+"""Blocks of producer ids for brokers (KIP-730)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker may register as, and the record of it (facts 5.2)."""
+"""The checks on a broker registration, and its record (`ClusterControlManager.registerBroker`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ranges_of(request: BrokerRegistrationRequest) -> dict[str, VersionRange]:
 
 
 def _is_reserved(directory_id: bytes) -> bool:
-    """The first hundred ids mean something else than a directory (facts 1.2)."""
+    """The first hundred directory ids are reserved (KIP-858, `DirectoryId`)."""
     return int.from_bytes(directory_id, "big") < 100
 
 

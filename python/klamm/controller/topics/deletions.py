@@ -1,4 +1,4 @@
-"""Deleting topics, by name or id (facts 5.7)."""
+"""Deleting topics, by name or id (`ReplicationControlManager.deleteTopics`)."""
 
 from __future__ import annotations
 

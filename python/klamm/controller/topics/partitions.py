@@ -1,4 +1,4 @@
-"""Adding partitions to topics (facts 5.7)."""
+"""Adding partitions to topics (`ReplicationControlManager.createPartitions`)."""
 
 from __future__ import annotations
 

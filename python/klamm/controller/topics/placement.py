@@ -1,4 +1,4 @@
-"""Where replicas go: checking what a client asks for, or asking the engine for a place (facts 5.6)."""
+"""Replica placement: checks a client's assignment, or gets one from the engine (`StripedReplicaPlacer`)."""
 
 from __future__ import annotations
 

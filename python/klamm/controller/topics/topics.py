@@ -1,4 +1,4 @@
-"""Creating topics (facts 5.7)."""
+"""Creating topics (`ReplicationControlManager.createTopics`)."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     @property
     def type_id(self) -> int:
         """The id of a metadata record's type, -1 where there is none."""
-        # The frame is version, type, version, and a byte each up to 127 (facts 1.1).
+        # The frame is frame version, type and record version, a byte each up to 127 (`MetadataRecordSerde`).
         return self.value[1] if self.control is None and len(self.value) > 1 else -1
 
     @property

@@ -65,11 +65,11 @@ class History:
             return None if self._log is None else self._log.start_offset()
 
     def end_offset(self) -> int:
-        """Behind the last record; of a snapshot, behind the last that it contains."""
+        """The offset after the last record, or after the last one that a snapshot contains."""
         return self._end()[0]
 
     def torn_end(self) -> str | None:
-        """What stands behind the last whole batch: the file and the byte, when that is neither nothing nor zeroes."""
+        """The file and byte position after the last complete batch, when data other than zeros follows it."""
         return self._end()[1]
 
     def records(self, start: int | None = None, end: int | None = None) -> Iterator[Entry]:
@@ -119,7 +119,7 @@ class History:
         return offset
 
     def earliest_state(self) -> int:
-        """The first offset whose state can be told. HistoryError: none can."""
+        """The first offset whose state can be reconstructed. HistoryError: there is none."""
         start = self.start_offset()
         if start == 0:
             return -1
@@ -195,7 +195,7 @@ class History:
         return [one for one in self.snapshots() if start is None or one.end_offset >= start]
 
     def _base_of(self, offset: int) -> State:
-        """The newest snapshot not behind the offset, or nothing at all where the log is whole."""
+        """The newest snapshot that does not exceed the offset, or nothing where the log is complete."""
         fitting = [one for one in self._usable() if one.end_offset <= offset + 1]
         if fitting:
             with _reading():

@@ -20,14 +20,14 @@ class Quorum(NamedTuple):
     voters: tuple[Voter, ...] = ()
 
     def after(self, entries: Iterable[Entry]) -> Quorum:
-        """The quorum behind more records. `ControlRecordError`: one of them is damaged."""
+        """The quorum after more records. `ControlRecordError`: one of them is damaged."""
         found = self
         for entry in entries:
             found = found.after_one(entry)
         return found
 
     def after_one(self, entry: Entry) -> Quorum:
-        """The quorum behind a record."""
+        """The quorum after a record."""
         match entry.control:
             case control_records.LEADER_CHANGE:
                 leader_id, ids = decode_leader_change(entry.value)

@@ -70,7 +70,7 @@ def voter_fields(voter: Voter) -> dict[str, Any]:
 
 
 def config_value(resource_type: int, key: str, value: str | None) -> str | None:
-    """The value as it may be shown: a password, or a key that nobody knows, stays where it is."""
+    """The value as it may be shown: the value of a password or of an unknown key is hidden."""
     try:
         known = find_config_key(_SCOPES[ResourceType(resource_type)], key)  # type: ignore[arg-type]
     except (KeyError, ValueError):

@@ -28,16 +28,16 @@ _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 class Narrator:
-    """Tells records one after the other. Knows what was before each as far as an image of the beginning says."""
+    """Describes records in order. Knows the state before each record as far as the initial image contains it."""
 
     def __init__(self, before: Image | None = None) -> None:
         """`before` is the cluster before the first record; without it, ids stand where names are not known."""
         self.image = before
-        """As of the last record that was told; None when it cannot be known."""
+        """As of the last record described; None when it cannot be known."""
         self._names: dict[bytes, str] = {}
 
     def tell(self, entry: Entry) -> str:
-        """What the record says. `MetadataRecordError` or `ControlRecordError`: it is damaged, or too new."""
+        """A description of the record. `MetadataRecordError` or `ControlRecordError`: it is damaged, or too new."""
         if entry.control is not None:
             return _of_control(entry)
         record = entry.record()

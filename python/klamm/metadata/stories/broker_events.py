@@ -85,7 +85,7 @@ class BrokerEvents:
         return max((one for one in fitting if one.offset <= upto), key=lambda one: one.offset, default=None)
 
     def cause(self, broker: int, of: Entry) -> BrokerEvent | None:
-        """What happened to the broker that explains a record: in its batch, right behind it, or since it is away.
+        """The broker event that explains a record: in its batch, right after it, or since the broker is away.
 
         A controller that fences a broker writes first what follows for partitions, in several batches if it is much.
         """

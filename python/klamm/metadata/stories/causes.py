@@ -1,4 +1,4 @@
-"""Why a partition changed, as far as the records tell it."""
+"""Why a partition changed, as far as the records show it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _reassignment(before: PartitionState, after: PartitionState) -> list[str]:
 
 
 def _brokers_lost(entry: Entry, before: PartitionState, after: PartitionState, events: BrokerEvents) -> list[str]:
-    """Brokers that led or were in sync, and are no longer: something happened to them, or they fell behind."""
+    """Brokers that led or were in sync and no longer are: a broker event explains it, or they fell behind."""
     lost = [one for one in before.isr if one not in after.isr]
     if before.leader >= 0 and after.leader != before.leader and before.leader not in lost:
         lost.insert(0, before.leader)

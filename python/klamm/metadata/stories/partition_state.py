@@ -52,7 +52,7 @@ class PartitionState(NamedTuple):
         )
 
     def after(self, record: PartitionChangeRecord) -> PartitionState:
-        """Behind a change; what the record does not name stays (facts 1.2)."""
+        """The state after a change; fields that the record does not set stay unchanged (`PartitionChangeRecord`)."""
 
         def changed(ids: object, old: Ids) -> Ids:
             return old if ids is None else tuple(ids)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def tell_story(history: History, topic: str, partition: int, until: Moment | str
 
 
 class _StoryBuilder:
-    """Takes records in order and keeps those of one partition; causes may stand behind their effects."""
+    """Takes records in order and keeps those of one partition. A cause may come after its effect in the log."""
 
     def __init__(self, topic: str, partition: int, first: State) -> None:
         self._topic, self._partition = topic, partition

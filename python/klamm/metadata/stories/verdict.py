@@ -1,4 +1,4 @@
-"""How a partition stands at the end of its story: who leads it, or why nobody does and what would help."""
+"""The final state of a partition: its leader, or why it has none and what would help."""
 
 from __future__ import annotations
 

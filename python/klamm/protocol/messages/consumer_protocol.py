@@ -1,4 +1,4 @@
-"""What consumers tell each other through JoinGroup and SyncGroup: subscriptions and assignments (KIP-429, KIP-792).
+"""What consumers exchange through JoinGroup and SyncGroup: subscriptions and assignments (KIP-429, KIP-792).
 
 A version, int16, and a message in it. The coordinator hands the bytes on without reading more than the topics.
 """

@@ -1,4 +1,4 @@
-"""Envelopes: a client's request that a broker hands on to the active controller, with who asked, and where (KIP-590).
+"""Envelopes: a client's request, forwarded to the active controller with the client's principal and address (KIP-590).
 
 An envelope holds the request with its header, as the client sent it, but for the correlation id, which is the broker's.
 """
@@ -75,7 +75,7 @@ def answer_body(request: Enveloped, response_data: bytes) -> bytes:
 
 
 def open_envelope(envelope: EnvelopeRequest) -> Enveloped:
-    """What is in an envelope, but for the request's body, which is not looked at. Raises EnvelopeError (facts 6.3)."""
+    """The content of an envelope, without parsing the request's body (KIP-590). Raises EnvelopeError."""
     principal = _principal(envelope.request_principal)
     try:
         address = str(ipaddress.ip_address(envelope.client_host_address))

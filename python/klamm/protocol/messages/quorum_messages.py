@@ -1,4 +1,4 @@
-"""Requests and answers of the quorum's replicas among themselves (facts 2.1), field by field as on the wire."""
+"""Requests and responses between the quorum's replicas (KIP-595, KIP-630, KIP-853), field by field as on the wire."""
 
 from __future__ import annotations
 

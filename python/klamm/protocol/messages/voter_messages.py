@@ -95,7 +95,7 @@ class UpdateRaftVoterResponse(Value):
 
 
 class ApiVersionsRequest(Value):
-    """ApiVersions (18), of a version that tells of features."""
+    """ApiVersions (18), of a version that carries features."""
 
     API_KEY: ClassVar[int] = ApiKey.API_VERSIONS
     client_software_name: str

@@ -19,10 +19,10 @@ FATAL: Final = (MetadataLogError, RaftStoppedError, StateFailedError)
 
 
 class Delivery:
-    """Implements `Listener`: calls another in the order in which things became true. To be used on the loop's thread.
+    """Implements `Listener`: calls another listener in the order of events. Used on the loop's thread only.
 
-    A commit or an installed snapshot that the listener fails to take is delivered again, later each time; until then
-    it hears of nothing that rests on it. A leadership that it fails to take is resigned.
+    A commit or an installed snapshot that the listener fails to process is delivered again, with a growing pause. Until
+    then the listener receives nothing that depends on it. A leadership that it fails to process is resigned.
     """
 
     def __init__(self, listener: Listener, resign: Callable[[int], None], stop: Callable[[Exception], None]) -> None:

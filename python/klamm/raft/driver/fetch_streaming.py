@@ -55,7 +55,7 @@ class FetchStreaming:
         return correlation_id, news
 
     def release(self) -> bool:
-        """The step is over. True when nobody waits for the fetch any more: it appends and acknowledges nothing more."""
+        """The step is over. True when the fetch is no longer awaited: it appends and acknowledges nothing more."""
         if self._id is None:
             return False
         if self._is_waited_for(self._id):
@@ -66,7 +66,7 @@ class FetchStreaming:
         return True
 
     def begin(self) -> SendRequest | None:
-        """Begin what was taken over, unless nobody waits for it any more; gives what is to be sent alone instead."""
+        """Start the stream that was requested, if still awaited. Returns a fetch that must be sent alone instead."""
         effect, self._next = self._next, None
         if effect is None or not self._is_waited_for(effect.correlation_id):
             return None

@@ -1,4 +1,4 @@
-"""Fetches that a leader answers without its core: the core leases them to the engine, and hears of them afterwards."""
+"""Fetches that a leader answers without its core: the core grants the engine a lease and is notified afterwards."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class LeasedFetches:
             self._opened.offer()
 
     def _on_readable(self) -> None:
-        if self._opened is not None and self._opened.has_news:  # else a step that came first has told it
+        if self._opened is not None and self._opened.has_news:  # else an earlier step has reported it
             self._on_wakeup()
 
     def _notify_of_left(self) -> None:
@@ -198,7 +198,7 @@ class NativeFetchAnswers:
 
     def know(self, replica: ReplicaKey, *, counts: bool) -> None:
         """See `klamm.raft.ports.FetchAnswers.know`."""
-        if replica.id == self._key.id:  # it fetches from nobody: whoever says so is refused
+        if replica.id == self._key.id:  # a leader fetches from no replica: a request under its id is refused
             return
         number = self._native.know(replica.id, replica.directory_id, counts)
         if number == len(self._known):

@@ -1,4 +1,4 @@
-"""quorum-state on disk (facts 3.4)."""
+"""quorum-state on disk (`FileQuorumStateStore` in Kafka)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("klamm.raft")
 
 
 class QuorumStateFile:
-    """quorum-state in the metadata log's directory (facts 3.4)."""
+    """The file quorum-state in the metadata log's directory."""
 
     def __init__(self, directory: Path, *, is_volatile: bool = False, files: Files | None = None) -> None:
         """Volatile: what is written outlives the process, but need not outlive a power cut."""

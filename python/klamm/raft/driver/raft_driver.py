@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("klamm.raft")
 P = ParamSpec("P")
 
-# Nobody counts on the disk of a replica that never votes: what a power cut takes, it fetches again. So it flushes what
-# a while has brought, out of the way of who waits for a change; Apache Kafka leaves it all to the page cache.
+# No commit depends on the disk of a replica that never votes: it fetches again what a power cut destroys. So it flushes
+# once per interval, where no caller waits for the fsync. Apache Kafka leaves these writes to the page cache.
 OBSERVER_FLUSH_S: Final = 1.0
 # A core that is due again and again at one instant will never be done: better stop than spin.
 TICKS_AT_ONCE_MAX: Final = 1000
@@ -79,8 +79,8 @@ class RaftDriver:
 
         `open_answers` is called when a fetch may be answered (`RaftConfig.fetches_leased`), until it gives some.
 
-        `on_leader_change` is told of another's leadership and its epoch, None while nobody's is known. `start_thread`
-        runs what writes quorum-state beside the loop.
+        `on_leader_change` receives another replica's leadership and its epoch; None while no leader is known.
+        `start_thread` runs the writer of quorum-state outside the loop.
         """
         self._node, self._log, self._store = node, log, store
         self._delivery = Delivery(listener, self.resign, self.fail)
@@ -138,7 +138,7 @@ class RaftDriver:
 
     @property
     def leader_endpoints(self) -> tuple[Endpoint, ...]:
-        """Where that leader listens, as far as this replica was told."""
+        """The endpoints of that leader, as far as this replica knows them."""
         return self._node.replica.leader_endpoints
 
     def start(self) -> None:
@@ -174,8 +174,8 @@ class RaftDriver:
         return last_offset
 
     def upgrade_kraft_version(self, epoch: int) -> None:
-        """Write kraft.version 1 with the voters to the log of the epoch that this replica leads; what is proposed next
-        stands behind it. Raises NotLeaderError, RaftStoppedError.
+        """Write kraft.version 1 with the voters to the log of the epoch that this replica leads; later proposals follow
+        it in the log. Raises NotLeaderError, RaftStoppedError.
         """
         if self._led_epoch != epoch:
             self._check_running()
@@ -236,7 +236,7 @@ class RaftDriver:
             self._step(self._node.on_peer_refused, node_id)
 
     def is_majority_gone(self) -> bool:
-        """Whether so many voters refuse connections that the others can elect nobody."""
+        """Whether so many voters refuse connections that the others cannot elect a leader."""
         return self._node.is_majority_gone()
 
     @property
@@ -262,7 +262,7 @@ class RaftDriver:
     async def close(self, timeout_ms: int = 5000, *, hand_over: bool = True) -> None:
         """Hand over if this replica leads, finish disk work, stop. After the time-out it stops all the same.
 
-        Without handing over the others are told nothing: as a process that is killed does, but for the disk.
+        Without `hand_over` the other replicas are not notified, as when the process is killed; disk work is finished.
         """
         if hand_over:
             self._step(self._node.on_shutdown)
@@ -303,7 +303,7 @@ class RaftDriver:
             self._leased.revoke_if_outdated()
             if not self._is_release_scheduled:
                 self._leased.notify_voters()
-        except Exception as error:  # a replica in a state of which nobody knows must not go on
+        except Exception as error:  # a replica in an unknown state must not continue
             self.fail(error)
             return
         finally:
@@ -372,7 +372,7 @@ class RaftDriver:
         self._leased.raise_high_watermark(offset)
         self._delivery.on_commit(offset)
         if self._waiters.complete_below(offset) and not self._is_release_scheduled:
-            # Those who waited for the commit answer in the next turn; what the core says behind it goes behind them.
+            # Callers that waited for the commit run in the next turn of the loop, before later messages of the core.
             self._release_held()
             self._is_release_scheduled = True
             self._loop.call_soon(self._release_later)

@@ -1,4 +1,4 @@
-"""A replica's snapshots at work: when one is written, how a fetched one is checked, what is cleaned behind them."""
+"""Runs a replica's snapshots: when one is written, how a fetched one is checked, and what is cleaned afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SnapshotDriver:
         wall_clock_ms: Callable[[], int],
         on_checked: Callable[[fx.CheckSnapshot, bool], None],
     ) -> None:
-        """`on_checked` is told whether what was fetched is a snapshot and its state loaded."""
+        """`on_checked` receives whether the fetched snapshot is valid and its state was loaded."""
         self._log, self._listener, self._config = log, listener, config
         self._wall_clock_ms, self._on_checked = wall_clock_ms, on_checked
         self._loop = asyncio.get_running_loop()
@@ -75,7 +75,7 @@ class SnapshotDriver:
             self._write_task = None
 
     def check(self, effect: fx.CheckSnapshot, leader_id: int | None) -> None:
-        """Check what was fetched from that leader, and load the state from it; `on_checked` hears of both at once."""
+        """Check the snapshot fetched from that leader and load its state; `on_checked` is notified once, after both."""
         logger.info("snapshot %s was fetched from leader %s", _name_of(effect.snapshot_id), leader_id)
         self._check_task = self._loop.create_task(self._finish_check(effect, leader_id))
 
@@ -101,7 +101,7 @@ class SnapshotDriver:
                 checked.set_result(error)
 
         def tell_from_any_thread(error: str | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits for it
                 self._loop.call_soon_threadsafe(tell, error)
 
         self._log.check_received_snapshot(tell_from_any_thread)

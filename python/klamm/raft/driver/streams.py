@@ -1,4 +1,4 @@
-"""Fetches that go on: the engine takes plain answers on a thread of its own, and the core hears of them afterwards."""
+"""Streamed fetches: the engine processes plain responses on its own thread and notifies the core afterwards."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from klamm.raft.messages import FetchRequest
 from klamm.raft.ports import FetchEnd, FetchFailedError, StreamProgress
 from klamm.raft.replication.requests import StreamedFetches
 
-# A fetch by name of the topic, or one that tells no directory, is for who never heard of KIP-853.
+# Older versions carry no directory id (KIP-853).
 VERSIONS: Final = (17, 18)
 
 logger = logging.getLogger("klamm.raft")
 
 
 class Route(NamedTuple):
-    """How a replica is reached, and what it is spoken to with."""
+    """How a replica is reached, and with which Fetch version and client id."""
 
     host: str
     port: int

@@ -1,9 +1,10 @@
 """Evidence of death: a killed process on a living host speaks at once, because who connects to it is refused.
 
-A follower whose leader's connection closed, and whose new one was refused, campaigns at once, beside the time-outs and
-never instead. It asks as always for a pre-vote first (KIP-996), so that a false alarm costs two messages: voters that
-still hear the leader refuse. Those that saw the same grant it. Who was refused, or met another campaign, asks again
-after a moment, for as long as the fetch time-out would have lasted; then silence alone counts.
+A follower campaigns at once when the connection to its leader closed and a new one was refused. The time-outs stay in
+force. The campaign starts with a pre-vote as usual (KIP-996), so a false alarm costs two messages: voters that still
+receive the leader's responses refuse it, and voters that saw the same failure grant it. A follower that was refused,
+or met another campaign, retries after a short pause until the fetch time-out would have expired. After that only the
+time-out counts.
 """
 
 from typing import Final
@@ -34,7 +35,7 @@ class CrashDetection:
         self._refusing: set[int] = set()
 
     def on_refused(self, node_id: int) -> None:
-        """Nobody listens where that node is."""
+        """The node refused a connection: nothing listens at its endpoint."""
         self._refusing.add(node_id)
 
     def has_no_majority(self) -> bool:
@@ -44,9 +45,10 @@ class CrashDetection:
         return is_wanted and len(set(voters) - self._refusing) < majority_size(len(voters))
 
     def has_no_successor(self) -> bool:
-        """Whether nobody is elected without the vote of this replica, which has resigned, and nobody can have that.
+        """Whether this replica, which has resigned, blocks every election.
 
-        Its log is longer than the others', and it serves nobody any more.
+        No candidate wins without its vote, and none can get it: its log is longer than theirs, and it no longer serves
+        fetches.
         """
         state, voters = self._replica.state, self._replica.voters.ids
         if not isinstance(state, Resigned) or state.heirs is None or not self._replica.config.crash_detection:

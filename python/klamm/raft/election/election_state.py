@@ -1,4 +1,4 @@
-"""What a replica must never forget: its epoch, whom it voted for, whom it follows; and the file format (facts 3.4)."""
+"""The persistent election state (epoch, vote, leader) and its file format, quorum-state (`QuorumStateData`)."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode

@@ -1,4 +1,4 @@
-"""Campaigns: who asks for votes, who grants them, and when (KIP-595, KIP-996, facts 2.5 and 4.2)."""
+"""Campaigns: when a replica requests votes and when it grants them (KIP-595, KIP-996)."""
 
 from klamm.raft.election.crash_detection import CrashDetection
 from klamm.raft.election.role_states import NEVER_MS, Candidate, Follower, Prospective, Unattached
@@ -15,7 +15,7 @@ class Elections:
         self._replica, self._crashes = replica, crashes
 
     def campaign(self, now_ms: int) -> None:
-        """Begin with a pre-vote. A sole voter has its majority at once, and again as Candidate (facts 4.1)."""
+        """Begin with a pre-vote. A sole voter has its majority at once, as Prospective and then as Candidate."""
         self._replica.become_prospective(now_ms)
         self.advance(now_ms)
 
@@ -35,7 +35,7 @@ class Elections:
         if error is not Error.NONE:
             return self._reply(request_id, error, granted=False)
         if request.epoch > replica.epoch:
-            replica.become_unattached(now_ms, request.epoch)  # for pre-votes too (facts 10.1, 9)
+            replica.become_unattached(now_ms, request.epoch)  # for pre-votes too (KIP-996)
         if not is_meant_for(replica, request.voter):
             return self._reply(request_id, Error.INVALID_VOTER_KEY, granted=False)
         granted = not replica.has_lost_records and can_grant_vote(
@@ -73,7 +73,7 @@ class Elections:
             state.deadline_ms = min(state.deadline_ms, self._crashes.retry_at_ms(now_ms))
 
     def on_pre_vote_unsupported(self, now_ms: int) -> None:
-        """A voter before Kafka 4.0 knows no pre-vote: go on without (facts 2.5)."""
+        """A voter older than Kafka 4.0 does not support pre-votes: become Candidate without one (KIP-996)."""
         if isinstance(self._replica.state, Prospective):
             self._replica.become_candidate(now_ms)
             self.advance(now_ms)
@@ -156,5 +156,5 @@ class Elections:
 
 
 def is_meant_for(replica: Replica, voter: ReplicaKey | None) -> bool:
-    """Whether a request that names its receiver names this replica (facts 2.2); checked after the epoch was learned."""
+    """Whether the receiver named in a request is this replica (KIP-853); checked after the epoch was learned."""
     return voter is None or voter.matches(replica.key)

@@ -106,7 +106,7 @@ class VoterChange:
 class Leader:
     """Leads the epoch.
 
-    Invariants: 1. `high_watermark` is unknown or above `epoch_start_offset` (facts 2.8). 2. `voters` has an entry for
+    Invariants: 1. `high_watermark` is unknown or above `epoch_start_offset` (KIP-595). 2. `voters` has an entry for
     each voter but this replica. 3. nothing is appended before the election is durable (`started`).
     """
 
@@ -142,7 +142,7 @@ class Leader:
         self.epoch_start_offset = epoch_start_offset
         self.granting = granting
         self.voters = voters
-        self.reported_voters = reported_voters  # what static voters told of themselves (kraft.version 0)
+        self.reported_voters = reported_voters  # what static voters reported of themselves (kraft.version 0)
         self.change: VoterChange | None = None
         self.check_quorum_deadline_ms = check_quorum_deadline_ms
         self.begin_epoch_due_ms = begin_epoch_due_ms
@@ -188,16 +188,16 @@ class Follower:
     def __init__(self, deadline_ms: int) -> None:
         """At the deadline a voter becomes Prospective."""
         self.deadline_ms = deadline_ms
-        self.voter_due_ms = deadline_ms  # when it looks again whether the leader knows it well (facts 2.9)
+        self.voter_due_ms = deadline_ms  # when it next checks whether the leader has its current endpoints (KIP-853)
         self.has_updated_leader = False
         self.has_fetched = False  # from then on it grants no pre-vote (KIP-996)
         self.leader_high_watermark = UNKNOWN_OFFSET
         self.fetching: SnapshotFetch | None = None  # instead of the log
-        self.goes_on_from_ms = 0  # until then each fetch is sent by itself: one that went on failed
+        self.goes_on_from_ms = 0  # until then fetches are sent one by one, because a streamed one failed
 
 
 class Resigned:
-    """Was the leader of this epoch, tells the voters so, and cannot vote or follow in it."""
+    """Was the leader of this epoch, notifies the voters of its resignation, and cannot vote or follow in this epoch."""
 
     ROLE: ClassVar[Role] = Role.RESIGNED
     __slots__ = ("deadline_ms", "heirs", "preferred_successors", "unacknowledged")

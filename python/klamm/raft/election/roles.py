@@ -1,4 +1,4 @@
-"""The roles of a KRaft replica and the table of the ways between them (KIP-595, KIP-996, facts 4).
+"""The roles of a KRaft replica and the table of transitions between them (KIP-595, KIP-996, `QuorumState`).
 
 One mapping serves the code, which refuses any other step, a test that walks over every pair, and ARCHITECTURE.md:
 `python -m klamm.raft.election.roles` prints it.
@@ -63,7 +63,7 @@ REASONS: Final[dict[tuple[Role, Role], str]] = {
 
 
 def is_durable_step(before: Role, after: Role) -> bool:
-    """Whether the step must be in quorum-state before anything that depends on it leaves the node (facts 4.2)."""
+    """Whether the transition must be durable in quorum-state before anything that depends on it leaves the node."""
     return after in DURABLE_ROLES or (before, after) == (P, P)
 
 

@@ -1,4 +1,4 @@
-"""Whether a vote or a pre-vote is granted: the table of facts 2.5 as one function."""
+"""Whether a vote or a pre-vote is granted (KIP-996; `canGrantVote` of Kafka's `EpochState` classes)."""
 
 from typing import assert_never
 

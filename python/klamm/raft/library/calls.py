@@ -1,8 +1,8 @@
-"""What replicas of a library ask each other beside raft's own requests: one request of ours, and its answer.
+"""The request that replicas of a library send each other besides raft's own, and its response.
 
     request    kind (1 byte), cluster id (2 bytes of length, UTF-8), then
                EXECUTE     records, each 4 bytes of length and the value: append them, you lead
-               READ_INDEX  nothing: up to where must a reader have applied the log who asks at this moment?
+               READ_INDEX  nothing: up to which offset must a reader have applied the log that starts reading now?
                UPGRADE     nothing: keep the voters in the log (kraft.version 1), so that they can change
                CONFIRM     epoch (4 bytes): have you seen a higher one?
     answer     status (1 byte), a number (8 bytes, signed): of READ_INDEX the offset, of CONFIRM the epoch known,

@@ -1,7 +1,7 @@
 """The records of a library's log: a command of a client, or the opening of a client's session.
 
-A client numbers its commands. `answered_below` tells up to where it has all its answers, so that the replicated state
-may forget them (Ongaro, Consensus: Bridging Theory and Practice, 6.3).
+A client numbers its commands. It has received every result below `answered_below`, so that the replicated state may
+drop those (Ongaro, Consensus: Bridging Theory and Practice, 6.3).
 """
 
 import struct

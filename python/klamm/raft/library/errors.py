@@ -1,4 +1,4 @@
-"""What can go wrong for whoever uses a replica. Each says what is known of the command's fate."""
+"""The errors of the replica's API. Each states what is known about the command's outcome."""
 
 from klamm.raft.ports import RaftStoppedError
 

@@ -13,10 +13,10 @@ class StateMachine(Protocol):
     """
 
     def apply(self, command: bytes) -> bytes:
-        """Change the state; the result goes to whoever had the command executed.
+        """Change the state; the result is returned to the caller of `execute`.
 
-        Raise CommandRefusedError, with the state as it was, to refuse: the caller gets it. Any other exception is taken
-        for a fault and stops the replica, since nobody could say that the others have failed in the same way.
+        To refuse, leave the state unchanged and raise CommandRefusedError: the caller receives it. Any other exception
+        counts as a fault and stops the replica, because the other replicas may not have failed in the same way.
         """
 
     def snapshot(self) -> bytes | Callable[[], bytes]:

@@ -1,4 +1,4 @@
-"""Control records of the metadata log: their types, and the values that raft writes and reads (facts 3.5)."""
+"""Control records of the metadata log: their types, and the values that raft writes and reads (`ControlRecordType`)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,7 +20,7 @@ class ControlRecordError(ValueError):
 
 
 def encode_leader_change(leader_id: int, voters: Iterable[int], granting: Iterable[int]) -> bytes:
-    """LeaderChange as Kafka writes it: schema version 0, no directory ids (facts 10.1, 15)."""
+    """LeaderChange as Kafka writes it: schema version 0, no directory ids (`LeaderChangeMessage`)."""
     return _int(0, 2) + _int(leader_id, 4) + _id_array(voters) + _id_array(granting) + _NO_TAGS
 
 
@@ -35,7 +35,7 @@ def encode_voters(voters: VoterSet) -> bytes:
 
 
 def snapshot_head(voters: VotersInLog) -> list[tuple[int, bytes]]:
-    """The control records that a snapshot begins with, behind its header: none with kraft.version 0 (facts 3.7)."""
+    """The control records after a snapshot's header: none with kraft.version 0 (`RecordsSnapshotWriter`)."""
     if voters.kraft_version == 0:
         return []
     version = (KRAFT_VERSION, encode_kraft_version(voters.kraft_version))
@@ -45,7 +45,7 @@ def snapshot_head(voters: VotersInLog) -> list[tuple[int, bytes]]:
 def decode_leader_change(value: bytes) -> tuple[int, tuple[int, ...]]:
     """The leader's id, and the voters' ids, of a LeaderChange record; its other fields are passed over."""
     reader = _Reader(value)
-    # Version 1 adds directory ids to the voters; nobody writes it yet (facts 3.5).
+    # Version 1 adds directory ids to the voters; Kafka does not write it yet (`LeaderChangeMessage`).
     reader.check_version("LeaderChange")
     leader_id = reader.integer(4)
     return leader_id, tuple(reader.voter_id() for _ in range(reader.array_size()))

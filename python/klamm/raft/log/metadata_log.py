@@ -1,7 +1,7 @@
-"""What the quorum needs of the metadata log: value types, the two protocols, and the rules of divergence (facts 2.6).
+"""The metadata log as the quorum uses it: value types, two protocols, and divergence (`ReplicatedLog` in Kafka).
 
-`LogView` is all that the sans-IO core reads; `MetadataLog` is what the driver runs it against. No method blocks: what
-is appended is in the page cache at once and durable when `flushed_offset` has passed it.
+The sans-IO core reads only `LogView`; the driver uses `MetadataLog`. No method blocks: an append is in the page cache
+at once and durable when `flushed_offset` has passed it.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,8 +114,8 @@ class MetadataLog(LogView, Protocol):
     def append(self, records: Sequence[bytes], epoch: int, timestamp_ms: int) -> int:
         """Append the record values as ONE batch of `epoch` and return its last offset.
 
-        Raises ValueError when the batch would be larger than the log allows (8 MiB); nothing is appended then. It may
-        be written no sooner than the flush that follows, which then tells what went wrong.
+        Raises ValueError when the batch would be larger than the log allows (8 MiB); nothing is appended then. The
+        write may be deferred to the flush that follows, which then reports its errors.
         """
 
     def append_control(self, records: Sequence[tuple[int, bytes]], epoch: int, timestamp_ms: int) -> int:
@@ -128,7 +128,7 @@ class MetadataLog(LogView, Protocol):
         """Append whole batches from the leader verbatim and return the new end offset.
 
         Raises ValueError, having appended nothing from the first bad batch on, when one is corrupt, does not begin at
-        the end offset, or has an epoch below the last or above `max_epoch` (facts 2.6).
+        the end offset, or has an epoch below the last or above `max_epoch`.
         """
 
     def start_flush(self, on_done: Callable[[int, str | None], None]) -> None:
@@ -144,7 +144,7 @@ class MetadataLog(LogView, Protocol):
         """A descriptor that is readable when a flush has ended: then `on_flush_end` is to be called."""
 
     def on_flush_end(self) -> None:
-        """Tell of the flush that has ended, if one has."""
+        """Report the flush that has ended, if any."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on: at least one, then as many as fit in `max_bytes`."""
@@ -174,9 +174,9 @@ class MetadataLog(LogView, Protocol):
     # A snapshot from the leader lies beside the log until it is installed. At most one is being received.
 
     def append_snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Keep the slice; it need not be durable. Position 0 begins anew, whatever was received before is forgotten.
+        """Store the slice; it need not be durable. Position 0 discards what was received before.
 
-        Raises ValueError, having kept nothing, when the slice does not follow the one before.
+        Raises ValueError and stores nothing when the slice does not follow the one before.
         """
 
     def check_received_snapshot(self, on_done: Callable[[str | None], None]) -> None:
@@ -216,7 +216,7 @@ FetchPosition = Valid | Diverging | NeedsSnapshot
 
 
 def check_fetch_position(log: LogView, offset: int, last_epoch: int) -> FetchPosition:
-    """How the leader answers a replica whose log ends at `offset` with a record of `last_epoch` (facts 2.6, 1 to 5)."""
+    """How the leader answers a fetch at `offset` after `last_epoch`; Kafka's `ReplicatedLog.validateOffsetAndEpoch`."""
     latest, earliest = log.latest_snapshot_id, log.earliest_snapshot_id
     if offset == 0 and latest is not None and latest != NOTHING:
         return NeedsSnapshot(latest)  # faster than reading the log from its beginning

@@ -101,7 +101,7 @@ class NativeMetadataLog:
         return self.native.flush_fd
 
     def on_flush_end(self) -> None:
-        """Tell of the flush that has ended, if one has."""
+        """Report the flush that has ended, if any."""
         for flushed_offset, error in self.native.take_flushed():
             self._on_flushed(flushed_offset, error)
 

@@ -1,4 +1,4 @@
-"""When to write a snapshot, and which snapshots and how much of the log to clean (KIP-630, KIP-876, facts 3.6)."""
+"""When to write a snapshot, and which snapshots and how much of the log to clean (KIP-630, KIP-876)."""
 
 from collections.abc import Sequence
 

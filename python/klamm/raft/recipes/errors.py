@@ -1,4 +1,4 @@
-"""What a tree refuses, and how it is told: an error's number is part of the results that replicas agree on."""
+"""The errors of a tree. An error's number is part of the results that replicas agree on."""
 
 from typing import ClassVar, Final
 
@@ -22,7 +22,7 @@ class NodeExistsError(TreeError):
 
 
 class BadVersionError(TreeError):
-    """The node's version is another than was asked for: somebody has changed it meanwhile."""
+    """The node's version differs from the expected one: it was changed meanwhile."""
 
     NUMBER: ClassVar[int] = 3
 
@@ -34,7 +34,7 @@ class NotEmptyError(TreeError):
 
 
 class SessionLostError(TreeError):
-    """The session is over, its ephemeral nodes are gone or will be: whoever held a lock holds it no more."""
+    """The session is over. Its ephemeral nodes are or will be deleted, and its locks are no longer held."""
 
     NUMBER: ClassVar[int] = 5
 

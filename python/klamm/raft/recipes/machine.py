@@ -108,7 +108,7 @@ class TreeMachine:
         return None if entry is None else entry.created
 
     def changes_since(self, position: int, top: str = ROOT) -> list[Change]:
-        """The changes behind `position`, of `top` and what is under it. Raises ChangesLostError."""
+        """The changes after `position` of `top` and its descendants. Raises ChangesLostError."""
         if position >= self.position:
             return []
         if not self._changes or self._changes[0].position > position + 1:
@@ -229,7 +229,7 @@ class TreeMachine:
 
     def _next_path(self, path: str, above: _Entry) -> str:
         while (found := f"{path}{above.next_sequence:010d}") in self._entries:
-            above.next_sequence += 1  # somebody has made it by that very name
+            above.next_sequence += 1  # a client has created a node of that very name
         above.next_sequence += 1
         return found
 

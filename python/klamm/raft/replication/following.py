@@ -1,4 +1,4 @@
-"""The follower's part: finding the leader, fetching from it, and hearing of new leaders (facts 2.4, 2.6)."""
+"""The follower's part: finding the leader, fetching from it, and following new leaders (KIP-595)."""
 
 from klamm.raft.effects import AppendFetched, TruncateLog
 from klamm.raft.election.elections import Elections, is_meant_for
@@ -48,10 +48,10 @@ class Following:
         *,
         from_leader: bool = False,
     ) -> None:
-        """Follow what a consistent message tells of epoch and leader (facts 2.4, 2 and 3).
+        """Adopt the epoch and leader of a consistent message (`KafkaRaftClient.maybeTransition`).
 
-        `from_leader`: the leader itself says where it listens. What others say of it may be older than its last start:
-        it counts only while the leader cannot be reached where it was known to listen.
+        `from_leader`: the endpoints come from the leader itself. Endpoints from other replicas may predate the leader's
+        last restart, so they count only while the leader cannot be reached at its known ones.
         """
         replica = self._replica
         is_reachable = leader_id is not None and replica.knows_way_to(leader_id, endpoints)
@@ -77,14 +77,14 @@ class Following:
         replica.reply(request_id, response)
 
     def on_end_epoch(self, now_ms: int, request_id: int, request: EndQuorumEpochRequest) -> None:
-        """The leader resigns: campaign at once, or after those that it prefers have had their time."""
+        """The leader resigns: campaign at once, or after the candidates that it prefers have had their time."""
         replica = self._replica
         error = self._check_leader_request(request)
         if error is Error.NONE:
             self.learn(now_ms, request.epoch, request.leader_id, request.leader_endpoints)
             if isinstance(replica.state, Follower) and replica.leader_id == request.leader_id:
                 replica.state.deadline_ms = now_ms + self._successor_backoff_ms(request.preferred_candidates)
-                # Nobody is disturbed by a successor. A removed leader has no vote of its own to help with.
+                # It may grant a pre-vote again: a campaign disrupts no leader now. A removed leader has no vote itself.
                 replica.state.has_fetched = False
         response = EndQuorumEpochResponse(error, replica.epoch, replica.leader_id, replica.leader_endpoints)
         replica.reply(request_id, response)
@@ -102,7 +102,7 @@ class Following:
         return Error.NONE
 
     def _successor_backoff_ms(self, candidates: tuple[ReplicaKey, ...]) -> int:
-        """Nothing for the first of the list, then doubling; the maximum for the last and all others (facts 2.8)."""
+        """0 for the first candidate, then doubling; the maximum for the last and all others (`KafkaRaftClient`)."""
         longest_ms = self._replica.config.election_backoff_max_ms
         for position, candidate in enumerate(candidates):
             if candidate.matches(self._replica.key):
@@ -128,7 +128,7 @@ class Following:
         state.has_fetched = True
         state.deadline_ms = now_ms + replica.config.fetch_timeout_ms
         if replica.leader_id is not None:
-            replica.requests.hear(now_ms, replica.leader_id)  # nobody else has records to give
+            replica.requests.hear(now_ms, replica.leader_id)  # only the leader sends records
         return is_used
 
     def on_heard(self, now_ms: int, heard_ms: int) -> None:

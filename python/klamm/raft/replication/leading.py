@@ -1,4 +1,4 @@
-"""The leader's part: its log, the others' fetches, the high watermark, check-quorum, hand-over (facts 2.6, 2.8)."""
+"""The leader's part: its log, the others' fetches, the high watermark, check-quorum, resignation (`LeaderState`)."""
 
 from typing import Final
 
@@ -54,7 +54,7 @@ class Leading:
             replica.effects.append(AppendControl(replica.epoch, records))
 
     def _voters_to_rewrite(self) -> tuple[tuple[int, bytes], ...]:
-        """kraft.version and voters, when the log itself does not hold them yet or this leader moved (facts 2.8)."""
+        """kraft.version and voters, when the log lacks them or this leader's endpoints changed (KIP-853)."""
         replica, known = self._replica, self._replica.voters_in_log
         if known.kraft_version == 0:
             return ()
@@ -130,7 +130,7 @@ class Leading:
         if request.epoch < replica.epoch:
             return Error.FENCED_LEADER_EPOCH
         if request.epoch > replica.epoch:
-            return Error.UNKNOWN_LEADER_EPOCH  # a fetch never raises the receiver's epoch (facts 10.1, 10)
+            return Error.UNKNOWN_LEADER_EPOCH  # a fetch never raises the receiver's epoch (KIP-595)
         if not isinstance(replica.state, Leader):
             return Error.NOT_LEADER_OR_FOLLOWER
         return Error.BROKER_NOT_AVAILABLE if replica.is_shutting_down else Error.NONE
@@ -163,13 +163,13 @@ class Leading:
         if replica.is_voter:
             end_offsets.append(replica.log.flushed_offset)
         offset = replicated_offset(end_offsets)
-        # Only a record of this epoch commits what earlier leaders left behind (Raft 5.4.2, facts 10.1, 7).
+        # Records of earlier epochs are committed only by a record of this epoch (Raft 5.4.2).
         if offset <= state.epoch_start_offset or offset <= state.high_watermark:
             return
         first_of_epoch = state.high_watermark == UNKNOWN_OFFSET
         state.high_watermark = offset
-        # All that are parked know less (KIP-1166). Brokers are told before whoever waits for the commit, who may ask
-        # them for it next; voters behind, because nobody does.
+        # Every parked fetch has a lower high watermark (KIP-1166). Brokers are notified before the callers that wait
+        # for the commit, who may query a broker next. Voters are notified last: no caller depends on them.
         observers = [parked for parked in state.parked.values() if not _counts(state, parked.request.replica)]
         self._answer_parked(state, observers)
         replica.advance_high_watermark(offset)
@@ -254,7 +254,7 @@ class Leading:
         return min(state.check_quorum_deadline_ms, state.begin_epoch_due_ms, *waits)
 
     def _send_begin_epoch(self, now_ms: int, state: Leader) -> None:
-        """Tell the voters that have not fetched lately who leads (since Kafka 4.2 only those)."""
+        """Send BeginQuorumEpoch to the voters that have not fetched recently (only to those since Kafka 4.2)."""
         replica, period_ms = self._replica, self._replica.config.fetch_timeout_ms // 2
         for voter_id, progress in sorted(state.voters.items()):
             is_quiet = progress.last_fetch_ms < 0 or now_ms - progress.last_fetch_ms >= period_ms
@@ -266,9 +266,9 @@ class Leading:
         state.begin_epoch_due_ms = now_ms + period_ms
 
     def tick_resigned(self, now_ms: int, state: Resigned) -> int:
-        """Tell the voters until they know; then leave the epoch by raising it. Returns when to look again.
+        """Notify the voters until they acknowledge, then raise the epoch to leave it. Returns the next deadline, in ms.
 
-        Raising it keeps this replica from following itself, and its answers from naming it the leader (facts 4.2).
+        With a raised epoch this replica cannot follow itself, and its responses no longer name it as the leader.
         """
         replica = self._replica
         deadline_ms = NEVER_MS if replica.is_shutting_down else state.deadline_ms
@@ -282,7 +282,7 @@ class Leading:
         return deadline_ms
 
     def _end_epoch_request(self, state: Resigned) -> EndQuorumEpochRequest:
-        # Kafka's leaders leave the endpoints empty here too (facts 10.1, 24).
+        # Kafka's leaders leave LeaderEndpoints empty here too (`KafkaRaftClient.buildEndQuorumEpochRequest`).
         replica = self._replica
         return EndQuorumEpochRequest(replica.identity.cluster_id, replica.id, replica.epoch, state.preferred_successors)
 

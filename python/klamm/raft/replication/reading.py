@@ -10,8 +10,9 @@ from klamm.raft.messages import Error, FetchResponse, FetchSnapshotResponse, Res
 def with_bytes(log: MetadataLog, response: Response, read: Read | None) -> Response:
     """The response as it goes to the wire.
 
-    It may have waited for what must be durable before it. A snapshot that is gone by now is answered with
-    SNAPSHOT_NOT_FOUND; records that are gone, behind a newer snapshot or truncated, with none: who asked asks again.
+    The log may have changed while the response waited for an fsync. A snapshot that was deleted meanwhile is answered
+    with SNAPSHOT_NOT_FOUND. Records that were truncated, or removed in favor of a newer snapshot, are answered with no
+    records: the follower fetches again.
     """
     if isinstance(read, ReadRange) and isinstance(response, FetchResponse):
         if not log.start_offset <= read.offset < log.end_offset:

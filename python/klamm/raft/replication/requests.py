@@ -1,4 +1,4 @@
-"""Which peer may be sent a request: one in flight a peer, time-outs, and a back-off after a failure (facts 2.8)."""
+"""Which peer may be sent a request: one in flight each, time-outs, a back-off after a failure (`RequestManager`)."""
 
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.raft.config import RaftConfig
@@ -17,12 +17,12 @@ class InFlight(NamedTuple):
 
 
 class StreamedFetches(NamedTuple):
-    """What a fetch that went on has come to since the core was told of it last; see `effects.SendRequest`."""
+    """The progress of a streamed fetch since the last report to the core; see `effects.SendRequest`."""
 
     sent_ms: int
     heard_ms: int | None  # None: no answer came since then
     request: FetchRequest  # the one that was sent last
-    high_watermark: int  # as the leader told it last
+    high_watermark: int  # of the leader's last response
 
 
 class LeasedFetch(NamedTuple):
@@ -92,7 +92,7 @@ class Requests:
         return None
 
     def hear(self, now_ms: int, to: int) -> None:
-        """That peer spoke, by whichever way: a request that it let time out counts no more."""
+        """The peer responded, on whichever connection: a request that timed out no longer counts against it."""
         entry = self._in_flight.get(to)
         if entry is not None and entry.sent_ms + self._config.request_timeout_ms <= now_ms:
             del self._in_flight[to]

@@ -1,7 +1,7 @@
-"""The follower's fetch of a snapshot, where the leader's log does not reach back far enough (KIP-630, facts 2.7).
+"""The follower's fetch of a snapshot, used when the leader's log no longer holds what it lacks (KIP-630).
 
-The slices come in order from one leader in one epoch: whatever ends that begins anew at position 0. A snapshot that is
-whole is checked and made durable beside the log, which goes on as it was; only then the log is given up for it.
+The slices come in order from one leader in one epoch; after a change of either, the fetch restarts at position 0. A
+complete snapshot is checked and made durable while the log stays as it is. Only then does it replace the log.
 """
 
 from klamm.raft.effects import AppendSnapshotSlice, CheckSnapshot, DropSnapshot, InstallSnapshot
@@ -74,7 +74,7 @@ class SnapshotFetching:
             return
         state.fetching = None
         replica.effects.append(InstallSnapshot(fetching.id))
-        # Nothing that is not committed is in a snapshot: the next tick tells so, when its voters are in force.
+        # A snapshot contains only committed records. The next tick reports the commit, once its voters are in force.
         state.leader_high_watermark = max(state.leader_high_watermark, fetching.id.offset)
 
     def _is_ahead(self, snapshot_id: OffsetAndEpoch) -> bool:

@@ -1,4 +1,4 @@
-"""The leader's answers to who fetches a snapshot (KIP-630, facts 2.7)."""
+"""The leader's responses to FetchSnapshot requests (KIP-630)."""
 
 from dataclasses import replace
 
@@ -44,5 +44,5 @@ class SnapshotServing:
         return FetchSnapshotResponse(error, replica.epoch, replica.leader_id, leader_endpoints=replica.leader_endpoints)
 
     def _size(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        # The snapshot 0-0 is each directory's own: the first leader writes what it holds to the log (facts 10.1, 11).
+        # The snapshot 0-0 is local to each directory: the first leader writes its content to the log (KIP-853).
         return None if snapshot_id == NOTHING else self._replica.log.snapshot_size(snapshot_id)

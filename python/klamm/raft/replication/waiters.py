@@ -43,7 +43,7 @@ class CommitWaiters:
         return count
 
     def fail_all(self, error: Exception) -> None:
-        """Tell all of them that they wait in vain."""
+        """Fail every waiter with `error`."""
         for waiter in self._take(len(self._waiters)):
             if not waiter.done():
                 waiter.set_exception(error)

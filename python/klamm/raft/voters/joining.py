@@ -46,7 +46,7 @@ class Joining:
         return True
 
     def _update_request(self, state: Follower) -> UpdateVoterRequest | None:
-        """With kraft.version 0 each new leader is told once, since the log keeps nothing of it."""
+        """With kraft.version 0 the voter sends this once to each new leader, because the log does not store it."""
         replica, known = self._replica, self._replica.voters_in_log
         if not replica.identity.endpoints or replica.key.directory_id is None:
             return None

@@ -1,14 +1,14 @@
-"""What a change of the voter set means for who leads: whose fetches count from then on (KIP-853, facts 2.9)."""
+"""How a change of the voter set affects the leader: whose fetches count from then on (KIP-853)."""
 
 from klamm.raft.election.role_states import NEVER_MS, Leader, ReplicaProgress
 from klamm.raft.replica_state import CHECK_QUORUM_FACTOR, Replica
 
 
 def take_voters(replica: Replica, state: Leader, now_ms: int) -> None:
-    """Count the other voters of the set in force; who moves to or from the observers keeps its progress.
+    """Track the other voters of the set in force; a replica that moves to or from the observers keeps its progress.
 
-    A voter whose key differs, if only by a directory id that was not known, begins anew: its next fetch tells. In the
-    latter case it is still a voter, and nobody becomes an observer.
+    A voter whose key differs starts without progress until its next fetch. When only a previously unknown directory id
+    was added, it stays a voter, and no replica becomes an observer.
     """
     others = [voter.key for voter in replica.voters.voters if voter.key.id != replica.id]
     known = {progress.key: progress for progress in state.voters.values()} | state.observers
@@ -30,4 +30,4 @@ def _set_deadlines(replica: Replica, state: Leader, now_ms: int) -> None:
         return
     if state.check_quorum_deadline_ms == NEVER_MS:
         state.check_quorum_deadline_ms = now_ms + int(replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
-    state.begin_epoch_due_ms = now_ms  # those that are new hear of their leader at once
+    state.begin_epoch_due_ms = now_ms  # new voters receive BeginQuorumEpoch at once

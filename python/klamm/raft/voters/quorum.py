@@ -11,7 +11,7 @@ def majority_size(voter_count: int) -> int:
 
 
 def replicated_offset(end_offsets: Collection[int]) -> int:
-    """The end offset that a majority of the voters has reached, `UNKNOWN_OFFSET` while none is known (facts 2.8).
+    """The end offset that a majority of the voters has reached, `UNKNOWN_OFFSET` while none is known (KIP-595).
 
     `end_offsets` holds one entry a voter: what it is known to hold durably, or `UNKNOWN_OFFSET`.
     """

@@ -1,4 +1,4 @@
-"""The leader's part in changes of the voter set: one at a time, acting when appended (KIP-853, facts 2.9)."""
+"""The leader's part in changes of the voter set: one at a time, in force when appended (KIP-853)."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ from klamm.raft.replication.leading import Leading
 from klamm.raft.voters.quorum import UNKNOWN_OFFSET, majority_size
 from klamm.raft.voters.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 
-# Who has not fetched for so long is not caught up any more (facts 2.8).
+# A replica that has not fetched for this long no longer counts as caught up (`AddVoterHandler`).
 CAUGHT_UP_MS_MAX: Final = 3_600_000
 _NO_ANSWER: Final = "the new voter did not answer in time: nothing was changed"
 
@@ -138,7 +138,7 @@ class Reconfiguration:
         return f"controllers {', '.join(old)} do not support it" if old else None
 
     def upgrade(self) -> None:
-        """Write kraft.version 1 and the voters, as they told of themselves, to the log, which holds neither."""
+        """Write kraft.version 1 and the voters, as they reported themselves, to the log, which holds neither."""
         replica, state = self._replica, self._replica.state
         if not isinstance(state, Leader) or not state.started or replica.voters_in_log.kraft_version > 0:
             return

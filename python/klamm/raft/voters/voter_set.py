@@ -1,4 +1,4 @@
-"""Who is in the quorum: replica keys, endpoints and the set of voters (KIP-853, facts 2.9)."""
+"""The members of the quorum: replica keys, endpoints and the set of voters (KIP-853)."""
 
 from collections.abc import Iterable
 from typing import Final, Self
@@ -17,7 +17,7 @@ class ReplicaKey(NamedTuple):
     directory_id: bytes | None = None
 
     def matches(self, other: "ReplicaKey") -> bool:
-        """Whether `other` can be the replica that this entry names: no directory id here means any (facts 2.9)."""
+        """Whether `other` can be the replica of this entry; without a directory id the entry matches any (KIP-853)."""
         return self.id == other.id and (self.directory_id is None or self.directory_id == other.directory_id)
 
 
@@ -30,7 +30,7 @@ class Endpoint(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """One entry of the voter set, as a KRaftVoters record holds it (facts 3.5)."""
+    """One entry of the voter set, as in a `VotersRecord` (KIP-853)."""
 
     key: ReplicaKey
     endpoints: tuple[Endpoint, ...] = ()
@@ -109,7 +109,7 @@ class VoterSet:
         return voter.endpoints if voter is not None else ()
 
 
-# Where a voter set stands that came with the formatted directory's snapshot 0-0 (facts 10.1, 12).
+# The offset of a voter set from the formatted directory's snapshot 0-0 (KIP-853).
 BOOTSTRAP_OFFSET = -1
 
 

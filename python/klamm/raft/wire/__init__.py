@@ -1,5 +1,5 @@
-"""The core's messages as Kafka's protocol has them, and back (facts 2.1 to 2.3). Pure; imported by who has peers.
+"""Converts the core's messages to Kafka's protocol and back (KIP-595). Pure; imported by modules that have peers.
 
-On the wire a message names topics and partitions, of which there may be any number. Here each is held against the one
-partition that there is, so that the core never sees another shape.
+On the wire a message names any number of topics and partitions. Here each is checked against the one metadata
+partition, so that the core never sees another shape.
 """

@@ -52,7 +52,7 @@ class Received(NamedTuple):
     cluster_id: str | None
     message: Request | None
     snapshot: wire.FetchSnapshotRequest | None = None
-    """As it came, because its refusal tells what was asked."""
+    """The request as received: an error response echoes its fields."""
 
 
 def api_key_of(request: Request) -> int:
@@ -75,7 +75,7 @@ def api_key_of(request: Request) -> int:
 
 
 def versions_of(request: Request) -> tuple[int, int]:
-    """The versions that can say what the request says: before 2 a vote is no pre-vote (facts 2.2), and before 1 an
+    """The versions that can express the request: before version 2 a vote is no pre-vote (KIP-996), and before 1 an
 
     added voter is always acknowledged when committed.
     """

@@ -63,11 +63,11 @@ RESPONSE_CARRIERS: Final[Mapping[int, type[Any]]] = {
 
 
 class RefusedError(Exception):
-    """A peer's answer that tells nothing of its quorum: an error of the whole request, or of another partition."""
+    """A peer's response without quorum information: a top-level error, or an error of another partition."""
 
 
 def encode_response(response: Response, version: int, listener: str) -> bytes:
-    """The body of an answer to who asked by that listener."""
+    """The body of a response to a request that arrived on that listener."""
     return codec.write(_to_wire(response, listener), version)
 
 
@@ -77,7 +77,7 @@ def encode_refusal(api_key: int, version: int, error: ErrorCode) -> bytes:
 
 
 def encode_shape_refusal(api_key: int, version: int, received: Received) -> bytes:
-    """The body of the answer to a request that is not about the one partition of the quorum (facts 2.3)."""
+    """The body of the response to a request that is not about the quorum's one partition (KIP-595)."""
     asked = received.snapshot
     if asked is None or len(asked.topics) != 1 or len(asked.topics[0].partitions) != 1:
         return encode_refusal(api_key, version, ErrorCode.INVALID_REQUEST)
@@ -217,7 +217,7 @@ def _leader(response: PartitionResponse) -> wire.LeaderIdAndEpoch:
 
 
 def _nodes(response: PartitionResponse, listener: str) -> tuple[wire.NodeEndpoint, ...]:
-    """Where the leader listens, on the listener that was asked (facts 2.2)."""
+    """The leader's endpoint for the listener on which the request arrived (KIP-853, NodeEndpoints)."""
     if response.leader_id is None:
         return ()
     found = [endpoint for endpoint in response.leader_endpoints if endpoint.listener == listener]

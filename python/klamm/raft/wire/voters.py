@@ -111,7 +111,7 @@ def update_from_wire(found: wire.UpdateRaftVoterRequest) -> UpdateVoterRequest:
 
 
 def response_to_wire(response: VoterResponse, listener: str) -> WireResponse:
-    """The wire's own type of an answer to who asked by that listener."""
+    """The protocol's type of a response to a request that arrived on that listener."""
     code = ErrorCode(response.error)
     match response:
         case AddVoterResponse():

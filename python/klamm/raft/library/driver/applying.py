@@ -1,4 +1,4 @@
-"""Brings the state to what is committed, tells who waits for that, and makes and takes snapshots."""
+"""Applies committed records to the state, notifies waiters, and writes and loads snapshots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Applier:
         on_progress: Callable[[int], None],
         on_fault: Callable[[Exception], None],
     ) -> None:
-        """`on_applied` hears of each command, `on_progress` of where the state stands after some of them."""
+        """`on_applied` receives each command, `on_progress` the applied offset after one or more of them."""
         self._log, self._state = log, state
         self._on_applied, self._on_progress, self._on_fault = on_applied, on_progress, on_fault
         self._loop = asyncio.get_running_loop()
@@ -150,7 +150,7 @@ class Applier:
         return future
 
     def hold_snapshot(self, snapshot_id: OffsetAndEpoch, head: Sequence[tuple[int, bytes]]) -> Awaitable[None]:
-        """Take hold of the state at that offset; what is returned writes it, behind raft's own records."""
+        """Capture the state at that offset; the returned function writes it after raft's own records."""
         while self.applied < snapshot_id.offset:
             self._apply_slice()
         return self._write(snapshot_id, self._state.hold(), head, self._last_timestamp_ms)

@@ -38,11 +38,11 @@ class Slot:
         self._gathered, self._index = gathered, index
 
     def done(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether no caller waits any more."""
         return self._gathered.future.done()
 
     def cancelled(self) -> bool:
-        """Whether whoever waited has gone."""
+        """Whether the waiting caller was cancelled."""
         return self._gathered.future.cancelled()
 
     def set_result(self, result: bytes, /) -> None:

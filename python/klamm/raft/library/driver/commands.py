@@ -1,7 +1,7 @@
-"""Commands on their way: numbered, sent to whoever leads, sent again until applied here or out of time.
+"""Commands in flight: numbered, sent to the leader, and sent again until applied here or timed out.
 
-All that is submitted in one turn of the loop goes together. Nobody waits for the leader's word that a command is
-committed: a command is done when this replica applies it, so whoever got a result finds it in the state here.
+Commands submitted in one turn of the loop are sent together. A command is complete when this replica applies it, not
+when the leader reports it committed. Once `execute` returns, the local state already contains the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klamm.raft.ports import NotLeaderError, RaftStoppedError
 COMMAND_BYTES_MAX: Final = 4 << 20
 BATCH_BYTES_MAX: Final = 4 << 20
 SWEEP_S: Final = 0.05
-# What is lost on the way is mostly told at once; this is for what nobody tells.
+# Most losses are reported at once; this covers requests that are lost without a report.
 RESEND_S: Final = 1.0
 RETRY_S: Final = 0.02
 
@@ -40,10 +40,10 @@ class Answer(Protocol):
     """The part of a future that is needed."""
 
     def done(self) -> bool:
-        """Whether it has an outcome, or nobody wants one."""
+        """Whether it has an outcome, or its caller was cancelled."""
 
     def cancelled(self) -> bool:
-        """Whether nobody wants one."""
+        """Whether its caller was cancelled."""
 
     def set_result(self, result: bytes, /) -> None:
         """The command's result."""
@@ -195,7 +195,7 @@ class Commands:
             pending.future.set_result(outcome.data)
 
     def _on_lost_session(self, pending: _Pending) -> None:
-        """The session is gone: what was sent once was not applied; of the rest nobody can say any more."""
+        """The session is gone: commands sent once were not applied; the outcome of the others is unknown."""
         if pending.client == self._client:
             self._client = os.urandom(CLIENT_BYTES)
         if pending.times_sent > 1:

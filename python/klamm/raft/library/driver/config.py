@@ -1,4 +1,4 @@
-"""What a replica may be told beside who it is."""
+"""The options of a replica, besides its identity."""
 
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ class ReplicaConfig(NamedTuple):
     """Settings of a replica; those of all replicas of a cluster should be the same."""
 
     timeout_s: float = 10.0
-    """How long execute and read wait when they are not told."""
+    """How long execute and read wait without a time-out of their own."""
     raft: RaftConfig = QUORUM
     """Time-outs of the quorum: a leader that is silent for `fetch_timeout_ms` is replaced, about a second later."""
     snapshots: SnapshotConfig = SnapshotConfig()

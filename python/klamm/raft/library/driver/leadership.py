@@ -1,4 +1,4 @@
-"""Who leads, as one replica knows it, and those who wait to hear of it."""
+"""The leader as one replica knows it, and the callers that wait for one."""
 
 from __future__ import annotations
 

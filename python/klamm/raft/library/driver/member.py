@@ -174,7 +174,7 @@ class Member:
     def handle_raft(self, request: Request, reply: Callable[[Response], None]) -> None:
         """Take a request of raft's."""
 
-        if isinstance(request, ApiVersionsRequest):  # over a network without a wire nobody else answers it
+        if isinstance(request, ApiVersionsRequest):  # over an in-process network there is no server that answers it
             reply(ApiVersionsResponse(Error.NONE, (KRAFT_VERSION_MIN, KRAFT_VERSION_MAX)))
             return
 

@@ -1,4 +1,4 @@
-"""Changes of the voters while the replicas run (KIP-853): asked of the leader by whichever replica is told to."""
+"""Changes of the voters while the replicas run (KIP-853). Any replica can request one; it sends it to the leader."""
 
 from __future__ import annotations
 

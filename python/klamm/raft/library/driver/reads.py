@@ -1,8 +1,9 @@
-"""Linearizable reads without a write: the leader's high watermark, once a majority has said that it still leads.
+"""Linearizable reads without a write: the leader's high watermark, once a majority confirmed its leadership.
 
-A round asks every voter whether it has seen a higher epoch than the leader's. A majority that has not, after the read
-began, has elected nobody else before it began: what was committed then is below this leader's high watermark. Reads
-that come while a round is under way share the next one (Raft 8; Ongaro 6.4, with answers in the place of heartbeats).
+A round asks every voter whether it has seen a higher epoch than the leader's. When a majority answers after the read
+began that it has not, no other leader was elected before the read began. So everything committed by then is below this
+leader's high watermark. Reads that arrive during a round share the next one (Raft 8; Ongaro 6.4, with responses in
+place of heartbeats).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ReadIndexes:
         self._rounds: asyncio.Task[None] | None = None
 
     async def index(self) -> int:
-        """What a reader who asks at this moment must see applied: everything below. Waits for a leader."""
+        """The offset below which a read that starts now must see everything applied. Waits for a leader."""
         future: asyncio.Future[int] = self._loop.create_future()
         self._waiting.append(future)
         if self._rounds is None:

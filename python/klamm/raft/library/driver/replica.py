@@ -55,14 +55,13 @@ class Replica(Generic[M]):
         listen: str | None = None,
         network: Network | None = None,
     ) -> None:
-        """`voters` says where each voter is reached, "host:port" by node id; None: this replica alone.
+        """`voters` maps the node id of each voter to its "host:port"; None: this replica alone.
 
-        They are the first voters; once `join` or `remove_voter` were used, the log says who they are. A `node_id` that
-        is none of them makes an observer: it has all of the state, forwards commands, and has no vote; `address` is
-        the "host:port" by which the others reach it, if it is to become a voter. `cluster` is a name that all replicas
-        of one state share, and no others. `listen` is the "host:port" to listen on where that is another than the
-        address, as behind a port that is forwarded. Whoever reaches it can read and change the state: let it be a
-        network of your own.
+        These are the initial voters; after `join` or `remove_voter` the log defines the voters. A `node_id` outside of
+        them makes an observer: it holds the whole state and forwards commands, but has no vote. `address` is the
+        "host:port" by which the others reach it, needed to become a voter. `cluster` is a name that all replicas of one
+        state share, and no others. `listen` is the "host:port" to bind when it differs from the address, for example
+        with a forwarded port. Anyone who can connect can read and change the state: use a private network.
         """
         self._machine, self._directory = machine, Path(directory)
         self._node_id, self._cluster = node_id, cluster
@@ -141,11 +140,11 @@ class Replica(Generic[M]):
     # Commands
 
     async def execute(self, command: bytes, *, timeout_s: float | None = None) -> bytes:
-        """Apply a command on every replica; the result of `apply`, once it is on the disks of a majority.
+        """Apply a command on every replica. Returns the result of `apply`, once it is on the disks of a majority.
 
-        Works on any replica: who does not lead forwards. Applied exactly once, or, with NoLeaderError and
-        CommandRefusedError, not at all; OutcomeUnknownError: out of time, and nobody knows. RaftStoppedError: this
-        replica has stopped. ValueError: longer than 4 MiB.
+        Works on any replica: others forward to the leader. The command is applied exactly once. With NoLeaderError and
+        CommandRefusedError it was not applied; with OutcomeUnknownError the time-out passed and the outcome is unknown.
+        RaftStoppedError: this replica has stopped. ValueError: the command is longer than 4 MiB.
         """
         commands = self._running.commands
         await commands.room()

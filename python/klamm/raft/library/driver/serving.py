@@ -33,7 +33,7 @@ _FIXED: Final = struct.Struct(">hhih")
 
 
 class ServerConnection(asyncio.Protocol):
-    """A connection that somebody made."""
+    """An incoming connection."""
 
     def __init__(self, service: Service, connections: set[ServerConnection]) -> None:
         """Is in `connections` as long as it stands."""
@@ -110,7 +110,7 @@ class ServerConnection(asyncio.Protocol):
             answer = await self._service.handle_call(body)
         except CallError as error:
             self._refuse(str(error))
-        except Exception:  # the asker hears nothing; whoever reads the log does
+        except Exception:  # the error goes to the log; the peer only sees the connection close
             logger.exception("a request of another replica failed")
             self.abort()
         else:
@@ -145,7 +145,7 @@ def _is_flexible(api_key: int, version: int) -> bool:
 
 
 def _skip_tags(frame: bytes, position: int) -> int:
-    """Behind the tagged fields of a header, of which klamm's peers send none."""
+    """The position after a header's tagged fields, of which klamm's peers send none."""
     if position >= len(frame):
         raise MalformedRequest("a request's header is cut short")
     if frame[position] != 0:

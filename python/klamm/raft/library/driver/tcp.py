@@ -20,10 +20,10 @@ CLIENT_ID = "klamm-raft"
 
 
 class TcpNetwork:
-    """Implements `Network`. Calls of ours have a connection of their own, so that raft's never stand behind them."""
+    """Implements `Network`. klamm's own calls use a separate connection: raft's requests never queue after them."""
 
     def __init__(self, listen: Endpoint | None, config: RaftConfig) -> None:
-        """Without `listen` nobody can reach this replica, which an observer does not need."""
+        """Without `listen` no peer can connect to this replica, which is enough for an observer."""
         self._listen = listen
         listener = listen.listener if listen is not None else ""
         client_config = PeerConfig(CLIENT_ID, request_timeout_ms=config.request_timeout_ms)

@@ -1,4 +1,4 @@
-"""A barrier: nobody goes on before so many have come, nor leaves before all of them are done; round after round."""
+"""A reusable double barrier: no participant proceeds before all have entered, or leaves before all are done."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from klamm.raft.recipes.operations import barrier_state
 
 
 class Barrier:
-    """`async with Barrier(session, "/barriers/name", 3):` begins when three have come and ends when all three are done.
+    """`async with Barrier(session, "/barriers/name", 3):` begins when three have entered and ends when all are done.
 
-    Whoever dies inside counts as done when its session ends.
+    A participant that dies inside counts as done when its session ends.
     """
 
     def __init__(self, session: Session, path: str, count: int) -> None:

@@ -12,7 +12,7 @@ class Counter:
         self._tree, self._path = tree, path
 
     async def add(self, number: int = 1) -> int:
-        """Add to it; the sum. Nobody else gets the same sum when all add 1."""
+        """Add `number`; returns the sum. Sums are unique when all callers add 1."""
         return int(await self._tree.change("add", self._path, number))
 
     async def value(self) -> int:

@@ -1,4 +1,4 @@
-"""A lock that is held by one at a time, in the order in which they asked, with a token that tells holders apart."""
+"""A fair lock: one holder at a time, in the order of requests, with a fencing token per holder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from klamm.raft.recipes.nodes import child_of, name_of
 class Lock:
     """`async with Lock(session, "/locks/name") as token:`
 
-    Held until it is released or the session ends, whichever comes first: whoever works long under it asks
-    `session.is_alive`, or listens to `session.on_end`. A pause of the process can outlast any such look; so let what
-    the lock protects remember the highest token it has seen and refuse lower ones: they ascend from holder to holder.
+    The lock is held until it is released or the session ends, whichever comes first. A long-running holder should check
+    `session.is_alive` or register with `session.on_end`. The process may still pause after such a check. So the
+    protected resource should remember the highest token it has seen and refuse lower ones: tokens ascend from holder to
+    holder.
     """
 
     def __init__(self, session: Session, path: str, data: bytes = b"") -> None:
-        """`data` tells others who holds it."""
+        """`data` identifies the holder to others."""
         self._session, self._tree, self._path, self._data = session, session.tree, path, data
         self._own: str | None = None
         self.token: int | None = None
@@ -78,7 +79,7 @@ class Lock:
             await self._tree.delete(own)
 
     async def holder(self) -> bytes | None:
-        """The data of who holds it, None while nobody does."""
+        """The data of the holder, None while the lock is free."""
 
         def first(machine: TreeMachine) -> bytes | None:
             name = machine.first_child(self._path)

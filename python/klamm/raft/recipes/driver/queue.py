@@ -9,8 +9,8 @@ from klamm.raft.recipes.nodes import child_of
 class Queue:
     """A queue at a path of its own.
 
-    An item that `get` returned is gone from the queue: whoever takes it and dies takes it along. The queue is one node
-    an item, in the memory of every replica: for work to hand out, not for streams, which are what topics are for.
+    `get` removes the item that it returns: if the caller dies, the item is lost. Each item is one node in the memory of
+    every replica. Use the queue to distribute work, and topics for streams.
     """
 
     def __init__(self, tree: Tree, path: str) -> None:

@@ -1,4 +1,4 @@
-"""A session: what ephemeral nodes live with. Its owner renews it; whoever cannot, has lost it."""
+"""A session: ephemeral nodes exist as long as it does. Its owner renews it, and loses it when it cannot."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ RENEWALS_PER_TIMEOUT: Final = 3
 class Session:
     """Made by `Tree.session`.
 
-    It is alive until its time-out has passed since the last renewal that got through was sent; the leader ends it later
-    than that, so while `is_alive` nobody else holds what its ephemeral nodes stand for. Once lost it stays lost.
+    It is alive until its time-out has passed since the last successful renewal was sent. The leader ends it later than
+    that, so while `is_alive` no other session holds what its ephemeral nodes stand for. A lost session stays lost.
     """
 
     def __init__(self, tree: Tree, timeout_s: float) -> None:
@@ -101,7 +101,7 @@ class Session:
                 self._end()
 
     async def _renew_once(self, sent_s: float) -> bool:
-        """False when the session is over; True also when nobody knows, and the next renewal will tell."""
+        """False when the session is over; True also when that is unknown, which the next renewal will show."""
         try:
             left_s = max(self.alive_until_s - sent_s, 0.001)
             (is_alive,) = await self.tree.change("renew", [self.id], timeout_s=left_s)
@@ -118,5 +118,5 @@ class Session:
         for callback in list(self._callbacks):
             try:
                 callback()
-            except Exception:  # whoever listens wrong must not keep the others from hearing it
+            except Exception:  # a failing callback must not keep the others from being called
                 logger.exception("a callback of Session.on_end failed")

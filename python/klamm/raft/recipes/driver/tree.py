@@ -121,9 +121,9 @@ class Tree:
     async def changes(self, path: str = ROOT, *, since: int | None = None) -> AsyncIterator[Change]:
         """Each change of `path` and of what is under it, in order, none missing, none twice.
 
-        From behind position `since` on, or from now. Positions mean the same on every replica: whoever goes on with
-        the position of the last change it has seen, here or elsewhere, misses nothing. Raises ChangesLostError when
-        that was too long ago: the tree keeps the newest 10 000; RaftStoppedError when the replica stops.
+        Starts after position `since`, or with the next change. Positions are the same on every replica: a reader that
+        resumes at the position of its last change, here or on another replica, misses none. Raises ChangesLostError
+        when that change is too old (the tree keeps the newest 10 000), RaftStoppedError when the replica stops.
         """
         checked_path(path)
         position = self.position if since is None else since

@@ -1,4 +1,4 @@
-"""Leadership is announced when all that earlier leaders committed is applied. Source: Raft 5.4.2, 6.4; facts 2.8.
+"""Leadership is announced when all that earlier leaders committed is applied. Source: Raft 5.4.2, 6.4.
 
 The measure is the committed history and not the replica's own high watermark, which may be older.
 """
@@ -11,7 +11,7 @@ from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
 
 class LeadershipAnnounced:
-    """Looks at what a replica had applied when it was told that it leads."""
+    """Checks what a replica had applied when it was notified of its leadership."""
 
     def __init__(self, history: CommittedHistory) -> None:
         self.history = history

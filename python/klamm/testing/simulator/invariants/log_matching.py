@@ -1,6 +1,6 @@
 """An offset and an epoch name one record and all before it, in all logs, for good.
 
-Source: Raft, figure 3, Log Matching; Kafka's own reason why a restarted leader resigns (facts 4.1).
+Source: Raft, figure 3, Log Matching; Kafka's own reason why a restarted leader resigns (`QuorumState.initialize`).
 """
 
 from klamm.testing.simulator.invariants import InvariantViolatedError

@@ -1,6 +1,6 @@
 """A majority of the voters holds on its disks what is committed. Source: Raft 5.3; design: durable before acknowledged.
 
-Stronger than what Apache Kafka promises, whose leader counts itself before its fsync (facts 10.1, 8).
+Stronger than Apache Kafka's guarantee: its leader counts itself before its fsync (`KafkaRaftClient.appendBatch`).
 """
 
 from klamm.raft.voters.quorum import majority_size

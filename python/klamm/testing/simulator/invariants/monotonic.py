@@ -1,6 +1,7 @@
-"""Epoch and high watermark never fall. Source: KIP-595; KafkaRaftClient refuses both as fatal (facts 2.6).
+"""Epoch and high watermark never fall. Source: KIP-595; KafkaRaftClient refuses both as fatal.
 
-The epoch never falls below what a replica told anyone, in all lives with one disk; the high watermark within one life.
+The epoch never falls below one that the replica has sent, over all lives with one disk; the high watermark not within
+one life.
 """
 
 from klamm.testing.simulator.invariants import InvariantViolatedError
@@ -28,7 +29,7 @@ class Monotonic:
         self._high_watermarks[life] = touched.high_watermark
 
     def check_messages(self, touched: SimulatedReplica) -> None:
-        """It tells of no epoch that it is not at, or was not at before."""
+        """It sends no epoch above its own."""
         disk, epoch = (touched.id, touched.wipes), touched.epoch
         told = self._told_epochs.get(disk, 0)
         for envelope in touched.outbox:

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 S = TypeVar("S", bound=Hashable)
 
 UNKNOWN = object()
-"""The answer of a call whose fate nobody knows."""
+"""The answer of a call whose outcome is unknown."""
 
 
 class Call(NamedTuple):

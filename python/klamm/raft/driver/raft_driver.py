@@ -504,7 +504,7 @@ class RaftDriver:
             self._store.write(data)
         except BaseException as raised:  # whatever it is, it ends the replica and not this thread alone
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits for it
             self._loop.call_soon_threadsafe(self._on_election_written, ticket, error)
 
     def _on_election_written(self, ticket: int, error: BaseException | None) -> None:
@@ -540,7 +540,7 @@ class RaftDriver:
             self._start_flush()
 
     def _on_flush_done_in_any_thread(self, flushed_offset: int, error: str | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits for it
             self._loop.call_soon_threadsafe(self._on_flush_done, flushed_offset, error)
 
     def _on_flush_done(self, flushed_offset: int, error: str | None) -> None:

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from klamm.testing.simulator.run import Outcome, SimulationFailedError, play, play_dynamic
 
 SEEDS_AT_ONCE = 10
-PLAIN_EVERY_S = 30.0  # where nobody watches, a line
+PLAIN_EVERY_S = 30.0  # one line per interval without a terminal
 
 _stops: list[Event] = []  # in a process that plays for another: whether to go on
 
@@ -96,7 +96,7 @@ def results(first: int, count: int, jobs: int, *, dynamic: bool) -> Iterator[See
 
 
 def listen_to_the_parent(stop: Event) -> None:
-    """Ctrl-C reaches every process of a terminal: one of them speaks of it, and tells the others."""
+    """Ctrl-C reaches every process of a terminal: only the parent reports it and stops the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stops.append(stop)
 

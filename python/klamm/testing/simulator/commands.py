@@ -192,7 +192,7 @@ class Commands:
             self._stage.lines.append(f"lost: {words.of_envelope(envelope)}")
 
     def _fail(self, arguments: list[str]) -> None:
-        """`fail [1 2] [from=3] [of=Vote]`: what is on its way is lost with its connection; who asked notices."""
+        """`fail [1 2] [from=3] [of=Vote]`: messages in flight are lost; their senders are notified."""
         for envelope in self._chosen(arguments):
             self._stage.messages.remove(envelope)
             self._stage.lines.append(f"failed: {words.of_envelope(envelope)}")
@@ -284,7 +284,7 @@ class Commands:
         self._stage.act(replica, lambda: replica.step(PeerGone(int(arguments[0]))))
 
     def _refused(self, arguments: list[str]) -> None:
-        """`refused 1 at=2`: nobody listens where 2 looks for 1, whom it was never connected to."""
+        """`refused 1 at=2`: 2, never connected to 1 before, is refused at 1's endpoint."""
         replica = self._stage.replicas[int(_options(arguments)["at"])]
         self._stage.act(replica, lambda: replica.step(PeerRefused(int(arguments[0]))))
 
@@ -408,7 +408,7 @@ class Commands:
         self._stage.lines.extend(words.of_envelope(envelope) for envelope in self._stage.messages)
 
     def _agree(self, arguments: list[str]) -> None:
-        """`agree`: all faults end, whoever is down starts; one leads, and all get what it is then asked for."""
+        """`agree`: all faults end and stopped replicas start; one leads, and all receive what it then commits."""
         stage = self._stage
         kept, stage.cut = len(stage.lines), set()
         self._start([str(replica.id) for replica in stage.replicas.values() if not replica.is_up])

@@ -1,6 +1,6 @@
 """Simulated threads of the network that answer a leader's fetches, as `_engine.FetchAnswers` does.
 
-They note who fetched what and find the high watermark by it; the core hears of that afterwards (`ports.FetchAnswers`).
+They record every fetch and compute the high watermark from it; the core is notified afterwards (`ports.FetchAnswers`).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class SimulatedAnswers:
         return is_more
 
     def _is_due(self, request: FetchRequest, known: int) -> bool:
-        """Whether it is told of more: voters of what is offered, others of what is committed."""
+        """Whether the response has news: for voters more offered records, for others more committed ones."""
         is_voter = self._is_voter(request)
         end_offset = self._offered if is_voter else self._high_watermark
         told = self._voters_know if is_voter else self._high_watermark

@@ -48,7 +48,7 @@ class Operations:
                 self._world.step(leader, lambda leader=leader: leader.step(KraftUpgradeRequested()))  # type: ignore[misc]
 
     def on_answer(self, envelope: Envelope) -> None:
-        """An operator who is told of a time-out tries again: the same, or what else helps."""
+        """After a time-out the operator retries: the same operation, or another that helps."""
         world = self._world
         is_timed_out = getattr(envelope.response, "error", None) is Error.REQUEST_TIMED_OUT
         if not is_timed_out or not world.faults.reconfigure_every_us or world.rng.random() >= RETRY_CHANCE:

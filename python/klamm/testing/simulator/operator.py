@@ -1,9 +1,9 @@
 """Who runs a dynamic quorum: adds and removes voters, moves them to other ports, loses their disks (KIP-853, goals R2).
 
-As careful as an operator must be, and no more: a disk is lost only where the rest of every voter set that may be in
-force is a majority, and some of the rest would elect one of them; and while one is lost no voter that works is removed.
-No protocol survives more than that. A majority is not enough where a new leader cut a voter's addition from its log:
-that one holds the leader's last records as an observer, so it votes for nobody who lacks them, nor stands itself.
+As careful as an operator must be, and no more. A disk is lost only if the rest of every voter set that may be in force
+is a majority and can elect one of its members. While a disk is lost, no working voter is removed. No protocol survives
+more than that. A majority is not enough after a new leader truncated a voter's addition from its log: that replica
+holds the leader's last records as an observer, so it grants no vote to a candidate without them and cannot campaign.
 """
 
 import random
@@ -46,7 +46,7 @@ class Operator:
     def may_lose_disk(self, replica: SimulatedReplica) -> bool:
         """Whether every voter set in any log keeps a majority of disks without this one, and nothing is under way.
 
-        While a log has no directories yet, a leader may be about to write those that it was told of before.
+        While a log has no directory ids yet, a leader may be about to write those that were reported to it before.
         """
         if self._is_joining(replica) or not all(self._names_directories(other) for other in self._replicas.values()):
             return False
@@ -57,7 +57,7 @@ class Operator:
     def may_move(self, replica: SimulatedReplica) -> bool:
         """Whether every voter set in any log finds a majority where it says, also without this one.
 
-        A majority that listens elsewhere would have to be found by voters that know of no leader: they ask nobody else.
+        Voters that know no leader contact only the other voters: they cannot find a majority at other endpoints.
         """
         if replica.directory is None or not all(map(self._names_directories, self._replicas.values())):
             return False
@@ -80,7 +80,7 @@ class Operator:
         return not all(self._survives(voters, lost) for voters in self._known_sets())
 
     def is_stuck(self) -> bool:
-        """Whether, with a disk gone or a voter moved, nobody can be elected by what the logs are in the end.
+        """Whether, with a disk gone or a voter moved, the final logs allow no election.
 
         Some are what they are by late messages.
         """

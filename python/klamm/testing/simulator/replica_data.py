@@ -91,10 +91,10 @@ class ReplicaData:
         self.applied = 0  # the state machine: how far, and the fold over all records below
         self.state = 0
         self.loaded_at_start = 0  # from the newest snapshot
-        self.announced: tuple[int, int] | None = None  # the last epoch it was told to lead, and what it had applied
+        self.announced: tuple[int, int] | None = None  # the last epoch announced as its own, and what it had applied
         self.outbox: list[Envelope] = []
         self.handed_out: list[Envelope] = []  # in this step, to connections, which send it when they stand
-        self.effects: list[fx.Effect] = []  # those of the last step, for who watches
+        self.effects: list[fx.Effect] = []  # those of the last step, for observers
         self.crash_after_effects: int | None = None
         self.damage: Callable[[bytes], bytes] = lambda data: data  # what the disk makes of a slice
         self.snapshotting: tuple[OffsetAndEpoch, bytes] | None = None
@@ -166,13 +166,13 @@ class ReplicaData:
 
     @property
     def told(self) -> list[Envelope]:
-        """What it said in this step: what waits for a connection was true when it was handed to that."""
+        """What it sent in this step; a message that waits for a connection was true when it was handed over."""
         at_once = [one for one in self.outbox if one.connection is None or one.response is not None]
         return at_once + self.handed_out
 
     @property
     def told_high_watermark(self) -> int:
-        """What its process may tell others to be committed, of which its core may have yet to hear."""
+        """The offset that its process may report as committed; its core may not be notified yet."""
         return self.high_watermark
 
     def look(self) -> tuple[object, ...]:

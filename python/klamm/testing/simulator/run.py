@@ -95,8 +95,8 @@ def play_dynamic(
 ) -> Outcome:
     """Play a seed of a quorum whose voters change through all of it (goals R2). Raises SimulationFailedError.
 
-    With the faults that it draws, snapshots are written, logs cleaned behind them, and disks lost as well. One in four
-    begins with configured voters, and is upgraded to kraft.version 1 in the middle of it.
+    Besides the drawn faults, snapshots are written, logs are cleaned up to them, and disks are lost. One run in four
+    begins with static voters and is upgraded to kraft.version 1 in the middle.
     """
     upgraded = random.Random(f"upgrade {seed}").random() < UPGRADED_SHARE
     rng = random.Random(f"dynamic {seed}")
@@ -141,7 +141,7 @@ def _play(seed: int, world: World, haste: float, how: str) -> Outcome:
             world.heal()
             is_excused = not _is_alive(world)
             is_lost = is_excused and world.operator.is_lost()
-    except Exception as error:  # an invariant, a core or driver that stops, a log that refuses what it is told
+    except Exception as error:  # an invariant, a core or driver that stops, a log that refuses an operation
         raise SimulationFailedError(_report(seed, world, error, how)) from error
     return Outcome(
         seed=seed,

@@ -1,7 +1,7 @@
 """Replicas that do nothing by themselves, and what moves them, a step at a time.
 
-Messages, writes and flushes wait until somebody lets them go, and time stands still. After every step of a replica all
-invariants are checked, as in a run with rng (`world`).
+Messages, writes and flushes wait until a command releases them, and time stands still. After every step of a replica
+all invariants are checked, as in a random run (`world`).
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _ENDS = {
 
 
 class Stage:
-    """Replicas, their clocks, the messages between them, and the lines that tell what happens."""
+    """Replicas, their clocks, the messages between them, and the lines of the trace."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -61,7 +61,7 @@ class Stage:
             raise AssertionError("it never settles")
 
     def act(self, replica: SimulatedReplica, act: Callable[[], object]) -> None:
-        """Let a replica take a step, tell what it does by it, and put on their way the messages that it sends."""
+        """Let a replica take a step, trace its effects, and queue the messages that it sends."""
         try:
             act()
         except CrashedError:
@@ -100,7 +100,7 @@ class Stage:
             self.act(target, lambda: target.receive(envelope))
 
     def ask(self, replica: SimulatedReplica, asker: int, request: Request) -> None:
-        """Ask a replica by hand: only the answer is told, when its disk has done all that it waits for."""
+        """Send a replica a request by hand: only the response is traced, once the disk work before it is done."""
         replica.receive(Envelope(asker, replica.id, -1, 0, request))
         self.check(replica)
         while self.finish_disk_work(replica, quietly=True):

@@ -1,4 +1,4 @@
-"""The memory log under a driver: the process may end before each change, and the simulated replica hears of it."""
+"""The memory log under a driver: the process may end before each change, and the simulated replica is notified."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klamm.testing.simulator.memory_log import MemoryLog
 
 
 class Watcher(Protocol):
-    """Hears of each change."""
+    """Is notified of each change."""
 
     def before_change(self) -> None:
         """Something is about to change. Raises CrashedError where the process ends before it."""

@@ -1,14 +1,14 @@
 """Whose disk may be lost: where static voters survive it, so that what must hold still must (KIP-853, Motivation).
 
 A voter that comes back under its old id with an empty disk has forgotten its votes and what it acknowledged. Kafka
-cannot tell (kraft.version 0), so it is safe only while nothing rests on either.
+cannot detect that (kraft.version 0), so it is safe only while nothing depends on either.
 """
 
 from klamm.raft.voters.quorum import majority_size
 from klamm.testing.simulator.invariants.committed import CommittedHistory
 from klamm.testing.simulator.simulated_replica import SimulatedReplica
 
-# How long it stays away at least: no message to it is that old, and nobody waits for it as a candidate.
+# How long it stays away at least: no message to it is that old, and no candidate waits for its vote.
 WIPED_FOR_US = 5_000_000
 
 

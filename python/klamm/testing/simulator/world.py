@@ -278,7 +278,7 @@ class World:
         return 50 + self.rng.randrange(1_000)
 
     def _snapshot_somewhere(self) -> None:
-        """Whoever has applied something may write a snapshot, or be struck while it does."""
+        """A replica that has applied something may write a snapshot, or be struck while it does."""
         replica = self.rng.choice(list(self.replicas.values()))
         latest = replica.log.latest_snapshot_id
         if not replica.is_up or replica.snapshotting is not None:
@@ -370,7 +370,7 @@ class World:
         self.at(away_us, lambda: self._start(replica))
 
     def _damage_a_log(self) -> None:
-        """A voter loses records while it is down. A majority of the voters keeps theirs, or nobody could be elected."""
+        """A voter loses records while it is down. A majority keeps theirs, or no election could succeed."""
         voters = [replica for replica in self.replicas.values() if replica.is_voter]
         replica = self.rng.choice(voters)
         damaged = sum(has_lost_records(other) for other in voters if other is not replica)

@@ -84,7 +84,7 @@ class Membership:
         """Why it is not done yet. Raises MembershipError when it never will be."""
         try:
             if await self._access.upgrade_quorum(leader_id) == 0:
-                return "not all voters have told of their directories: are they up?"
+                return "not all voters have reported their directory ids: are they up?"
         except (NotLeaderError, UnreachableError) as error:
             return str(error)
         replica = self._node.replica

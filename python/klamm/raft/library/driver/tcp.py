@@ -64,7 +64,7 @@ class TcpNetwork:
     async def call(self, to: int, endpoints: tuple[Endpoint, ...], body: bytes) -> bytes:
         """See `Network.call`."""
         if not endpoints:
-            raise UnreachableError(f"nobody knows where replica {to} listens")
+            raise UnreachableError(f"the endpoint of replica {to} is unknown")
         try:
             return await self._client.request((endpoints[0].host, endpoints[0].port), API_KEY, 0, body)
         except ClientError as error:

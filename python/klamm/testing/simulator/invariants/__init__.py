@@ -10,7 +10,7 @@ class InvariantViolatedError(AssertionError):
 
 
 class Invariant(Protocol):
-    """A check with a memory of its own, of what `SimulatedReplica.look` tells and of what was committed."""
+    """A stateful check of what `SimulatedReplica.look` returns and of what was committed."""
 
     def check(self, replicas: dict[int, SimulatedReplica], touched: SimulatedReplica) -> None:
         """Look at what changed: only `touched` did. Raises InvariantViolatedError."""

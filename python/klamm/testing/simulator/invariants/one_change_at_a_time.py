@@ -1,6 +1,6 @@
 """A log holds at most one change of the voter set that is not committed. Source: Ongaro's dissertation, 4.1; KIP-853.
 
-A record that only tells where a voter listens, or which versions it supports, changes no majority and does not count.
+A record that only updates a voter's endpoints or supported versions changes no majority and does not count.
 """
 
 from klamm.raft.log.control_records import KRAFT_VOTERS, decode_voters

@@ -1,4 +1,4 @@
-"""A voter tells at most one candidate of an epoch that it has its vote. Source: Raft 5.2; KIP-595 (votedId)."""
+"""A voter grants its vote to at most one candidate per epoch. Source: Raft 5.2; KIP-595 (votedId)."""
 
 from klamm.raft.messages import VoteRequest, VoteResponse
 from klamm.raft.voters.voter_set import ReplicaKey
@@ -21,7 +21,7 @@ class OneVote:
             if isinstance(response, VoteResponse) and response.granted:
                 self._count(touched.key, request.epoch, envelope.target)
             elif response is None:
-                self._count(touched.key, request.epoch, touched.id)  # who asks has voted for itself
+                self._count(touched.key, request.epoch, touched.id)  # a candidate has voted for itself
 
     def _count(self, voter: ReplicaKey, epoch: int, candidate_id: int) -> None:
         given = self.votes.setdefault((voter, epoch), candidate_id)

@@ -1,7 +1,7 @@
-"""What a replica tells others is already on its disk. Source: KIP-595 (quorum-state); Raft, figure 2, persistent state.
+"""What a replica sends is already on its disk. Source: KIP-595 (quorum-state); Raft, figure 2, persistent state.
 
-An epoch that it tells is not above the stored one, a vote that it grants or asks for with its own is the stored one,
-and a fetch acknowledges no record that is not flushed.
+An epoch that it sends is not above the stored one. A vote that it grants, or casts for itself in a campaign, is the
+stored one. A fetch acknowledges only flushed records.
 """
 
 from klamm.raft.messages import FetchRequest, VoteRequest, VoteResponse
@@ -15,7 +15,7 @@ class SentIsDurable:
     """Compares each message with the disk as it is when the driver lets go of it."""
 
     def check_messages(self, touched: SimulatedReplica) -> None:
-        """Everything that it said is durable."""
+        """Everything that it sent is durable."""
         for envelope in touched.told:
             _check_epoch(touched, envelope)
             _check_vote(touched, envelope)

@@ -13,8 +13,8 @@ from klamm.admin import topics as topic_admin
 from klamm.admin.client import Client, check
 from klamm.client import ClientError
 from klamm.client.connection import Connection
+from klamm.protocol.api_key import ApiKey
 
-PRODUCE: Final = 0
 PATIENCE_S: Final = 120.0
 POLL_S: Final = 0.001
 # Of the time of the load that follows: an older record would make it begin with another segment.
@@ -54,7 +54,7 @@ def connect(address: str) -> Connection:
 def produce(connection: Connection, topic: str, partition: int = 0) -> None:
     """One record of 100 bytes with acks=all. Raises ClientError."""
     answer = connection.request(
-        PRODUCE,
+        ApiKey.PRODUCE,
         9,
         acks=-1,
         timeout_ms=30_000,

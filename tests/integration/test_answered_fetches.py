@@ -11,6 +11,7 @@ import pytest
 
 import klamm
 from klamm.embedded.cluster import Cluster, Controller
+from klamm.protocol.api_key import ApiKey
 from klamm.raft import effects as fx
 from klamm.raft.description import QuorumDescription
 from klamm.raft.driver.serving import RaftRequests
@@ -18,7 +19,6 @@ from klamm.raft.node import RaftNode
 from klamm.raft.replication.requests import LeasedFetch
 from tests.support.waiting import wait_until
 
-FETCH = 1
 BROKER = 1
 
 
@@ -30,7 +30,7 @@ class Counts:
         handle, on_answered = RaftRequests.handle, RaftNode.on_leased_fetches
 
         def counted(self_: RaftRequests, api_key: int, *rest: Any) -> None:
-            self.asked[self_._driver._node.replica.id] += api_key == FETCH
+            self.asked[self_._driver._node.replica.id] += api_key == ApiKey.FETCH
             handle(self_, api_key, *rest)
 
         def told(self_: RaftNode, now_ms: int, epoch: int, fetches: Sequence[LeasedFetch]) -> list[fx.Effect]:

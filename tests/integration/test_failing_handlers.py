@@ -14,6 +14,7 @@ import pytest
 import klamm
 from klamm.broker.request import Handler, InlineHandler
 from klamm.node.requests.handlers import BROKER_FAMILIES, Handlers
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import APIS
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.wire.codec import build, decode_response, encode_request
@@ -23,9 +24,8 @@ from tests.support.messages import codes, request_with_items
 
 INJECTED = "injected for the test"
 TOPIC = "t"
-OFFSET_COMMIT, DESCRIBE_CLUSTER = 8, 60
 REQUESTS: dict[int, tuple[int, dict[str, Any]]] = {
-    OFFSET_COMMIT: (9, {"group_id": "g", "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]}),
+    ApiKey.OFFSET_COMMIT: (9, {"group_id": "g", "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]}),
 }
 """Version and fields where a topic has to exist; of other APIs the newest version, with one item in each array."""
 
@@ -102,7 +102,7 @@ def test_a_handler_that_raises_ends_its_request_alone(
             fail(patch, api_key)
             answer = connection.ask(api_key)
         assert set(codes(answer)) == {ErrorCode.UNKNOWN_SERVER_ERROR}
-        assert connection.ask(DESCRIBE_CLUSTER).error_code == ErrorCode.NONE
+        assert connection.ask(ApiKey.DESCRIBE_CLUSTER).error_code == ErrorCode.NONE
     [record] = [one for one in caplog.records if one.levelno >= logging.ERROR]
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == INJECTED

@@ -11,12 +11,12 @@ import pytest
 from klamm import records
 from klamm.admin.client import Client
 from klamm.admin.topics import create, delete
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records import NewRecord
 from tests.support.node_process import NodeProcess
 
 PARTITIONS = 4
-PRODUCE, LIST_OFFSETS, METADATA, DESCRIBE_LOG_DIRS = 0, 2, 3, 35
 LATEST = -1
 LOST = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -25,14 +25,14 @@ def ends(client: Client, topic: str, partitions: int = PARTITIONS) -> list[int |
     """As the one broker answers it, whoever leads."""
     wanted = [{"partition_index": at, "current_leader_epoch": -1, "timestamp": LATEST} for at in range(partitions)]
     topics = [{"name": topic, "partitions": wanted}]
-    (answer,) = client.any.request(LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics).topics
+    (answer,) = client.any.request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=topics).topics
     return [one.offset if one.error_code == ErrorCode.NONE else ErrorCode(one.error_code) for one in answer.partitions]
 
 
 def write(client: Client, topic: str, index: int) -> ErrorCode:
     data = records.encode([NewRecord(b"x")])
     topics = [{"name": topic, "partition_data": [{"index": index, "records": data}]}]
-    answer = client.any.request(PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=topics)
+    answer = client.any.request(ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=topics)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
@@ -49,7 +49,7 @@ def leaderless(client: Client, topic: str) -> set[int]:
 
 def where(client: Client, name: str = "t") -> dict[str, set[int]]:
     """The partitions of a topic that each directory has, or will have."""
-    answer = client.any.request(DESCRIBE_LOG_DIRS, 4, topics=None)
+    answer = client.any.request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
     return {
         found.log_dir: {one.partition_index for topic in found.topics if topic.name == name for one in topic.partitions}
         for found in answer.results

@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
+from klamm.protocol.api_key import ApiKey
 from tests.interop.peers import Peer
 from tests.support.node_process import NodeProcess
 
@@ -73,10 +74,12 @@ class Groups:
 
     def state(self) -> dict[str, object]:
         """Of every group that is listed: what it is, and its offsets."""
-        listed = self.peer.ask(16, 4, {"states_filter": ()})["groups"]
+        listed = self.peer.ask(ApiKey.LIST_GROUPS, 4, {"states_filter": ()})["groups"]
         found: dict[str, object] = {}
         for group in listed:
-            fetched = self.peer.ask(9, 7, {"group_id": group["group_id"], "topics": None, "require_stable": False})
+            fetched = self.peer.ask(
+                ApiKey.OFFSET_FETCH, 7, {"group_id": group["group_id"], "topics": None, "require_stable": False}
+            )
             found[group["group_id"]] = (group["group_state"], group["protocol_type"], sorted_offsets(fetched))
         return found
 

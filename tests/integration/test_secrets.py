@@ -13,11 +13,11 @@ import pytest
 
 from klamm.admin.client import Client
 from klamm.config.sources import embedded_default
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from tests.support.node_process import NodeProcess
 
 SECRET = "open-sesame"
-DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 44
 BROKER = 4
 
 IN_FILE = {
@@ -42,14 +42,14 @@ DYNAMIC = {
 def describe(client: Client, name: str) -> Any:
     resources = [{"resource_type": BROKER, "resource_name": name, "configuration_keys": None}]
     return client.any.request(
-        DESCRIBE_CONFIGS, 4, resources=resources, include_synonyms=True, include_documentation=True
+        ApiKey.DESCRIBE_CONFIGS, 4, resources=resources, include_synonyms=True, include_documentation=True
     )
 
 
 def alter(client: Client, name: str, values: Mapping[str, str]) -> Any:
     configs = [{"name": key, "config_operation": 0, "value": value} for key, value in values.items()]
     resources = [{"resource_type": BROKER, "resource_name": name, "configs": configs}]
-    return client.any.request(INCREMENTAL_ALTER_CONFIGS, 1, resources=resources, validate_only=False)
+    return client.any.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources, validate_only=False)
 
 
 def test_no_secret_is_told(tmp_path: Path) -> None:

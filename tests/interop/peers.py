@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.apis import APIS
 from klamm.protocol.wire.codec import build, decode_response, encode
 from klamm.protocol.wire.kio_classes import request_class, response_class
@@ -20,7 +21,6 @@ from tests.support.frames import read_frame, send_frame
 VERSIONS = {key: api.versions for key, api in APIS.items() if {api.on_broker, api.on_controller} & {"engine", "python"}}
 """What klamm serves: lowest and highest version by API key."""
 
-API_VERSIONS = 18
 DIFFERENT = frozenset(
     {
         "api_keys",
@@ -88,7 +88,7 @@ class Peer:
         send_frame(self._socket, frame)
         answer = read_frame(self._socket)
         # ApiVersions answers with the old header in every version, so that any client can read it (KIP-511).
-        header_len = 5 if response.__flexible__ and key != API_VERSIONS else 4
+        header_len = 5 if response.__flexible__ and key != ApiKey.API_VERSIONS else 4
         found: dict[str, Any] = self._plain(decode_response(key, version, answer[header_len:]))
         return found
 
@@ -99,14 +99,16 @@ class Peer:
     def learn_topics(self) -> None:
         """Ask for the ids of all topics."""
         self.topic_ids = {
-            topic["name"]: topic["topic_id"] for topic in self.ask(3, 12, {"topics": None})["topics"] if topic["name"]
+            topic["name"]: topic["topic_id"]
+            for topic in self.ask(ApiKey.METADATA, 12, {"topics": None})["topics"]
+            if topic["name"]
         }
 
     def leads_all(self) -> bool:
         """Whether the first partition of each topic, which metadata shows, can be read as well."""
         asked = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
         topics = [{"name": name, "partitions": [asked]} for name in self.topic_ids]
-        answer = self.ask(2, 6, {"replica_id": -1, "topics": topics})
+        answer = self.ask(ApiKey.LIST_OFFSETS, 6, {"replica_id": -1, "topics": topics})
         return all(one["error_code"] == "NONE" for topic in answer["topics"] for one in topic["partitions"])
 
     def _plain(self, value: Any) -> Any:

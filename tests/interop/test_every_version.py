@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from klamm import records
+from klamm.protocol.api_key import ApiKey
 from tests.interop.apache_kafka import KafkaNode
 from tests.interop.peers import VERSIONS, Both, Peer, versions
 from tests.support.foreign import require
@@ -53,7 +54,7 @@ def test_every_version_is_answered_as_by_apache_kafka(tmp_path: Path) -> None:
 def controller_port(peer: Peer) -> int:
     """Where the only voter listens."""
     metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
-    [node] = peer.ask(55, 2, {"topics": [metadata]})["nodes"]
+    [node] = peer.ask(ApiKey.DESCRIBE_QUORUM, 2, {"topics": [metadata]})["nodes"]
     port: int = node["listeners"][0]["port"]
     return port
 
@@ -61,27 +62,34 @@ def controller_port(peer: Peer) -> int:
 def controllers(both: Both) -> None:
     """What a controller listener serves, for tools that were given its address (KIP-919), and for brokers."""
     for kind in (1, 2, 3):
-        both.every(60, f"at a controller, endpoint type {kind}", endpoint_type=kind)
-    for version in versions(19):
+        both.every(ApiKey.DESCRIBE_CLUSTER, f"at a controller, endpoint type {kind}", endpoint_type=kind)
+    for version in versions(ApiKey.CREATE_TOPICS):
         for label in ("new", "again"):
             name = f"controllers{version}"
-            both.ask(19, version, f"at a controller, {label}", topics=[new_topic(name)], timeout_ms=9_000)
+            both.ask(
+                ApiKey.CREATE_TOPICS, version, f"at a controller, {label}", topics=[new_topic(name)], timeout_ms=9_000
+            )
     broker = resource(4, "7", ("background.threads", "9"), operation=0)
-    both.every(44, "at a controller", resources=[resource(2, "p3", operation=0), broker], validate_only=False)
+    both.every(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        "at a controller",
+        resources=[resource(2, "p3", operation=0), broker],
+        validate_only=False,
+    )
     asked = [{"resource_type": kind, "resource_name": name} for kind, name in ((2, "p3"), (2, "x"), (4, "7"), (99, ""))]
     for one in asked:
-        both.every(32, f"at a controller, {one}", resources=[one], include_synonyms=True)
+        both.every(ApiKey.DESCRIBE_CONFIGS, f"at a controller, {one}", resources=[one], include_synonyms=True)
     unknown = {"broker_id": 5, "broker_epoch": 3, "log_dirs": [uuid.UUID(int=5)], "incarnation_id": uuid.UUID(int=4)}
-    both.every(62, "another cluster's broker", cluster_id="x", **unknown)
-    both.every(63, "an unknown broker", **unknown)
-    both.every(67, "an unknown broker", **unknown)
+    both.every(ApiKey.BROKER_REGISTRATION, "another cluster's broker", cluster_id="x", **unknown)
+    both.every(ApiKey.BROKER_HEARTBEAT, "an unknown broker", **unknown)
+    both.every(ApiKey.ALLOCATE_PRODUCER_IDS, "an unknown broker", **unknown)
 
 
 def told_versions(both: Both) -> None:
     """No other ranges than Kafka's, and those that are asked for here."""
-    both.every(18, "no name", client_software_name="me", client_software_version="1")
-    both.ask(18, 3, "a bad name", client_software_name="m e!", client_software_version="1")
-    both.ask(18, 0, "to compare")
+    both.every(ApiKey.API_VERSIONS, "no name", client_software_name="me", client_software_version="1")
+    both.ask(ApiKey.API_VERSIONS, 3, "a bad name", client_software_name="m e!", client_software_version="1")
+    both.ask(ApiKey.API_VERSIONS, 0, "to compare")
     theirs, ours = (
         {each["api_key"]: (each["min_version"], each["max_version"]) for each in peer.last["api_keys"]}
         for peer in (both.kafka, both.klamm)
@@ -106,7 +114,7 @@ def assigned(name: str, *brokers: Sequence[int]) -> dict[str, Any]:
 
 def topics(both: Both) -> None:
     """CreateTopics and CreatePartitions."""
-    for version in versions(19):
+    for version in versions(ApiKey.CREATE_TOPICS):
         for label, wanted, more in (
             ("plain", [new_topic(f"c{version}")], {}),
             ("one that is there", [new_topic(f"c{version}"), new_topic(f"other{version}")], {}),
@@ -120,8 +128,8 @@ def topics(both: Both) -> None:
             ("bad names", [new_topic(name) for name in ("a/b", "", ".", "z" * 250)], {}),
             ("no time", [new_topic(f"late{version}"), new_topic("c2")], {"timeout_ms": 0}),
         ):
-            both.ask(19, version, label, **{"topics": wanted, "timeout_ms": 9_000, **more})
-    for version in versions(37):
+            both.ask(ApiKey.CREATE_TOPICS, version, label, **{"topics": wanted, "timeout_ms": 9_000, **more})
+    for version in versions(ApiKey.CREATE_PARTITIONS):
         for label, name, count, brokers, validate in (
             ("more", "c2", 3 + version, None, False),
             ("as many", "c2", 3 + version, None, False),
@@ -132,50 +140,77 @@ def topics(both: Both) -> None:
             ("badly assigned", "c3", 99, [{"broker_ids": [1]}], False),
         ):
             wanted = [{"name": name, "count": count, "assignments": brokers}]
-            both.ask(37, version, label, topics=wanted, timeout_ms=9_000, validate_only=validate)
+            both.ask(ApiKey.CREATE_PARTITIONS, version, label, topics=wanted, timeout_ms=9_000, validate_only=validate)
     twice = [{"name": "c4", "count": 8, "assignments": None}] * 2
-    both.every(37, "twice", topics=twice, timeout_ms=9_000, validate_only=False)
-    both.every(37, "no time", topics=twice[:1], timeout_ms=0, validate_only=False)
+    both.every(ApiKey.CREATE_PARTITIONS, "twice", topics=twice, timeout_ms=9_000, validate_only=False)
+    both.every(ApiKey.CREATE_PARTITIONS, "no time", topics=twice[:1], timeout_ms=0, validate_only=False)
     both.learn_topics()
 
 
 def metadata(both: Both) -> None:
     """Metadata and DescribeTopicPartitions."""
     named = [{"name": name} for name in ("c2", "c2", "nope", "a b", "")]
-    both.every(3, "all", own=lambda version: {"topics": None if version else []})
-    both.every(3, "none", since=1, topics=[])
-    both.every(3, "named", topics=named, allow_auto_topic_creation=False)
+    both.every(ApiKey.METADATA, "all", own=lambda version: {"topics": None if version else []})
+    both.every(ApiKey.METADATA, "none", since=1, topics=[])
+    both.every(ApiKey.METADATA, "named", topics=named, allow_auto_topic_creation=False)
     operations = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-    both.every(3, "operations", topics=[{"name": "c2"}], **operations)
+    both.every(ApiKey.METADATA, "operations", topics=[{"name": "c2"}], **operations)
     by_id = lambda peer: [{"name": None, "topic_id": peer.topic(name)} for name in ("c2", "nope")]  # noqa: E731
-    both.every(3, "by id", since=10, topics=by_id)
-    both.every(3, "name and id", since=10, topics=lambda peer: [{"name": "c2", "topic_id": peer.topic("c2")}])
+    both.every(ApiKey.METADATA, "by id", since=10, topics=by_id)
+    both.every(
+        ApiKey.METADATA, "name and id", since=10, topics=lambda peer: [{"name": "c2", "topic_id": peer.topic("c2")}]
+    )
     some = [{"name": name} for name in ("c3", "c2", "c4", "nope")]
     for limit in (2_000, 3, 0, -1):
-        both.every(75, f"limit {limit}", topics=some, response_partition_limit=limit, cursor=None)
-        both.every(75, f"all, limit {limit}", topics=[], response_partition_limit=limit, cursor=None)
+        both.every(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS, f"limit {limit}", topics=some, response_partition_limit=limit, cursor=None
+        )
+        both.every(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            f"all, limit {limit}",
+            topics=[],
+            response_partition_limit=limit,
+            cursor=None,
+        )
     for name, index in (("c2", 1), ("c21", 1), ("c2", -1), ("c2", 99)):
         cursor = {"topic_name": name, "partition_index": index}
-        both.every(75, f"from {name}-{index}", topics=some, response_partition_limit=3, cursor=cursor)
-        both.every(75, f"all from {name}-{index}", topics=[], response_partition_limit=3, cursor=cursor)
+        both.every(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            f"from {name}-{index}",
+            topics=some,
+            response_partition_limit=3,
+            cursor=cursor,
+        )
+        both.every(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            f"all from {name}-{index}",
+            topics=[],
+            response_partition_limit=3,
+            cursor=cursor,
+        )
 
 
 def cluster(both: Both) -> None:
     """DescribeCluster, DescribeQuorum, ElectLeaders, DescribeLogDirs, UpdateFeatures."""
     for kind in (1, 2, 3):
-        both.every(60, f"endpoint type {kind}", include_cluster_authorized_operations=True, endpoint_type=kind)
+        both.every(
+            ApiKey.DESCRIBE_CLUSTER,
+            f"endpoint type {kind}",
+            include_cluster_authorized_operations=True,
+            endpoint_type=kind,
+        )
     for name, index in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("c2", 0)):
         asked = [{"topic_name": name, "partitions": [{"partition_index": index}]}]
-        both.every(55, f"{name}-{index}", topics=asked)
-    both.every(55, "nothing", topics=[])
+        both.every(ApiKey.DESCRIBE_QUORUM, f"{name}-{index}", topics=asked)
+    both.every(ApiKey.DESCRIBE_QUORUM, "nothing", topics=[])
     some = [{"topic": "c2", "partitions": [0, 99]}, {"topic": "nope", "partitions": [0]}]
     for kind in (0, 1):
-        both.every(43, f"type {kind}", topic_partitions=some, timeout_ms=9_000, election_type=kind)
-    both.every(43, "all", topic_partitions=None, timeout_ms=9_000, election_type=0)
-    both.every(43, "no time", topic_partitions=some, timeout_ms=0, election_type=0)
-    both.every(35, "some", topics=some)
-    both.every(35, "none", topics=[])
-    both.every(35, "all", topics=None)
+        both.every(ApiKey.ELECT_LEADERS, f"type {kind}", topic_partitions=some, timeout_ms=9_000, election_type=kind)
+    both.every(ApiKey.ELECT_LEADERS, "all", topic_partitions=None, timeout_ms=9_000, election_type=0)
+    both.every(ApiKey.ELECT_LEADERS, "no time", topic_partitions=some, timeout_ms=0, election_type=0)
+    both.every(ApiKey.DESCRIBE_LOG_DIRS, "some", topics=some)
+    both.every(ApiKey.DESCRIBE_LOG_DIRS, "none", topics=[])
+    both.every(ApiKey.DESCRIBE_LOG_DIRS, "all", topics=None)
     for name, level, kind in (
         ("nope", 1, 1),
         ("metadata.version", 99, 1),
@@ -190,7 +225,7 @@ def cluster(both: Both) -> None:
         ]
         for validate in (True, False):
             label = f"{name}={level}, type {kind}, {validate=}"
-            both.every(57, label, feature_updates=update, validate_only=validate, timeout_ms=9_000)
+            both.every(ApiKey.UPDATE_FEATURES, label, feature_updates=update, validate_only=validate, timeout_ms=9_000)
 
 
 def resource(kind: int, name: str, *configs: tuple[str, str | None], operation: int = 0) -> dict[str, Any]:
@@ -202,12 +237,14 @@ def configs(both: Both) -> None:
     """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
     for names in (None, [], ["retention.ms", "nope"]):
         asked = [{"resource_type": 2, "resource_name": "c2", "configuration_keys": names}]
-        both.every(32, f"topic, {names}", resources=asked, include_synonyms=True)
+        both.every(ApiKey.DESCRIBE_CONFIGS, f"topic, {names}", resources=asked, include_synonyms=True)
     for kind, name in [(2, "nope"), (2, ""), (2, "a b"), (4, "7"), (4, "x"), (99, "x"), (0, ""), (1, "x")]:
-        both.every(32, f"type {kind} {name!r}", resources=[{"resource_type": kind, "resource_name": name}])
+        both.every(
+            ApiKey.DESCRIBE_CONFIGS, f"type {kind} {name!r}", resources=[{"resource_type": kind, "resource_name": name}]
+        )
     changes = [("retention.ms", "77")]
     for validate in (True, False):
-        for key, more in ((33, {}), (44, {"operation": 0})):
+        for key, more in ((ApiKey.ALTER_CONFIGS, {}), (ApiKey.INCREMENTAL_ALTER_CONFIGS, {"operation": 0})):
             several = [resource(2, "c2", *changes, **more), resource(2, "nope", *changes, **more)]
             several += [
                 resource(2, "c3", ("retention.ms", "x"), **more),
@@ -215,12 +252,24 @@ def configs(both: Both) -> None:
             ]
             both.every(key, f"{validate=}", resources=several, validate_only=validate)
             asked = [{"resource_type": 2, "resource_name": "c2", "configuration_keys": ["retention.ms"]}]
-            both.ask(32, 4, f"after API {key}, {validate=}", resources=asked, include_synonyms=True)
-    both.every(44, "delete", resources=[resource(2, "c2", *changes, operation=1)], validate_only=False)
-    both.every(44, "of metrics", resources=[resource(16, "m", ("interval.ms", "1000"))], validate_only=False)
-    both.every(74, "all", resource_types=[])
+            both.ask(
+                ApiKey.DESCRIBE_CONFIGS, 4, f"after API {key}, {validate=}", resources=asked, include_synonyms=True
+            )
+    both.every(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        "delete",
+        resources=[resource(2, "c2", *changes, operation=1)],
+        validate_only=False,
+    )
+    both.every(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        "of metrics",
+        resources=[resource(16, "m", ("interval.ms", "1000"))],
+        validate_only=False,
+    )
+    both.every(ApiKey.LIST_CONFIG_RESOURCES, "all", resource_types=[])
     for kind in (2, 4, 8, 16, 32, 99):
-        both.every(74, f"type {kind}", resource_types=[kind])
+        both.every(ApiKey.LIST_CONFIG_RESOURCES, f"type {kind}", resource_types=[kind])
 
 
 ANY_ACL: Final = {
@@ -237,11 +286,17 @@ ANY_ACL: Final = {
 def security(both: Both) -> None:
     """DescribeAcls and DescribeUserScramCredentials without authorizer and without credentials."""
     # Version 1 knows no pattern MATCH or ANY with a user resource; LITERAL is 3.
-    for version in versions(29):
-        both.ask(29, version, "acls", **ANY_ACL | {"pattern_type_filter": 3})
-    both.every(29, "acls of a topic", **ANY_ACL | {"resource_type_filter": 2, "resource_name_filter": "c2"})
+    for version in versions(ApiKey.DESCRIBE_ACLS):
+        both.ask(ApiKey.DESCRIBE_ACLS, version, "acls", **ANY_ACL | {"pattern_type_filter": 3})
+    both.every(
+        ApiKey.DESCRIBE_ACLS, "acls of a topic", **ANY_ACL | {"resource_type_filter": 2, "resource_name_filter": "c2"}
+    )
     for label, users in (("all", None), ("none named", []), ("unknown", ["bob"]), ("twice", ["bob", "bob", "eve"])):
-        both.every(50, label, users=None if users is None else [{"name": name} for name in users])
+        both.every(
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            label,
+            users=None if users is None else [{"name": name} for name in users],
+        )
 
 
 def batch(count: int = 3, **fields: Any) -> bytes:
@@ -250,17 +305,17 @@ def batch(count: int = 3, **fields: Any) -> bytes:
 
 def produces(both: Both) -> None:
     """Produce, InitProducerId, DescribeProducers."""
-    names = [f"p{version}" for version in versions(0)]
+    names = [f"p{version}" for version in versions(ApiKey.PRODUCE)]
     extra = [new_topic("idem"), new_topic("small", max_message_bytes="100"), new_topic("empty")]
     extra += [new_topic("times", message_timestamp_type="LogAppendTime"), new_topic("keys", cleanup_policy="compact")]
-    both.ask(19, 7, "for produces", topics=[*map(new_topic, names), *extra], timeout_ms=9_000)
+    both.ask(ApiKey.CREATE_TOPICS, 7, "for produces", topics=[*map(new_topic, names), *extra], timeout_ms=9_000)
     both.learn_topics()
     whole = batch()
     damaged, old, new = (
         whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :] for at, flip in ((len(whole) - 1, 1), (16, 3), (16, 1))
     )
     without_key = records.encode([records.NewRecord(b"x", b"k"), records.NewRecord(b"x")])
-    for version in versions(0):
+    for version in versions(ApiKey.PRODUCE):
         own = f"p{version}"
         for label, name, data in (
             *((f"codec {codec}", own, batch(compression=codec)) for codec in records.CODECS),
@@ -279,7 +334,7 @@ def produces(both: Both) -> None:
         produce(both, version, "acks 1", own, 1, whole, acks=1)
         produce(both, version, "acks 2", own, 1, whole, acks=2)
         produce(both, version, "unknown partition", own, 9, whole)
-        both.ask(0, version, "nothing at all", acks=-1, timeout_ms=9_000, topic_data=[])
+        both.ask(ApiKey.PRODUCE, version, "nothing at all", acks=-1, timeout_ms=9_000, topic_data=[])
     sequences = [0, 0, 3, 9, 6, 9, 12, 15, 18, 0, 3, 18]
     for at, sequence in enumerate(sequences):
         idempotent(both, f"sequence {sequence} at {at}", sequence)
@@ -287,12 +342,18 @@ def produces(both: Both) -> None:
         idempotent(both, f"epoch {epoch}, sequence {sequence}", sequence, epoch)
     idempotent(both, "before the end of numbers", 2**31 - 3, producer_id=5_000)
     idempotent(both, "over the end of numbers", 0, producer_id=5_000)
-    both.every(61, "after", topics=[{"name": "idem", "partition_indexes": [0, 1, 77]}])
-    both.every(61, "bad names", topics=[{"name": name, "partition_indexes": [0]} for name in ("nope", "a b")])
+    both.every(ApiKey.DESCRIBE_PRODUCERS, "after", topics=[{"name": "idem", "partition_indexes": [0, 1, 77]}])
+    both.every(
+        ApiKey.DESCRIBE_PRODUCERS,
+        "bad names",
+        topics=[{"name": name, "partition_indexes": [0]} for name in ("nope", "a b")],
+    )
     until(both, 22, 4, {"producer_id": -1, "producer_epoch": -1})
-    both.every(22, "new", producer_id=-1, producer_epoch=-1)
-    both.every(22, "again", producer_id=4, producer_epoch=3)
-    both.every(22, "empty transactional id", transactional_id="", producer_id=-1, producer_epoch=-1)
+    both.every(ApiKey.INIT_PRODUCER_ID, "new", producer_id=-1, producer_epoch=-1)
+    both.every(ApiKey.INIT_PRODUCER_ID, "again", producer_id=4, producer_epoch=3)
+    both.every(
+        ApiKey.INIT_PRODUCER_ID, "empty transactional id", transactional_id="", producer_id=-1, producer_epoch=-1
+    )
 
 
 def idempotent(both: Both, label: str, sequence: int, epoch: int = 0, producer_id: int = 4_000) -> None:
@@ -308,7 +369,7 @@ def produce(  # noqa: PLR0917
             {"name": name, "topic_id": peer.topic(name), "partition_data": [{"index": index, "records": data}]},
         ]
 
-    both.ask(0, version, label, acks=acks, timeout_ms=9_000, topic_data=topic_data)
+    both.ask(ApiKey.PRODUCE, version, label, acks=acks, timeout_ms=9_000, topic_data=topic_data)
 
 
 def until(both: Both, key: int, version: int, fields: dict[str, Any]) -> None:
@@ -337,23 +398,33 @@ def offsets(both: Both) -> None:
         for timestamp in (-1, -2, -3, -4, -5, -6, -7, 0, 999, 1_001, 5_000):
             for name in ("p3", "empty"):
                 asked = {"topics": [listed(name, 0, timestamp)], "isolation_level": isolation}
-                both.every(2, f"{timestamp} of {name}, {isolation=}", replica_id=-1, timeout_ms=9_000, **asked)
+                both.every(
+                    ApiKey.LIST_OFFSETS,
+                    f"{timestamp} of {name}, {isolation=}",
+                    replica_id=-1,
+                    timeout_ms=9_000,
+                    **asked,
+                )
     for name, index in (("p3", 9), ("nope", 0), ("a b", 0)):
-        both.every(2, f"{name}-{index}", replica_id=-1, topics=[listed(name, index, -1)], timeout_ms=9_000)
+        both.every(
+            ApiKey.LIST_OFFSETS, f"{name}-{index}", replica_id=-1, topics=[listed(name, index, -1)], timeout_ms=9_000
+        )
     for epoch in (0, 9):
-        both.every(2, f"epoch {epoch}", replica_id=-1, topics=[listed("p3", 0, -1, epoch)], timeout_ms=9_000)
+        both.every(
+            ApiKey.LIST_OFFSETS, f"epoch {epoch}", replica_id=-1, topics=[listed("p3", 0, -1, epoch)], timeout_ms=9_000
+        )
         for wanted in (0, 5, -1):
             partition = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": wanted}
             asked = {"topics": [{"topic": "p3", "partitions": [partition]}], "replica_id": -1}
-            both.every(23, f"end of {wanted}, epoch {epoch}", **asked)
+            both.every(ApiKey.OFFSET_FOR_LEADER_EPOCH, f"end of {wanted}, epoch {epoch}", **asked)
     for name, index, offset in (
         *(("p5", 0, offset) for offset in (1, 4, 2, -1, 9_999, -2)),
         *(("keys", 0, 0), ("nope", 0, 0), ("a b", 0, 0), ("p5", 9, 0)),
     ):
         partition = {"partition_index": index, "offset": offset}
         asked = {"topics": [{"name": name, "partitions": [partition]}], "timeout_ms": 9_000}
-        both.every(21, f"{name}-{index} to {offset}", **asked)
-    both.every(2, "after", replica_id=-1, topics=[listed("p5", 0, -2)], timeout_ms=9_000)
+        both.every(ApiKey.DELETE_RECORDS, f"{name}-{index} to {offset}", **asked)
+    both.every(ApiKey.LIST_OFFSETS, "after", replica_id=-1, topics=[listed("p5", 0, -2)], timeout_ms=9_000)
 
 
 def fetches(both: Both) -> None:
@@ -367,7 +438,7 @@ def fetches(both: Both) -> None:
     def fetch(label: str, topics: Any, **more: Any) -> None:
         limits = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
         asked = {"replica_id": -1, "session_id": 0, "session_epoch": -1, "topics": topics, **limits, **more}
-        both.every(1, label, **asked)
+        both.every(ApiKey.FETCH, label, **asked)
 
     fetch("the start", at("p4", 0, 0))
     fetch("the middle", at("p4", 0, 4))
@@ -389,25 +460,27 @@ def fetches(both: Both) -> None:
     fetch("nothing", [])
     fetch("an unknown session", at("p4", 0, 0), since=7, session_id=12_345, session_epoch=1)
     fetch("a session that is none", at("p4", 0, 0), since=7, session_epoch=3)
-    for version in versions(1, 7):
+    for version in versions(ApiKey.FETCH, 7):
         limits = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": 1 << 20, "replica_id": -1}
-        both.ask(1, version, "open a session", topics=at("p4", 0, 0), session_id=0, session_epoch=0, **limits)
+        both.ask(
+            ApiKey.FETCH, version, "open a session", topics=at("p4", 0, 0), session_id=0, session_epoch=0, **limits
+        )
         kept = {peer: peer.last["session_id"] for peer in (both.kafka, both.klamm)}
         limits |= {"session_id": lambda peer, kept=kept: kept[peer]}
-        both.ask(1, version, "go on with it", topics=[], session_epoch=1, **limits)
-        both.ask(1, version, "add to it", topics=at("p4", 1, 0), session_epoch=2, **limits)
+        both.ask(ApiKey.FETCH, version, "go on with it", topics=[], session_epoch=1, **limits)
+        both.ask(ApiKey.FETCH, version, "add to it", topics=at("p4", 1, 0), session_epoch=2, **limits)
         forgotten = {
             "forgotten_topics_data": lambda peer: [{"topic": "p4", "topic_id": peer.topic("p4"), "partitions": [0]}]
         }
-        both.ask(1, version, "take from it", topics=[], session_epoch=3, **limits, **forgotten)
-        both.ask(1, version, "a wrong epoch", topics=[], session_epoch=9, **limits)
-        both.ask(1, version, "close it", topics=[], session_epoch=-1, **limits)
+        both.ask(ApiKey.FETCH, version, "take from it", topics=[], session_epoch=3, **limits, **forgotten)
+        both.ask(ApiKey.FETCH, version, "a wrong epoch", topics=[], session_epoch=9, **limits)
+        both.ask(ApiKey.FETCH, version, "close it", topics=[], session_epoch=-1, **limits)
 
 
 def repeats(both: Both) -> None:
     """Topics and partitions that one request names more than once."""
-    names = [f"r{version}" for version in versions(0)]
-    both.ask(19, 7, "for repeats", topics=[*map(new_topic, names)], timeout_ms=9_000)
+    names = [f"r{version}" for version in versions(ApiKey.PRODUCE)]
+    both.ask(ApiKey.CREATE_TOPICS, 7, "for repeats", topics=[*map(new_topic, names)], timeout_ms=9_000)
     both.learn_topics()
     orders: dict[str, list[tuple[str, list[int]]]] = {
         "twice in a row": [("", [0, 0])],
@@ -449,20 +522,30 @@ def repeats(both: Both) -> None:
                 for name, indexes in named
             ]
 
-        both.every(2, label, replica_id=-1, timeout_ms=9_000, topics=by("partition_index", **asked))
-        both.every(23, label, replica_id=-1, topics=by("partition", current_leader_epoch=-1, leader_epoch=0))
-        both.every(21, label, timeout_ms=9_000, topics=by("partition_index", offset=1))
+        both.every(ApiKey.LIST_OFFSETS, label, replica_id=-1, timeout_ms=9_000, topics=by("partition_index", **asked))
+        both.every(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            label,
+            replica_id=-1,
+            topics=by("partition", current_leader_epoch=-1, leader_epoch=0),
+        )
+        both.every(ApiKey.DELETE_RECORDS, label, timeout_ms=9_000, topics=by("partition_index", offset=1))
         producers = [{"name": name, "partition_indexes": indexes} for name, indexes in named]
-        both.every(61, label, topics=producers)
-        both.every(3, label, topics=[{"name": name, "topic_id": None} for name, _ in named], since=1)
-        both.every(75, label, topics=[{"name": name} for name, _ in named], response_partition_limit=2_000)
+        both.every(ApiKey.DESCRIBE_PRODUCERS, label, topics=producers)
+        both.every(ApiKey.METADATA, label, topics=[{"name": name, "topic_id": None} for name, _ in named], since=1)
+        both.every(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            label,
+            topics=[{"name": name} for name, _ in named],
+            response_partition_limit=2_000,
+        )
     repeated_batches(both)
     repeated_names(both)
 
 
 def repeated_produce(both: Both, label: str, order: list[tuple[str, list[int]]]) -> None:
     """Topics and partitions that one Produce names more than once; "" is a topic for each version."""
-    for version in versions(0):
+    for version in versions(ApiKey.PRODUCE):
         named = [(name or f"r{version}", indexes) for name, indexes in order]
         for acks in (1, -1):  # the last leaves nothing that is not to be read yet
             both.ask(
@@ -529,7 +612,7 @@ def repeated_names(both: Both) -> None:
         "nothing but an empty entry": [("c2", [])],
     }
     for label, order in orders.items():
-        for version in versions(8):
+        for version in versions(ApiKey.OFFSET_COMMIT):
             both.ask(
                 8,
                 version,
@@ -573,53 +656,68 @@ def repeated_names(both: Both) -> None:
                 ]
             }
 
-        both.every(9, f"fetch, {label}", own=fetched_by)
+        both.every(ApiKey.OFFSET_FETCH, f"fetch, {label}", own=fetched_by)
         gone = [{"name": name, "partitions": [{"partition_index": one[0]} for one in part]} for name, part in order]
-        both.every(47, f"delete, {label}", group_id="repeats3", topics=gone)
+        both.every(ApiKey.OFFSET_DELETE, f"delete, {label}", group_id="repeats3", topics=gone)
     repeated_admin(both)
 
 
 def repeated_admin(both: Both) -> None:
     """The same in requests of admin clients."""
     asked = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}
-    both.every(2, "no such level", replica_id=-1, isolation_level=5, topics=[{"name": "c2", "partitions": [asked] * 2}])
+    both.every(
+        ApiKey.LIST_OFFSETS,
+        "no such level",
+        replica_id=-1,
+        isolation_level=5,
+        topics=[{"name": "c2", "partitions": [asked] * 2}],
+    )
     some = [{"topic": "c2", "partitions": [0, 0, 99, 99]}, {"topic": "c2", "partitions": [0]}]
-    both.every(43, "twice", topic_partitions=some, timeout_ms=9_000, election_type=0)
-    both.every(35, "twice", topics=some)
+    both.every(ApiKey.ELECT_LEADERS, "twice", topic_partitions=some, timeout_ms=9_000, election_type=0)
+    both.every(ApiKey.DESCRIBE_LOG_DIRS, "twice", topics=some)
     for label, names in (("unknown", ["nope"] * 3), ("known", ["r5", "r6", "r5"]), ("nameless", [""] * 2)):
         grown = [{"name": name, "count": 3 + at, "assignments": None} for at, name in enumerate(names)]
-        both.every(37, f"twice, {label}", topics=grown, timeout_ms=9_000, validate_only=False)
-    for version in versions(20):
+        both.every(ApiKey.CREATE_PARTITIONS, f"twice, {label}", topics=grown, timeout_ms=9_000, validate_only=False)
+    for version in versions(ApiKey.DELETE_TOPICS):
         names = ["r7", "nope", "r7", "nope", "r7"]
-        both.ask(20, version, "twice", topic_names=names, topics=[{"name": one} for one in names], timeout_ms=9_000)
+        both.ask(
+            ApiKey.DELETE_TOPICS,
+            version,
+            "twice",
+            topic_names=names,
+            topics=[{"name": one} for one in names],
+            timeout_ms=9_000,
+        )
     by_both = lambda peer: [{"name": "r7"}, {"name": None, "topic_id": peer.topic("r7")}]  # noqa: E731
-    both.ask(20, 6, "by name and by id", topics=by_both, timeout_ms=9_000)
-    both.ask(20, 6, "ids twice", topics=lambda peer: by_both(peer)[1:] * 2, timeout_ms=9_000)
+    both.ask(ApiKey.DELETE_TOPICS, 6, "by name and by id", topics=by_both, timeout_ms=9_000)
+    both.ask(ApiKey.DELETE_TOPICS, 6, "ids twice", topics=lambda peer: by_both(peer)[1:] * 2, timeout_ms=9_000)
 
 
 def groups(both: Both) -> None:
     """The APIs of classic groups. A group that is not there, one that lives, and admin commits."""
     find_coordinator(both)
     for kind, key in ((0, "g"), (0, ""), (2, "x"), (3, "x")):
-        both.every(10, f"type {kind} {key!r}", key=key, coordinator_keys=[key, "h"], key_type=kind)
-    for version in versions(11):
+        both.every(ApiKey.FIND_COORDINATOR, f"type {kind} {key!r}", key=key, coordinator_keys=[key, "h"], key_type=kind)
+    for version in versions(ApiKey.JOIN_GROUP):
         one_life(both, version, f"group{version}")
-    both.every(16, "all", states_filter=[], types_filter=[])
+    both.every(ApiKey.LIST_GROUPS, "all", states_filter=[], types_filter=[])
     for state in ("Stable", "empty", "Dead", "Nope"):
-        both.every(16, f"state {state}", since=4, states_filter=[state], types_filter=[])
+        both.every(ApiKey.LIST_GROUPS, f"state {state}", since=4, states_filter=[state], types_filter=[])
     for kind in ("classic", "Consumer", "nope"):
-        both.every(16, f"type {kind}", since=5, states_filter=[], types_filter=[kind])
-    for version in versions(8):
+        both.every(ApiKey.LIST_GROUPS, f"type {kind}", since=5, states_filter=[], types_filter=[kind])
+    for version in versions(ApiKey.OFFSET_COMMIT):
         commit(both, version, "without members", f"admin{version}", "", -1)
     for asked, name, indexes in (("some", "c2", [0, 1, 5]), ("of an unknown topic", "nope", [0])):
-        both.every(9, asked, own=lambda version, name=name, at=indexes: fetched(version, "admin9", name, at))
-    both.every(9, "of no group", own=lambda version: fetched(version, "nobody", "c2", [0]))
-    both.every(9, "all", since=2, own=lambda version: fetched(version, "admin9", None, []))
+        both.every(
+            ApiKey.OFFSET_FETCH, asked, own=lambda version, name=name, at=indexes: fetched(version, "admin9", name, at)
+        )
+    both.every(ApiKey.OFFSET_FETCH, "of no group", own=lambda version: fetched(version, "nobody", "c2", [0]))
+    both.every(ApiKey.OFFSET_FETCH, "all", since=2, own=lambda version: fetched(version, "admin9", None, []))
     gone = [{"name": "c2", "partitions": [{"partition_index": 0}, {"partition_index": 7}]}]
     for name in ("admin8", "nobody", "", "group9"):
-        both.every(47, f"of {name!r}", group_id=name, topics=gone)
-    for version in versions(42):
-        both.ask(42, version, "several", groups_names=[f"admin{version + 2}", "group9", "nobody", ""])
+        both.every(ApiKey.OFFSET_DELETE, f"of {name!r}", group_id=name, topics=gone)
+    for version in versions(ApiKey.DELETE_GROUPS):
+        both.ask(ApiKey.DELETE_GROUPS, version, "several", groups_names=[f"admin{version + 2}", "group9", "nobody", ""])
 
 
 def fetched(version: int, group: str, topic: str | None, indexes: list[int]) -> dict[str, Any]:
@@ -666,32 +764,61 @@ def one_life(both: Both, version: int, group: str) -> None:
         ("no group", {"group_id": ""}),
         ("unknown member", {"member_id": "x"}),
     ):
-        both.ask(11, version, f"join, {label}", **joining | more)
+        both.ask(ApiKey.JOIN_GROUP, version, f"join, {label}", **joining | more)
     members = {}
 
     def member(peer: Peer) -> Any:
         return members[peer]
 
-    answer = both.ask(11, version, "join", **joining)
+    answer = both.ask(ApiKey.JOIN_GROUP, version, "join", **joining)
     members |= {peer: peer.last["member_id"] for peer in (both.kafka, both.klamm)}
     if answer["error_code"] == "MEMBER_ID_REQUIRED":
-        answer = both.ask(11, version, "join with an id", **joining | {"member_id": member})
+        answer = both.ask(ApiKey.JOIN_GROUP, version, "join with an id", **joining | {"member_id": member})
     generation = answer["generation_id"]
     beat = {"group_id": group, "generation_id": generation}
     sync = beat | {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
-    low = {key: min(version, VERSIONS[key][1]) for key in (12, 13, 14, 15)}
-    both.ask(14, low[14], "sync, unknown member", **sync, member_id="x")
-    both.ask(14, low[14], "sync, another generation", **sync | {"generation_id": 99}, member_id=member)
-    both.ask(15, low[15], "describe before the sync", groups=[group], include_authorized_operations=True)
+    low = {
+        key: min(version, VERSIONS[key][1])
+        for key in (ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS)
+    }
+    both.ask(ApiKey.SYNC_GROUP, low[ApiKey.SYNC_GROUP], "sync, unknown member", **sync, member_id="x")
+    both.ask(
+        ApiKey.SYNC_GROUP,
+        low[ApiKey.SYNC_GROUP],
+        "sync, another generation",
+        **sync | {"generation_id": 99},
+        member_id=member,
+    )
+    both.ask(
+        ApiKey.DESCRIBE_GROUPS,
+        low[ApiKey.DESCRIBE_GROUPS],
+        "describe before the sync",
+        groups=[group],
+        include_authorized_operations=True,
+    )
     assigned_to = lambda peer: [{"member_id": members[peer], "assignment": b"abc"}]  # noqa: E731
-    both.ask(14, low[14], "sync", **sync | {"assignments": assigned_to}, member_id=member)
-    both.ask(15, low[15], "describe", groups=[group, "nobody", ""], include_authorized_operations=True)
-    both.ask(12, low[12], "beat", **beat, member_id=member)
-    both.ask(12, low[12], "beat, another generation", **beat | {"generation_id": 99}, member_id=member)
-    both.ask(12, low[12], "beat, unknown member", **beat, member_id="x")
-    both.ask(12, low[12], "beat, unknown group", **beat | {"group_id": "nobody"}, member_id="x")
-    both.ask(11, version, "join with another type", **joining | {"protocol_type": "connect"})
-    for at in versions(8) if version == VERSIONS[11][1] else ():
+    both.ask(ApiKey.SYNC_GROUP, low[ApiKey.SYNC_GROUP], "sync", **sync | {"assignments": assigned_to}, member_id=member)
+    both.ask(
+        ApiKey.DESCRIBE_GROUPS,
+        low[ApiKey.DESCRIBE_GROUPS],
+        "describe",
+        groups=[group, "nobody", ""],
+        include_authorized_operations=True,
+    )
+    both.ask(ApiKey.HEARTBEAT, low[ApiKey.HEARTBEAT], "beat", **beat, member_id=member)
+    both.ask(
+        ApiKey.HEARTBEAT,
+        low[ApiKey.HEARTBEAT],
+        "beat, another generation",
+        **beat | {"generation_id": 99},
+        member_id=member,
+    )
+    both.ask(ApiKey.HEARTBEAT, low[ApiKey.HEARTBEAT], "beat, unknown member", **beat, member_id="x")
+    both.ask(
+        ApiKey.HEARTBEAT, low[ApiKey.HEARTBEAT], "beat, unknown group", **beat | {"group_id": "nobody"}, member_id="x"
+    )
+    both.ask(ApiKey.JOIN_GROUP, version, "join with another type", **joining | {"protocol_type": "connect"})
+    for at in versions(ApiKey.OFFSET_COMMIT) if version == VERSIONS[11][1] else ():
         commit(both, at, "of a member", group, member, generation)
         commit(both, at, "of another generation", group, member, 99)
         commit(both, at, "of nobody in a group that lives", group, "", -1)
@@ -699,13 +826,15 @@ def one_life(both: Both, version: int, group: str) -> None:
         return  # the last one stays
     for label, who in (("unknown", "x"), ("member", member), ("again", member)):
         named = lambda peer, who=who: [{"member_id": who(peer) if callable(who) else who}]  # noqa: E731
-        both.ask(13, low[13], f"leave, {label}", group_id=group, member_id=who, members=named)
-    both.ask(15, low[15], "describe the end", groups=[group])
+        both.ask(
+            ApiKey.LEAVE_GROUP, low[ApiKey.LEAVE_GROUP], f"leave, {label}", group_id=group, member_id=who, members=named
+        )
+    both.ask(ApiKey.DESCRIBE_GROUPS, low[ApiKey.DESCRIBE_GROUPS], "describe the end", groups=[group])
 
 
 def deletions(both: Both) -> None:
     """DeleteTopics, by name and by id."""
-    for version in versions(20):
+    for version in versions(ApiKey.DELETE_TOPICS):
         names = [f"c{version + 1}", "nope", "x", "x"]
         by_name = [{"name": name} for name in names[:2]]
         topic_id = f"assigned{version + 1}"
@@ -718,6 +847,6 @@ def deletions(both: Both) -> None:
             timeout_ms=9_000,
         )
         late = {"topic_names": ["default2"], "topics": [{"name": "default2"}], "timeout_ms": 0}
-        both.ask(20, version, "no time", **late)
+        both.ask(ApiKey.DELETE_TOPICS, version, "no time", **late)
     both.learn_topics()
-    both.every(3, "what is left", own=lambda version: {"topics": None if version else []})
+    both.every(ApiKey.METADATA, "what is left", own=lambda version: {"topics": None if version else []})

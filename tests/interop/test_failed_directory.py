@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from klamm import records
+from klamm.protocol.api_key import ApiKey
 from klamm.records import NewRecord
 from tests.interop import apache_kafka
 from tests.interop.peers import Peer
@@ -29,7 +30,6 @@ SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "100",
     "auto.create.topics.enable": "false",
 }
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, OFFSET_FOR_EPOCH, LOG_DIRS = 0, 1, 2, 3, 19, 23, 35
 
 
 class Asked:
@@ -48,7 +48,7 @@ class Asked:
             "configs": (),
         }
         asked = {"topics": [topic], "timeout": 30_000, "validate_only": False}
-        return str(self.peer.ask(CREATE_TOPICS, 6, asked)["topics"][0]["error_code"])
+        return str(self.peer.ask(ApiKey.CREATE_TOPICS, 6, asked)["topics"][0]["error_code"])
 
     def classed(self, answers: dict[int, Any]) -> dict[str, Any]:
         """By what became of the partitions; all of a kind have the same answer."""
@@ -59,7 +59,7 @@ class Asked:
         return found
 
     def metadata(self, name: str = "t") -> dict[int, Any]:
-        (topic,) = self.peer.ask(METADATA, 9, {"topics": [{"name": name}]})["topics"]
+        (topic,) = self.peer.ask(ApiKey.METADATA, 9, {"topics": [{"name": name}]})["topics"]
         fields = ("error_code", "leader_id", "isr_nodes", "replica_nodes", "offline_replicas")
         return {one["partition_index"]: {field: one[field] for field in fields} for one in topic["partitions"]}
 
@@ -69,13 +69,13 @@ class Asked:
     def write(self, index: int) -> str:
         topic = {"name": "t", "partition_data": [{"index": index, "records": records.encode([NewRecord(b"x")])}]}
         asked = {"transactional_id": None, "acks": -1, "timeout": 30_000, "topic_data": [topic]}
-        answer = self.peer.ask(PRODUCE, 9, asked)
+        answer = self.peer.ask(ApiKey.PRODUCE, 9, asked)
         return str(answer["responses"][0]["partition_responses"][0]["error_code"])
 
     def fetch(self) -> dict[int, Any]:
         wanted = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for at in range(PARTITIONS)]
         asked = {"max_wait": 0, "min_bytes": 0, "topics": [{"topic": "t", "partitions": wanted}]}
-        (topic,) = self.peer.ask(FETCH, 11, {"replica_id": -1, "max_bytes": 1 << 20, "rack_id": "", **asked})[
+        (topic,) = self.peer.ask(ApiKey.FETCH, 11, {"replica_id": -1, "max_bytes": 1 << 20, "rack_id": "", **asked})[
             "responses"
         ]
         return {
@@ -86,19 +86,19 @@ class Asked:
     def list_offsets(self) -> dict[int, Any]:
         wanted = [{"partition_index": at, "timestamp": -1, "current_leader_epoch": -1} for at in range(PARTITIONS)]
         asked = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": wanted}]}
-        (topic,) = self.peer.ask(LIST_OFFSETS, 6, asked)["topics"]
+        (topic,) = self.peer.ask(ApiKey.LIST_OFFSETS, 6, asked)["topics"]
         return {one["partition_index"]: one["error_code"] for one in topic["partitions"]}
 
     def offset_for_epoch(self) -> dict[int, Any]:
         wanted = [{"partition": at, "current_leader_epoch": -1, "leader_epoch": 0} for at in range(PARTITIONS)]
         (topic,) = self.peer.ask(
-            OFFSET_FOR_EPOCH, 4, {"replica_id": -2, "topics": [{"topic": "t", "partitions": wanted}]}
+            ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, {"replica_id": -2, "topics": [{"topic": "t", "partitions": wanted}]}
         )["topics"]
         return {one["partition"]: one["error_code"] for one in topic["partitions"]}
 
     def where(self, name: str = "t") -> dict[str, tuple[str, set[int]]]:
         """Each directory's error and partitions of a topic."""
-        results = self.peer.ask(LOG_DIRS, 4, {"topics": None})["results"]
+        results = self.peer.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, {"topics": None})["results"]
         return {
             Path(found["log_dir"]).name: (
                 found["error_code"],

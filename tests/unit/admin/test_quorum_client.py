@@ -11,9 +11,8 @@ from klamm.admin import quorum
 from klamm.admin.quorum import QuorumClient
 from klamm.client import ClientError
 from klamm.client.connection import parse_bootstrap
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
-
-DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 55, 60
 
 
 class Controllers:
@@ -43,7 +42,7 @@ class Controllers:
             told = {"error_code": 0, "endpoint_type": 2, "cluster_id": "c", "brokers": [node]}
             return told | {"controller_id": 2 if is_known else -1}
 
-        return {DESCRIBE_QUORUM: (2, 2, described), DESCRIBE_CLUSTER: (1, 2, cluster)}
+        return {ApiKey.DESCRIBE_QUORUM: (2, 2, described), ApiKey.DESCRIBE_CLUSTER: (1, 2, cluster)}
 
 
 def described_by(controllers: Controllers) -> int:

@@ -12,8 +12,8 @@ import pytest
 from tests.unit.cli.fake_broker import FakeBroker
 
 from klamm.client import ClientError, KafkaClient
+from klamm.protocol.api_key import ApiKey
 
-PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
 TOPIC = "orders"
 SILENT, SPEAKING = 0, 1
 """The partitions, by what leads them; the silent one comes first where a producer goes through them in order."""
@@ -28,9 +28,9 @@ class OneOfTwo(FakeBroker):
         self.produced: queue.Queue[int] = queue.Queue()
         super().__init__(
             {
-                METADATA: (12, 12, self._metadata),
-                PRODUCE: (9, 9, self._produce),
-                INIT_PRODUCER_ID: (4, 4, self._identity),
+                ApiKey.METADATA: (12, 12, self._metadata),
+                ApiKey.PRODUCE: (9, 9, self._produce),
+                ApiKey.INIT_PRODUCER_ID: (4, 4, self._identity),
             }
         )
 

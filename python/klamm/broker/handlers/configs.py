@@ -19,6 +19,7 @@ from klamm.config.entries import (
     describe_topic,
 )
 from klamm.config.values import NodeLayers
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -37,7 +38,6 @@ from klamm.protocol.wire.codec import (
 )
 from klamm.protocol.wire.kio_classes import response_class
 
-LIST_CONFIG_RESOURCES: Final = 74
 METRICS_ONLY_VERSION: Final = 0
 """The version in which the API listed client metrics and had no types in it."""
 
@@ -112,9 +112,9 @@ class ConfigHandlers:
         """Resources of the wanted types (none named: of all types) that have, or can have, configs."""
         wanted = {int(ResourceType.CLIENT_METRICS)}
         if version > METRICS_ONLY_VERSION:
-            request = decode_request(LIST_CONFIG_RESOURCES, version, body)
+            request = decode_request(ApiKey.LIST_CONFIG_RESOURCES, version, body)
             wanted = set(request.resource_types) or {int(kind) for kind in self._listable()}
-        answer = response_class(LIST_CONFIG_RESOURCES, version)
+        answer = response_class(ApiKey.LIST_CONFIG_RESOURCES, version)
         if not wanted <= {int(kind) for kind in self._listable()}:
             return encode_response(build(answer, error_code=ErrorCode.UNSUPPORTED_VERSION))
         found = [

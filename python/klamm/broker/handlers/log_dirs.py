@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from klamm.broker.request import RequestContext
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.value import Value
 from klamm.protocol.wire.codec import (
@@ -15,7 +16,6 @@ from klamm.protocol.wire.codec import (
 )
 from klamm.protocol.wire.kio_classes import response_class
 
-DESCRIBE_LOG_DIRS: Final = 35
 UNKNOWN_SIZE: Final = -1
 
 
@@ -37,14 +37,14 @@ class LogDirHandlers:
 
     async def describe_log_dirs(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """Every directory with the wanted partitions in it (null: all of them), and the sizes of its volume (v4)."""
-        request = decode_request(DESCRIBE_LOG_DIRS, version, body)
+        request = decode_request(ApiKey.DESCRIBE_LOG_DIRS, version, body)
         wanted: dict[str, set[int]] | None = None
         if request.topics is not None:
             wanted = {}
             for item in request.topics:
                 wanted.setdefault(item.topic, set()).update(item.partitions)
         results = [self._result(info, wanted) for info in self._describe()]
-        answer = build(response_class(DESCRIBE_LOG_DIRS, version), error_code=ErrorCode.NONE, results=results)
+        answer = build(response_class(ApiKey.DESCRIBE_LOG_DIRS, version), error_code=ErrorCode.NONE, results=results)
         return encode_response(answer)
 
     def _result(self, info: LogDirInfo, wanted: dict[str, set[int]] | None) -> dict[str, Any]:

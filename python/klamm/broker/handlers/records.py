@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from klamm.broker.producer_ids import ProducerIds
 from klamm.broker.request import RequestContext
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.topic_names import check_topic_name
 from klamm.protocol.wire.codec import (
@@ -20,9 +21,6 @@ from klamm.protocol.wire.kio_classes import response_class
 
 log = logging.getLogger("klamm.broker.records")
 
-DELETE_RECORDS: Final = 21
-INIT_PRODUCER_ID: Final = 22
-DESCRIBE_PRODUCERS: Final = 61
 HIGH_WATERMARK: Final = -1
 """The offset in a DeleteRecords that means: everything up to the high watermark."""
 
@@ -48,7 +46,7 @@ class RecordHandlers:
 
     async def delete_records(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """KIP-107: each partition's new log start, or its error. Of a partition named twice the last one counts."""
-        request = decode_request(DELETE_RECORDS, version, body)
+        request = decode_request(ApiKey.DELETE_RECORDS, version, body)
         offsets: dict[str, dict[int, int]] = {}
         for topic in request.topics:
             found = offsets.setdefault(topic.name, {})
@@ -59,7 +57,7 @@ class RecordHandlers:
                 continue
             work = (self._delete(name, partition, offset) for partition, offset in partitions.items())
             topics.append({"name": name, "partitions": await asyncio.gather(*work)})
-        return encode_response(build(response_class(DELETE_RECORDS, version), topics=topics))
+        return encode_response(build(response_class(ApiKey.DELETE_RECORDS, version), topics=topics))
 
     async def _delete(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
         try:
@@ -70,8 +68,8 @@ class RecordHandlers:
 
     async def init_producer_id(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """A fresh producer id with epoch 0. Transactions are refused while klamm has none."""
-        request = decode_request(INIT_PRODUCER_ID, version, body)
-        answer = response_class(INIT_PRODUCER_ID, version)
+        request = decode_request(ApiKey.INIT_PRODUCER_ID, version, body)
+        answer = response_class(ApiKey.INIT_PRODUCER_ID, version)
         if request.transactional_id is not None:
             log.info(
                 "refused transactional id %r of %s: no transactions yet", request.transactional_id, context.address
@@ -88,7 +86,7 @@ class RecordHandlers:
 
     async def describe_producers(self, context: RequestContext, version: int, body: bytes) -> bytes:
         """KIP-664: the producers whose state each partition remembers."""
-        request = decode_request(DESCRIBE_PRODUCERS, version, body)
+        request = decode_request(ApiKey.DESCRIBE_PRODUCERS, version, body)
         topics = [
             {
                 "name": topic.name,
@@ -96,7 +94,7 @@ class RecordHandlers:
             }
             for topic in request.topics
         ]
-        return encode_response(build(response_class(DESCRIBE_PRODUCERS, version), topics=topics))
+        return encode_response(build(response_class(ApiKey.DESCRIBE_PRODUCERS, version), topics=topics))
 
     async def _producers(self, topic: str, partition: int) -> dict[str, Any]:
         try:

@@ -19,9 +19,9 @@ from klamm.cli.terminal.exits import BadParameter
 from klamm.cli.terminal.interrupts import SecondInterrupt, held
 from klamm.cli.terminal.output import DEFAULT_BOOTSTRAP, Bootstrap, progress, say
 from klamm.client import ClientError
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 
-PRODUCE: Final = 0
 BATCH_BYTES: Final = 512 * 1024
 _RECORD_BYTES: Final = 64
 """More or less what a record takes beside its key and value."""
@@ -144,7 +144,7 @@ class Producer:
         leader = self._topic.partitions[partition].leader
         wanted = [{"name": self._topic.name, "partition_data": [{"index": partition, "records": data}]}]
         answer = self._client.broker(leader).request(
-            PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=wanted
+            ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=wanted
         )
         for topic in answer.responses:
             for one in topic.partition_responses:

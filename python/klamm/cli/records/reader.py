@@ -12,10 +12,10 @@ from klamm.admin.groups import LATEST, TopicPartition, list_offsets
 from klamm.admin.topics import Topic, topics
 from klamm.cli.records.positions import Position
 from klamm.client import ClientError
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode
 from klamm.records import Record
 
-FETCH: Final = 1
 _PARTITION_BYTES: Final = 1 << 20
 _ANSWER_BYTES: Final = 16 << 20
 _WAIT_MS: Final = 500
@@ -78,7 +78,7 @@ class Reader:
             for one in wanted
         ]
         answer = self._client.broker(leader).request(
-            FETCH,
+            ApiKey.FETCH,
             12,
             replica_id=-1,
             max_wait_ms=_WAIT_MS,

@@ -8,6 +8,7 @@ import pytest
 
 from klamm._engine import CommitRequest
 from klamm.broker.handlers.offsets import TopicInfo
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, MalformedRequest
 from klamm.protocol.messages.group_messages import (
     FetchedGroup,
@@ -39,8 +40,6 @@ from klamm.protocol.wire.kio_classes import request_class
 
 from .images import image_of
 
-JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_FETCH = 11, 13, 8, 9
-
 
 def request_body(api_key: int, version: int, **fields: Any) -> bytes:
     """What a client sends."""
@@ -52,7 +51,7 @@ def test_commit_requests(version: int) -> None:
     partition = {"partition_index": 1, "committed_offset": 2, "committed_leader_epoch": 3, "committed_metadata": "m"}
     topics = [{"name": "t", "topic_id": b"i" * 16, "partitions": [partition]}]
     fields = {"group_id": "g", "generation_id_or_member_epoch": 4, "member_id": "me", "group_instance_id": "i"}
-    body = request_body(OFFSET_COMMIT, version, retention_time_ms=5, topics=topics, **fields)
+    body = request_body(ApiKey.OFFSET_COMMIT, version, retention_time_ms=5, topics=topics, **fields)
     image = image_of(TopicInfo("t", b"i" * 16, 2))
     request = CommitRequest.read(version, body, image)
     assert request.version == version
@@ -73,7 +72,7 @@ def test_fetch_requests_name_their_groups(version: int) -> None:
     topics = [{"name": "t", "topic_id": b"i" * 16, "partition_indexes": [1, 2]}]
     group = {"group_id": "g", "member_id": "me", "member_epoch": 7, "topics": topics}
     fields = {"groups": [group]} if version >= 8 else group
-    body = request_body(OFFSET_FETCH, version, require_stable=True, **fields)
+    body = request_body(ApiKey.OFFSET_FETCH, version, require_stable=True, **fields)
     request = read(OffsetFetchRequest, version, body)
     assert request.require_stable == (version >= 7)
     topic = FetchTopic("", b"i" * 16, (1, 2)) if version >= 10 else FetchTopic("t", bytes(16), (1, 2))
@@ -89,7 +88,7 @@ def test_a_fetch_of_everything(version: int) -> None:
             read(OffsetFetchRequest, 1, b"\x00\x01g\xff\xff\xff\xff")
         return
     fields: dict[str, Any] = {"groups": [group]} if version >= 8 else group
-    request = read(OffsetFetchRequest, version, request_body(OFFSET_FETCH, version, **fields))
+    request = read(OffsetFetchRequest, version, request_body(ApiKey.OFFSET_FETCH, version, **fields))
     assert request.all_groups(version) == (FetchGroup("g", None),)
 
 
@@ -97,7 +96,7 @@ def test_a_fetch_of_everything(version: int) -> None:
 def test_fetch_answers(version: int) -> None:
     partition = FetchedPartition(3, 42, 5, "m")
     groups = [FetchedGroup("g", (FetchedTopic("t", b"i" * 16, (partition,)),))]
-    answer = decode_response(OFFSET_FETCH, version, write_offset_fetch(version, groups))
+    answer = decode_response(ApiKey.OFFSET_FETCH, version, write_offset_fetch(version, groups))
     (topic,) = (answer.groups[0] if version >= 8 else answer).topics
     assert (topic.topic_id.bytes if version >= 10 else topic.name) == (b"i" * 16 if version >= 10 else "t")
     told = topic.partitions[0]
@@ -109,7 +108,9 @@ def test_fetch_answers(version: int) -> None:
 def test_a_groups_error_stands_where_the_version_has_it(version: int) -> None:
     code = int(ErrorCode.NOT_COORDINATOR)
     topics = (FetchedTopic("t", b"i" * 16, (FetchedPartition(0, error_code=code),)),)
-    answer = decode_response(OFFSET_FETCH, version, write_offset_fetch(version, [FetchedGroup("g", topics, code)]))
+    answer = decode_response(
+        ApiKey.OFFSET_FETCH, version, write_offset_fetch(version, [FetchedGroup("g", topics, code)])
+    )
     if version == 1:
         assert answer.topics[0].partitions[0].error_code == code
         return
@@ -122,7 +123,7 @@ def test_join_requests(version: int) -> None:
     protocols = [{"name": name, "metadata": data} for name, data in (("a", b"1"), ("b", b"2"), ("a", b"3"))]
     fields = {"group_id": "g", "session_timeout_ms": 6_000, "rebalance_timeout_ms": 9_000, "member_id": "m"}
     fields |= {"group_instance_id": "i", "protocol_type": "consumer", "protocols": protocols, "reason": "why"}
-    request = read_join_group(version, request_body(JOIN_GROUP, version, **fields))
+    request = read_join_group(version, request_body(ApiKey.JOIN_GROUP, version, **fields))
     assert (request.group_id, request.session_timeout_ms, request.member_id) == ("g", 6_000, "m")
     assert request.rebalance_timeout_ms == (9_000 if version >= 1 else 6_000)
     assert request.group_instance_id == ("i" if version >= 5 else None)
@@ -134,7 +135,7 @@ def test_join_requests(version: int) -> None:
 @pytest.mark.parametrize("name", [None, "", "range"])
 def test_a_protocol_that_is_not_there_is_null_from_version_7_on(version: int, name: str | None) -> None:
     body = write_join_group(version, JoinGroupResponse(ErrorCode.NONE, "m", 3, "consumer", name, "l", True))
-    answer = decode_response(JOIN_GROUP, version, body)
+    answer = decode_response(ApiKey.JOIN_GROUP, version, body)
     assert answer.protocol_name == (name or (None if version >= 7 else ""))
     assert (answer.member_id, answer.leader, answer.generation_id) == ("m", "l", 3)
     assert version < 9 or answer.skip_assignment
@@ -153,16 +154,16 @@ def test_strings_that_no_record_could_hold_are_malformed() -> None:
 def test_leaving(version: int) -> None:
     members = [{"member_id": "m", "group_instance_id": "i", "reason": "r"}]
     fields: dict[str, Any] = {"member_id": "m"} if version < 3 else {"members": members}
-    request = read_leave_group(version, request_body(LEAVE_GROUP, version, group_id="g", **fields))
+    request = read_leave_group(version, request_body(ApiKey.LEAVE_GROUP, version, group_id="g", **fields))
     expected = LeavingMember("m", "i" if version >= 3 else None, "r" if version >= 5 else None)
     assert request.members == (expected,)
     response = LeaveGroupResponse(ErrorCode.NONE, (LeaveMemberResponse("m", None, ErrorCode.UNKNOWN_MEMBER_ID),))
-    answer = decode_response(LEAVE_GROUP, version, write_leave_group(version, response))
+    answer = decode_response(ApiKey.LEAVE_GROUP, version, write_leave_group(version, response))
     if version < 3:
         assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     else:
         assert answer.error_code == ErrorCode.NONE
         assert answer.members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     top = LeaveGroupResponse(ErrorCode.NOT_COORDINATOR)
-    answer = decode_response(LEAVE_GROUP, version, write_leave_group(version, top))
+    answer = decode_response(ApiKey.LEAVE_GROUP, version, write_leave_group(version, top))
     assert answer.error_code == ErrorCode.NOT_COORDINATOR

@@ -1393,11 +1393,107 @@ def offset_record_value(
 ) -> bytes:
     """Its value: version 4, or version 1 with an expiry, which is -1 for none. OverflowError as above."""
 
-EngineEvent = tuple[str, Any]  # in the stub only
-# ("request", (handle, connection id, API key, API version, client id, listener, peer, body, age in ms))
-# ("commit", (handle, peer, CommitRequest)) for an OffsetCommit; one that cannot be read is a "request"
-# ("acked", (token, error code))   ("auto_create", [topic, ...])   ("closed", connection id)
-# ("dir_failed", directory id)     ("log", ("info" | "warning" | "error", text))
+@final
+class RequestEvent:
+    """A request for a handler in Python. Each is answered once, by its handle."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def connection_id(self) -> int: ...
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def listener(self) -> str:
+        """Its name."""
+    @property
+    def on_controller(self) -> bool:
+        """Whether that is a controller's listener."""
+    @property
+    def principal(self) -> tuple[str, str, bool] | None:
+        """Type, name, and whether a delegation token authenticated it; None: User:ANONYMOUS."""
+    @property
+    def address(self) -> str:
+        """The client's, without port."""
+    @property
+    def body(self) -> bytes:
+        """What follows the request's header."""
+    @property
+    def age_ms(self) -> int:
+        """How long ago its last byte was received."""
+    @property
+    def timeout_ms(self) -> int:
+        """How long after its arrival something is tried for it, unless it names a time-out itself."""
+
+@final
+class CommitEvent:
+    """An OffsetCommit; one that cannot be read is a RequestEvent."""
+
+    @property
+    def handle(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def request(self) -> CommitRequest: ...
+
+@final
+class AckedEvent:
+    """What became of an append of this node's own."""
+
+    @property
+    def token(self) -> int: ...
+    @property
+    def error_code(self) -> int:
+        """0: it is committed."""
+
+@final
+class AutoCreateEvent:
+    """Clients asked for topics that do not exist and may be created. Topics come again until they exist."""
+
+    @property
+    def topics(self) -> list[str]: ...
+
+@final
+class ConnectionClosedEvent:
+    """A connection that had sent requests to Python is gone. What it left unanswered needs no answer."""
+
+    @property
+    def connection_id(self) -> int: ...
+
+@final
+class DirFailedEvent:
+    """A log directory is out of use."""
+
+    @property
+    def directory_id(self) -> bytes: ...
+
+@final
+class LogEvent:
+    """A line for the log."""
+
+    @property
+    def level(self) -> Literal["info", "warning", "error"]: ...
+    @property
+    def message(self) -> str: ...
+
+EngineEvent = (  # in the stub only
+    RequestEvent | CommitEvent | AckedEvent | AutoCreateEvent | ConnectionClosedEvent | DirFailedEvent | LogEvent
+)
+
+@final
+class Distribution:
+    """The values of one metric since it has been measured: in ms where its name ends so."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def sum(self) -> float: ...
+    def quantile(self, share: float) -> float:
+        """What this share (0 to 1) of all values does not exceed, to an eighth of itself; 0 if there is none."""
 
 @final
 class Api:
@@ -1551,6 +1647,10 @@ class Engine:
         """The broker epoch of the last clean shutdown, else -1."""
     @property
     def connection_count(self) -> int: ...
+    def measure_requests(self, is_on: bool) -> None:
+        """Measure the requests that arrive from now on, or stop; at first only their number is counted."""
+    def request_metrics(self) -> dict[str, Distribution]:
+        """Times and sizes of requests, by the names of Kafka's MBeans (kafka.network:type=RequestMetrics)."""
     def counters(self) -> dict[str, int]:
         """What the network and the partitions' logs have done since the start, by name; see `klamm.node.counters`."""
     def stop_accepting(self) -> None: ...

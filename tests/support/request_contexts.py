@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from klamm.broker.request import REQUEST_TIMEOUT_MS, RequestContext, monotonic_ms
+from klamm.broker.request import RequestContext, monotonic_ms
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.principal import ANONYMOUS
+
+REQUEST_TIMEOUT_MS: Final = 60_000
 
 
 def request_context(api_key: int = ApiKey.API_VERSIONS, api_version: int = 0, **others: Any) -> RequestContext:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from klamm.protocol.named_tuple import NamedTuple
 from klamm.protocol.principal import Principal
 
 T = TypeVar("T")
-
-
-REQUEST_TIMEOUT_MS: Final = 60_000
-"""How long a request that names no time-out is worked on, as Kafka's channel to the controller retries for so long."""
 
 
 class RequestContext(NamedTuple):

@@ -4,7 +4,11 @@ Where Apache Kafka has a metric, the name is its MBean's, and the number what th
 
     kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec      records appended
     kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec         bytes of their batches
-    kafka.network:type=RequestMetrics,name=RequestsPerSec,request=R requests taken, of each API that had any
+    kafka.network:type=RequestMetrics,name=RequestsPerSec,request=R,version=V
+                                                                    requests taken, of each API and version that had any
+    kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=R,error=E
+                                                                    error codes, and NONE, in the engine's own answers
+                                                                    to requests that were measured
     kafka.server:type=socket-server-metrics,name=N                  connection-creation-total, incoming-byte-total,
                                                                     outgoing-byte-total
     kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs         flushes of a partition's log

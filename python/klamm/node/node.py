@@ -13,8 +13,19 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from klamm._engine import Delta, Engine, Image
-from klamm.broker.request import REQUEST_TIMEOUT_MS, RequestContext, monotonic_ms
+from klamm._engine import (
+    AckedEvent,
+    AutoCreateEvent,
+    CommitEvent,
+    Delta,
+    DirFailedEvent,
+    Engine,
+    Image,
+    LogEvent,
+    RequestEvent,
+)
+from klamm.broker.authorization import AllowAll, Authorizer
+from klamm.broker.request import RequestContext, monotonic_ms
 from klamm.config.node_config import NodeConfig
 from klamm.formats.directories import metadata_directory_failed
 from klamm.node.boot import Booted, Booting, known, supported_features
@@ -24,11 +35,12 @@ from klamm.node.publishing import Publisher
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.node.requests.handlers import Handlers
 from klamm.protocol.features import SUPPORTED_FEATURES
-from klamm.protocol.principal import ANONYMOUS
+from klamm.protocol.principal import ANONYMOUS, Principal
 from klamm.raft.log.metadata_log import MetadataLogError
 from klamm.raft.ports import RaftStoppedError, StateFailedError
 
 if TYPE_CHECKING:
+    from klamm._engine import EngineEvent
     from klamm.coordinator.groups.driver import GroupCoordinator
     from klamm.node.controller.controller_registration import ControllerRegistration
     from klamm.node.views.quorum_view import QuorumView
@@ -41,8 +53,6 @@ LOST_EVENT_PAUSE_S: Final = 1.0
 SHUTDOWN_S: Final = 300.0
 DRAIN_S: Final = 5.0
 BROKER_RESOURCE: Final = 4
-RequestEvent = tuple[int, int, int, int, str | None, str, str, bytes, int]
-"""Handle, connection id, API key and version, client id, listener, address, body, age in ms: see `Engine.drain`."""
 FEATURES_WITHOUT_APIS: Final = ("group.version", "transaction.version", "share.version", "streams.version")
 NO_EPOCH: Final = -1
 REGISTRATION_DELAY_S: Final = 0.5
@@ -83,7 +93,6 @@ class Node:
         self._controller_registration: ControllerRegistration | None = None
         self._registering: asyncio.TimerHandle | None = None
         self._incarnation_id = os.urandom(16)
-        self._controller_listeners = frozenset(config.controller_listener_names)
 
     # Start
 
@@ -125,7 +134,8 @@ class Node:
                 on_fault=self._on_fault,
             )
         self._follow_image(engine)
-        self._dispatcher = Dispatcher(engine, self._handlers(engine))
+        authorizer = AllowAll()
+        self._dispatcher = Dispatcher(engine, self._handlers(engine, authorizer), authorizer)
         asyncio.get_running_loop().add_reader(engine.event_fd, self._on_events)
         self.metadata.start()
         if self.metadata.is_alone:
@@ -179,7 +189,7 @@ class Node:
             self.failed.result()
         task.result()
 
-    def _handlers(self, engine: Engine) -> Handlers:
+    def _handlers(self, engine: Engine, authorizer: Authorizer) -> Handlers:
         return Handlers(
             self.config,
             self.cluster_id,
@@ -190,6 +200,7 @@ class Node:
             broker=lambda: self.broker,
             quorum=self._quorum_view,
             raft=self.metadata.raft_requests,
+            authorizer=authorizer,
         )
 
     @property
@@ -229,37 +240,38 @@ class Node:
     # What happens
 
     def _on_events(self) -> None:
-        for kind, event in self._running().drain(EVENTS_AT_ONCE):
+        for event in self._running().drain(EVENTS_AT_ONCE):
             try:
-                self._on_event(kind, event)
+                self._on_event(event)
             except Exception:  # it ends this event, and no other of the same turn
-                log.exception("an event of the engine failed: %s", kind)
-                self._on_lost_event(kind, event)
+                log.exception("the node failed to process a %s of the engine", type(event).__name__)
+                self._on_lost_event(event)
 
-    def _on_lost_event(self, kind: str, event: Any) -> None:
-        """Nobody waits for it for ever. A client asks again for a topic that was not created."""
-        if kind in ("request", "commit"):
-            self._dispatcher.answer(event[0], None)
-        elif kind == "acked":
-            self.broker.groups.on_acked(event[0], None)
-        elif kind == "dir_failed":
-            asyncio.get_running_loop().call_later(LOST_EVENT_PAUSE_S, self._on_log_dir_failed, event)
+    def _on_lost_event(self, event: EngineEvent) -> None:
+        """Nothing waits for it for ever. A client asks again for a topic that was not created."""
+        match event:
+            case RequestEvent() | CommitEvent():
+                self._dispatcher.answer(event.handle, None)
+            case AckedEvent():
+                self.broker.groups.on_acked(event.token, None)
+            case DirFailedEvent():
+                call_later = asyncio.get_running_loop().call_later
+                call_later(LOST_EVENT_PAUSE_S, self._on_log_dir_failed, event.directory_id)
 
-    def _on_event(self, kind: str, event: Any) -> None:
-        match kind:
-            case "request":
-                self._on_request(event)
-            case "commit":
-                self._dispatcher.commit(*event)
-            case "acked":
-                self.broker.groups.on_acked(*event)
-            case "auto_create":
-                self.broker.auto_create(event)
-            case "dir_failed":
-                self._on_log_dir_failed(event)
-            case "log":
-                level, text = event
-                log.log(LOG_LEVELS[level], text)
+    def _on_event(self, event: EngineEvent) -> None:
+        match event:
+            case RequestEvent():
+                self._dispatcher.dispatch(event.handle, _context_of(event), event.body)
+            case CommitEvent():
+                self._dispatcher.commit(event.handle, event.address, event.request)
+            case AckedEvent():
+                self.broker.groups.on_acked(event.token, event.error_code)
+            case AutoCreateEvent():
+                self.broker.auto_create(event.topics)
+            case DirFailedEvent():
+                self._on_log_dir_failed(event.directory_id)
+            case LogEvent():
+                log.log(LOG_LEVELS[event.level], event.message)
 
     def _on_log_dir_failed(self, directory_id: bytes) -> None:
         """The others go on, unless it held the metadata log or there are none: then the node ends, as Kafka's does."""
@@ -270,23 +282,6 @@ class Node:
             self._on_fault(NodeFailedError(metadata_directory_failed(path, cause)))
         elif all(cause is not None for _, cause in failures.values()):
             self._on_fault(NodeFailedError(f"every log directory is out of use, {path} as the last: {cause}"))
-
-    def _on_request(self, event: RequestEvent) -> None:
-        handle, connection_id, api_key, api_version, client_id, listener, address, body, age_ms = event
-        arrived_ms = monotonic_ms() - age_ms
-        context = RequestContext(
-            connection_id,
-            api_key,
-            api_version,
-            client_id,
-            listener,
-            ANONYMOUS,
-            address,
-            listener in self._controller_listeners,
-            arrived_ms,
-            arrived_ms + REQUEST_TIMEOUT_MS,
-        )
-        self._dispatcher.dispatch(handle, context, body)
 
     def _follow_image(self, engine: Engine) -> None:
         """What follows the committed image, each in its turn."""
@@ -390,6 +385,22 @@ class Node:
             booted.log.close()
         # What was found clean is left so.
         engine.shutdown(engine.previous_broker_epoch)
+
+
+def _context_of(event: RequestEvent) -> RequestContext:
+    principal, arrived_ms = event.principal, monotonic_ms() - event.age_ms
+    return RequestContext(
+        event.connection_id,
+        event.api_key,
+        event.api_version,
+        event.client_id,
+        event.listener,
+        ANONYMOUS if principal is None else Principal(*principal),
+        event.address,
+        event.on_controller,
+        arrived_ms,
+        arrived_ms + event.timeout_ms,
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -13,7 +13,7 @@ use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_log::{CleanerConfig, Event as LogEvent, Intervals, LockedDir, LogContext, LogManager, ManagerConfig};
 use klamm_metadata::MetadataImage;
-use klamm_net::{ConnectionLimitsConfig, LogLevel, NetConfig, Server};
+use klamm_net::{ConnectionLimitsConfig, LogLevel, NetConfig, Pipeline, Server};
 use klamm_replica::{Durability, Published, Replicas, ReplicasOptions, Unassigned};
 use tokio::runtime::Handle;
 
@@ -75,7 +75,7 @@ impl Engine {
         };
         let replicas = ReplicasOptions { node_id, durability, settings, logs, is_missing_dirs, clock: now_ms };
         let replicas = Arc::new(Replicas::new(replicas));
-        let server = Arc::new(Server::new(runtime, net, cluster_id, replicas.clone())?);
+        let server = Arc::new(Server::new(runtime, net, cluster_id, replicas.clone(), Pipeline::default())?);
         notices.connect(&server);
         let appender = Appender::new(replicas.clone(), server.clone());
         Ok(Self { replicas, server, appender })
@@ -92,7 +92,7 @@ impl Engine {
     /// What the network and the partitions' logs have done since the start, by name.
     pub fn counters(&self) -> Vec<Named> {
         let logs = self.replicas.logs().context().counters.of_partitions();
-        self.server.counters().named().chain(logs).collect()
+        self.server.counters().named().chain(self.server.request_metrics().named()).chain(logs).collect()
     }
 
     /// Serves a newly committed image; what failed on disk meanwhile is told to the log. Returns which partitions lie in

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use klamm_quorum::{Looked, Taken};
 use klamm_wire::header::ResponseHeader;
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::answer::{Answer, Frame};
 use super::core::Core;
-use super::dispatch::{Route, route};
+use super::dispatch::{Route, Routed, route};
 use super::events::{LogLevel, Request};
 use super::handlers::Outcome;
 use super::handlers::replica_fetch::{self, WaitingReplica};
@@ -25,22 +24,27 @@ use super::limits::Place;
 use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::output::Output;
-use super::pending::{Pending, PendingQueue};
-use super::socket::{PeerEnd, Socket};
+use super::pending::{Asked, Owed, Pending, PendingQueue};
+use super::pipeline::{Measured, Usage, authentication};
+use super::sending::Sending;
+use super::transport::{PeerEnd, Transport};
 
 /// Unsent bytes beyond which no further request is taken: a reader that is slow waits for itself.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
 /// Frames taken from one connection before others get a turn.
 const FRAMES_PER_TURN: usize = 64;
 
-pub struct Connection {
+pub struct Connection<T> {
     core: Arc<Core>,
     listener: Arc<Listener>,
     link: Arc<Link>,
-    socket: Socket,
+    transport: T,
     input: Input,
     pending: PendingQueue,
     output: Output,
+    sending: Sending,
+    /// Until then no further request is taken: the client's quota is used up.
+    muted_until: Option<Instant>,
     /// Why no further request is taken; the connection ends when everything before is answered.
     ending: Option<Ending>,
     /// Set when the peer has ended its side: what waits for longer is not answered any more.
@@ -48,6 +52,8 @@ pub struct Connection {
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
     active_at: Instant,
+    /// When bytes were received last.
+    received_at: Instant,
     _place: Place,
 }
 
@@ -66,23 +72,26 @@ enum Step {
     Blocked,
 }
 
-impl Connection {
-    pub fn new(core: Arc<Core>, listener: Arc<Listener>, link: Arc<Link>, stream: TcpStream, place: Place) -> Self {
+impl<T: Transport> Connection<T> {
+    pub fn new(core: Arc<Core>, listener: Arc<Listener>, link: Arc<Link>, transport: T, place: Place) -> Self {
         let now = Instant::now();
         let timer_at = now + idle_max(&core);
         Self {
             core,
             listener,
             link,
-            socket: Socket::new(stream),
+            transport,
             input: Input::default(),
             pending: PendingQueue::default(),
             output: Output::default(),
+            sending: Sending::default(),
+            muted_until: None,
             ending: None,
             gives_up_at: None,
             timer: Box::pin(tokio::time::sleep_until(timer_at.into())),
             timer_at,
             active_at: now,
+            received_at: now,
             _place: place,
         }
     }
@@ -118,7 +127,7 @@ impl Connection {
             }
             let was_full = self.has_much_unsent();
             let unsent = self.output.len();
-            let sending = self.output.poll_send(cx, self.socket.stream());
+            let sending = self.output.poll_send(cx, &mut self.transport);
             self.note_sent(unsent - self.output.len());
             match sending {
                 Poll::Ready(Err(_)) => return Poll::Ready(Ending::Quiet),
@@ -144,7 +153,33 @@ impl Connection {
             self.active_at = Instant::now();
             self.core.touch(&self.link, self.active_at);
             self.core.counters.sent_bytes.add(bytes as u64);
+            self.sending.note_sent(bytes, &self.core.pipeline.metrics);
         }
+    }
+
+    /// The steps after an answer of so many bytes, which are the last of the output.
+    fn settle(&mut self, asked: Asked, answer_bytes: usize) {
+        let usage = Usage { request_bytes: asked.request_bytes, answer_bytes };
+        let throttle = self.core.pipeline.quotas.count(&self.link, asked.api, usage);
+        if !throttle.is_zero() {
+            self.muted_until = Some(Instant::now() + throttle);
+        }
+        if let Some(mut measured) = asked.measured {
+            measured.queued(throttle);
+            match answer_bytes {
+                0 => self.core.pipeline.metrics.record(&measured, Instant::now()),
+                _ => self.sending.push(measured, self.output.len()),
+            }
+        }
+    }
+
+    fn is_muted(&mut self) -> bool {
+        let Some(until) = self.muted_until else { return false };
+        let is_muted = Instant::now() < until;
+        if !is_muted {
+            self.muted_until = None;
+        }
+        is_muted
     }
 
     fn has_much_unsent(&self) -> bool {
@@ -153,7 +188,7 @@ impl Connection {
 
     /// Takes the next frame if there is a whole one whose turn it is.
     fn take_frame(&mut self, waker: &Waker) -> Step {
-        if self.ending.is_some() || self.has_much_unsent() {
+        if self.ending.is_some() || self.has_much_unsent() || self.is_muted() {
             return Step::Blocked;
         }
         let frame = match self.input.frame(self.core.config.request_bytes_max) {
@@ -161,62 +196,107 @@ impl Connection {
             Ok(None) => return Step::Blocked,
             Err(error) => return self.refuse(error.to_string()),
         };
-        let routed = match route(&self.listener, frame) {
+        let routed = route(&self.listener, frame);
+        let routed = match routed.and_then(|routed| authentication::check(routed.api, &self.link).map(|()| routed)) {
             Ok(routed) => routed,
             Err(reason) => return self.refuse(reason),
         };
-        if !self.listener.answers(routed.api_key(), waker) || !self.pending.admits(routed.route) {
+        if !self.listener.answers(routed.api.key, waker) || !self.pending.admits(routed.route) {
             return Step::Blocked;
         }
         let len = frame.len();
-        if routed.route == Route::Outside {
-            match replica_fetch::take(&self.core, &self.listener, &routed, frame, waker) {
-                Taken::Answered(body) => match whole(routed.header, &body) {
-                    // Nothing is before it: else it would not have been admitted.
-                    Ok(frame) => self.output.push(&frame.bytes, frame.slices),
-                    Err(ending) => {
-                        self.ending = Some(ending);
-                        return Step::Blocked;
-                    }
-                },
-                taken => {
-                    let request = match routed.to_request(self.core.new_id(), &self.listener, &self.link, frame) {
-                        Ok(request) => request,
-                        Err(error) => return self.refuse(error.to_string()),
-                    };
-                    let pending = match taken {
-                        Taken::Waits(waiting) => WaitingReplica::pending(waiting, request, routed.header),
-                        _ => match ask_outside(&self.core, &self.link, request, waker) {
-                            Ok(handle) => Pending::Outside { handle, header: routed.header },
-                            Err(_) => return Step::Blocked,
-                        },
-                    };
-                    self.pending.push(pending);
+        let is_measured = self.core.pipeline.metrics.is_on();
+        let measured = is_measured
+            .then(|| Measured::begin(routed.api, routed.version(), routed.body(frame), len, self.received_at));
+        let asked = Asked { api: routed.api, request_bytes: len, measured };
+        let step = match routed.route {
+            Route::Outside => self.take_outside(&routed, asked, waker),
+            _ => self.take_own(&routed, asked, waker),
+        };
+        if matches!(step, Step::Taken) {
+            self.core.pipeline.metrics.add_request(routed.api, routed.version());
+            self.input.consume(len);
+        }
+        step
+    }
+
+    /// Hands the request on, unless it is a fetch of the quorum's log that is answered here.
+    fn take_outside(&mut self, routed: &Routed, mut asked: Asked, waker: &Waker) -> Step {
+        let Ok(Some(frame)) = self.input.frame(self.core.config.request_bytes_max) else {
+            unreachable!("it was there just before")
+        };
+        match replica_fetch::take(&self.core, &self.listener, routed, frame, waker) {
+            Taken::Answered(body) => match whole(routed.header, &body) {
+                // Nothing is before it: else it would not have been admitted.
+                Ok(frame) => {
+                    asked.measured.iter_mut().for_each(|measured| measured.handled());
+                    self.send(frame, asked);
                 }
-            }
-            self.link.mark_asked_outside();
-        } else {
-            let is_next = self.pending.is_empty();
-            let before = if is_next { self.output.take_bytes() } else { Vec::new() };
-            let mut answer = Answer::behind(before);
-            let outcome = routed.handle(&self.core, &self.listener, &self.link, waker, frame, &mut answer);
-            if let Some(reason) = self.keep(outcome, answer, is_next) {
-                return self.refuse(reason);
+                Err(ending) => {
+                    self.ending = Some(ending);
+                    return Step::Blocked;
+                }
+            },
+            taken => {
+                let handle = self.core.new_id();
+                let request = match routed.to_request(handle, &self.listener, &self.link, self.received_at, frame) {
+                    Ok(request) => request,
+                    Err(error) => return self.refuse(error.to_string()),
+                };
+                let pending = match taken {
+                    Taken::Waits(waiting) => WaitingReplica::pending(waiting, request, routed.header),
+                    _ => match ask_outside(&self.core, &self.link, request, waker) {
+                        Ok(handle) => Pending::Outside { handle, header: routed.header },
+                        Err(_) => return Step::Blocked,
+                    },
+                };
+                self.pending.push(pending, asked);
             }
         }
-        self.core.counters.add_request(routed.api_key());
-        self.input.consume(len);
+        self.link.mark_asked_outside();
         Step::Taken
     }
 
+    /// Lets the engine's handler answer the request, now or later.
+    fn take_own(&mut self, routed: &Routed, mut asked: Asked, waker: &Waker) -> Step {
+        let is_next = self.pending.is_empty();
+        let unsent = self.output.len();
+        let before = if is_next { self.output.take_bytes() } else { Vec::new() };
+        let mut answer = Answer::behind(before);
+        if asked.measured.is_some() {
+            answer.writer.count_errors();
+        }
+        let Ok(Some(frame)) = self.input.frame(self.core.config.request_bytes_max) else {
+            unreachable!("it was there just before")
+        };
+        let outcome =
+            routed.handle(&self.core, &self.listener, &self.link, self.received_at, waker, frame, &mut answer);
+        if let Some(measured) = &mut asked.measured {
+            measured.has_errors(answer.writer.take_errors());
+            measured.handled();
+        }
+        match self.keep(outcome, answer, is_next, unsent, asked) {
+            Some(reason) => self.refuse(reason),
+            None => Step::Taken,
+        }
+    }
+
     /// Puts what became of a request where it belongs; a reason to close, if there is one.
-    fn keep(&mut self, outcome: Outcome, mut answer: Answer, is_next: bool) -> Option<String> {
+    fn keep(
+        &mut self,
+        outcome: Outcome,
+        mut answer: Answer,
+        is_next: bool,
+        unsent: usize,
+        asked: Asked,
+    ) -> Option<String> {
         let needs_length = matches!(outcome, Outcome::Answered | Outcome::Acks(_));
         let too_long = if needs_length { answer.finish().err() } else { None };
         if matches!(outcome, Outcome::Answered) && too_long.is_none() && is_next {
             let (bytes, slices) = answer.into_parts();
             self.output.restore(bytes);
             slices.into_iter().for_each(|(position, slice)| self.output.insert_slice(position, slice));
+            self.settle(asked, self.output.len() - unsent);
             return None;
         }
         let (before, frame) = answer.split();
@@ -225,10 +305,10 @@ impl Connection {
         }
         match outcome {
             _ if too_long.is_some() => return too_long.map(|error| error.to_string()),
-            Outcome::Answered => self.pending.push(Pending::Ready(frame)),
-            Outcome::Silent => {}
-            Outcome::Acks(waiting) => self.pending.push(Pending::Acks(frame, waiting)),
-            Outcome::Fetch(waiting) => self.pending.push(Pending::Fetch(waiting)),
+            Outcome::Answered => self.pending.push(Pending::Ready(frame), asked),
+            Outcome::Silent => self.settle(asked, 0),
+            Outcome::Acks(waiting) => self.pending.push(Pending::Acks(frame, waiting), asked),
+            Outcome::Fetch(waiting) => self.pending.push(Pending::Fetch(waiting), asked),
             Outcome::Close(reason) => return Some(reason),
         }
         None
@@ -242,14 +322,19 @@ impl Connection {
 
     /// Moves the answers that are due to the output, in order.
     fn answer_pending(&mut self, waker: &Waker) -> Result<(), Ending> {
-        while let Some(front) = self.pending.front_mut() {
-            let frame = match front {
+        while let Some(Owed { pending, asked }) = self.pending.front_mut() {
+            let measured = &mut asked.measured;
+            let frame = match pending {
                 Pending::Ready(frame) => std::mem::take(frame),
                 Pending::Acks(frame, waiting) => {
                     if !waiting.wait.is_done() && Instant::now() < waiting.deadline {
                         break;
                     }
                     waiting.settle(frame);
+                    if let Some(measured) = measured {
+                        measured.answered();
+                        waiting.wait.codes().for_each(|code| measured.has_later_error(code));
+                    }
                     std::mem::take(frame)
                 }
                 Pending::Fetch(waiting) => {
@@ -260,8 +345,15 @@ impl Connection {
                     }
                     let mut answer = Answer::behind(Vec::new());
                     answer.begin(waiting.header());
+                    if measured.is_some() {
+                        answer.writer.count_errors();
+                    }
                     if !waiting.answer_or_wait(&self.core, &mut answer, waker, is_late) {
                         break;
+                    }
+                    if let Some(measured) = measured {
+                        measured.answered();
+                        measured.has_errors(answer.writer.take_errors());
                     }
                     finished(answer)?
                 }
@@ -270,37 +362,43 @@ impl Connection {
                     let is_ending = self.ending.is_some() || self.gives_up_at.is_some();
                     match waiting.look(is_ending || is_past) {
                         Looked::Waits => break,
-                        Looked::Answered(body) => whole(waiting.header, &body)?,
+                        Looked::Answered(body) => {
+                            measured.iter_mut().for_each(|measured| measured.answered());
+                            whole(waiting.header, &body)?
+                        }
                         Looked::Outside => {
                             let ask = |request| ask_outside(&self.core, &self.link, request, waker);
                             if let Some(handle) = waiting.hand_on(ask) {
-                                *front = Pending::Outside { handle, header: waiting.header };
+                                *pending = Pending::Outside { handle, header: waiting.header };
                             }
                             break;
                         }
                     }
                 }
-                Pending::Outside { handle, header } => match self.link.take_reply(*handle) {
-                    None => break,
-                    Some(Reply::Close) => {
-                        self.ending = Some(Ending::Quiet);
-                        Frame::default()
+                Pending::Outside { handle, header } => {
+                    let Some(reply) = self.link.take_reply(*handle) else { break };
+                    measured.iter_mut().for_each(|measured| measured.answered_outside(self.link.take_begun()));
+                    match reply {
+                        Reply::Close => {
+                            self.ending = Some(Ending::Quiet);
+                            Frame::default()
+                        }
+                        reply => replied(*header, reply)?,
                     }
-                    Some(Reply::Body(body)) => whole(*header, &body)?,
-                    Some(Reply::BodyWithSlices(body, slices)) => {
-                        let mut answer = Answer::behind(Vec::new());
-                        answer.begin(*header);
-                        let start = answer.writer.len();
-                        answer.writer.slice(&body);
-                        slices.into_iter().for_each(|(position, slice)| answer.add_slice(start + position, slice));
-                        finished(answer)?
-                    }
-                },
+                }
             };
-            self.pending.pop_front();
-            self.output.push(&frame.bytes, frame.slices);
+            if let Some(owed) = self.pending.pop_front() {
+                self.send(frame, owed.asked);
+            }
         }
         Ok(())
+    }
+
+    /// Adds an answer to the output.
+    fn send(&mut self, frame: Frame, asked: Asked) {
+        let unsent = self.output.len();
+        self.output.push(&frame.bytes, frame.slices);
+        self.settle(asked, self.output.len() - unsent);
     }
 
     /// Receives if anything may come; whether the loop should go round again.
@@ -317,7 +415,7 @@ impl Connection {
                 return true;
             }
         }
-        match self.input.poll_receive(cx, &mut self.socket, max) {
+        match self.input.poll_receive(cx, &mut self.transport, max) {
             Poll::Pending => false,
             Poll::Ready(Ok(0)) => {
                 self.ending = Some(Ending::Quiet);
@@ -331,6 +429,7 @@ impl Connection {
             Poll::Ready(Ok(received)) => {
                 self.core.counters.received_bytes.add(received as u64);
                 self.active_at = Instant::now();
+                self.received_at = self.active_at;
                 self.core.touch(&self.link, self.active_at);
                 true
             }
@@ -349,7 +448,7 @@ impl Connection {
         if self.gives_up_at.is_some() {
             return false;
         }
-        let Poll::Ready(end) = self.socket.poll_end(cx) else { return false };
+        let Poll::Ready(end) = self.transport.poll_end(cx) else { return false };
         self.note_end(end);
         true
     }
@@ -374,7 +473,10 @@ impl Connection {
     /// Looks at the clock; whether something is due.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> bool {
         let idle_at = self.active_at + idle_max(&self.core);
-        let next = [self.pending.deadline(), self.gives_up_at].into_iter().flatten().fold(idle_at, Instant::min);
+        let next = [self.pending.deadline(), self.gives_up_at, self.muted_until]
+            .into_iter()
+            .flatten()
+            .fold(idle_at, Instant::min);
         // A timer that fires early is cheaper than one that is set for every request.
         if next < self.timer_at {
             self.set_timer(next);
@@ -404,7 +506,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl<T> Drop for Connection<T> {
     fn drop(&mut self) {
         for pending in self.pending.drain() {
             if let Pending::Outside { handle, .. } = pending {
@@ -437,6 +539,22 @@ fn whole(header: ResponseHeader, body: &[u8]) -> Result<Frame, Ending> {
     answer.begin(header);
     answer.writer.slice(body);
     finished(answer)
+}
+
+/// The answer that came from elsewhere.
+fn replied(header: ResponseHeader, reply: Reply) -> Result<Frame, Ending> {
+    match reply {
+        Reply::Close => Ok(Frame::default()),
+        Reply::Body(body) => whole(header, &body),
+        Reply::BodyWithSlices(body, slices) => {
+            let mut answer = Answer::behind(Vec::new());
+            answer.begin(header);
+            let start = answer.writer.len();
+            answer.writer.slice(&body);
+            slices.into_iter().for_each(|(position, slice)| answer.add_slice(start + position, slice));
+            finished(answer)
+        }
+    }
 }
 
 fn finished(mut answer: Answer) -> Result<Frame, Ending> {

@@ -22,6 +22,7 @@ use super::events::EventQueue;
 use super::limits::ConnectionLimits;
 use super::link::{Link, Reply};
 use super::listener::Listener;
+use super::pipeline::Pipeline;
 use super::sessions::Sessions;
 
 /// What a node says about features that its image does not.
@@ -50,6 +51,7 @@ pub struct Core {
     limits: Arc<ConnectionLimits>,
     controller_limits: Arc<ConnectionLimits>,
     pub counters: Counters,
+    pub pipeline: Pipeline,
     links: Mutex<HashMap<u64, Arc<Link>>>,
     /// What links' times count from.
     begun: Instant,
@@ -62,7 +64,12 @@ pub struct Core {
 const IDLE_BUFFER_BYTES: usize = 8 << 20;
 
 impl Core {
-    pub fn new(config: NetConfig, cluster_id: String, backend: Arc<dyn Backend>) -> std::io::Result<Self> {
+    pub fn new(
+        config: NetConfig,
+        cluster_id: String,
+        backend: Arc<dyn Backend>,
+        pipeline: Pipeline,
+    ) -> std::io::Result<Self> {
         let config = Arc::new(config);
         Ok(Self {
             cluster_id,
@@ -78,6 +85,7 @@ impl Core {
             controller_limits: ConnectionLimits::new(config.connections.clone()),
             begun: Instant::now(),
             counters: Counters::default(),
+            pipeline,
             links: Mutex::default(),
             handles: Mutex::default(),
             next_id: AtomicU64::new(1),

@@ -15,6 +15,7 @@ use super::handlers::{self, Call, Outcome};
 use super::link::Link;
 use super::listener::Listener;
 use super::memory::{self, NoMemoryError};
+use super::pipeline::RequestContext;
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub enum Route {
 pub struct Routed {
     pub route: Route,
     pub header: ResponseHeader,
-    api: &'static Api,
+    pub api: &'static Api,
     version: i16,
     correlation_id: i32,
     header_len: usize,
@@ -65,10 +66,6 @@ pub fn route(listener: &Listener, frame: &[u8]) -> Result<Routed, String> {
 }
 
 impl Routed {
-    pub fn api_key(&self) -> i16 {
-        self.api.key
-    }
-
     pub fn version(&self) -> i16 {
         self.version
     }
@@ -78,20 +75,43 @@ impl Routed {
         &frame[self.header_len..]
     }
 
+    /// Context and body of the request in `frame`, whose last byte arrived then.
+    fn split<'a>(
+        &self,
+        listener: &'a Arc<Listener>,
+        connection: &'a Arc<Link>,
+        arrived: Instant,
+        frame: &'a mut [u8],
+    ) -> (RequestContext<'a>, &'a mut [u8]) {
+        let (head, body) = frame.split_at_mut(self.header_len);
+        let client_id = RequestHeader::parse(head).map_or(Cow::Borrowed(""), |(header, _)| header.client_id);
+        let context = RequestContext {
+            api: self.api,
+            version: self.version,
+            correlation_id: self.correlation_id,
+            client_id,
+            listener,
+            connection,
+            arrived,
+        };
+        (context, body)
+    }
+
     /// Answers the request in `frame`, which the engine does itself.
+    #[allow(clippy::too_many_arguments)] // What a connection lends to one request.
     pub fn handle(
         &self,
         core: &Core,
         listener: &Arc<Listener>,
-        link: &Arc<Link>,
+        connection: &Arc<Link>,
+        arrived: Instant,
         waker: &Waker,
         frame: &mut [u8],
         answer: &mut Answer,
     ) -> Outcome {
-        let (head, body) = frame.split_at_mut(self.header_len);
-        let client_id = RequestHeader::parse(head).map_or(Cow::Borrowed(""), |(header, _)| header.client_id);
+        let (context, body) = self.split(listener, connection, arrived, frame);
         answer.begin(self.header);
-        let call = Call { core, listener, link, api: self.api, version: self.version, client_id: &client_id, answer };
+        let call = Call { core, context, answer };
         match self.api.key {
             api::PRODUCE => handlers::produce::handle(call, body),
             api::FETCH => handlers::fetch::handle(call, self.header, waker, body),
@@ -108,23 +128,13 @@ impl Routed {
     pub fn to_request(
         self,
         handle: u64,
-        listener: &Listener,
-        link: &Link,
-        frame: &[u8],
+        listener: &Arc<Listener>,
+        connection: &Arc<Link>,
+        arrived: Instant,
+        frame: &mut [u8],
     ) -> Result<Box<Request>, NoMemoryError> {
-        let (head, body) = frame.split_at(self.header_len);
-        let client_id = RequestHeader::parse(head).map_or(Cow::Borrowed(""), |(header, _)| header.client_id);
-        Ok(Box::new(Request {
-            handle,
-            connection_id: link.id,
-            listener: listener.name.clone(),
-            peer: link.peer,
-            api_key: self.api.key,
-            api_version: self.version,
-            correlation_id: self.correlation_id,
-            client_id: client_id.into_owned(),
-            body: memory::copied(body)?,
-            arrived: Instant::now(),
-        }))
+        let (context, body) = self.split(listener, connection, arrived, frame);
+        let body = memory::copied(body)?;
+        Ok(Box::new(Request::of(handle, context, body)))
     }
 }

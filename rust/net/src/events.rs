@@ -6,7 +6,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::task::Waker;
@@ -14,8 +14,10 @@ use std::time::Instant;
 
 use klamm_base::WakeUp;
 use klamm_base::{ErrorCode, Uuid};
-use klamm_wire::api;
+use klamm_wire::api::{self, ListenerKind};
 use parking_lot::Mutex;
+
+use super::pipeline::{Principal, RequestContext};
 
 /// One thing for Python.
 #[derive(Debug)]
@@ -54,14 +56,40 @@ pub struct Request {
     pub connection_id: u64,
     /// Name of the listener it came in by.
     pub listener: Arc<str>,
-    pub peer: SocketAddr,
+    pub is_on_controller: bool,
+    pub principal: Principal,
+    /// The client's.
+    pub address: IpAddr,
     pub api_key: i16,
     pub api_version: i16,
     pub correlation_id: i32,
     pub client_id: String,
-    /// Everything behind the request header.
+    /// Everything after the request header.
     pub body: Vec<u8>,
     pub arrived: Instant,
+    /// When nothing more is tried for it, unless it names a time-out.
+    pub deadline: Instant,
+}
+
+impl Request {
+    /// A request that is answered with this handle.
+    pub fn of(handle: u64, context: RequestContext<'_>, body: Vec<u8>) -> Self {
+        Self {
+            handle,
+            connection_id: context.connection.id,
+            listener: context.listener.name.clone(),
+            is_on_controller: context.listener.kind == ListenerKind::Controller,
+            principal: context.principal().clone(),
+            address: context.address(),
+            api_key: context.api.key,
+            api_version: context.version,
+            correlation_id: context.correlation_id,
+            arrived: context.arrived,
+            deadline: context.deadline(),
+            client_id: context.client_id.into_owned(),
+            body,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

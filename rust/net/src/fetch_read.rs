@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use klamm_base::{ErrorCode, Uuid};
 use klamm_log::FileSlice;
-use klamm_metadata::MetadataImage;
 use klamm_replica::{Fetched, PartitionFetch};
 use klamm_wire::fetch::{FetchRequest, FetchResult};
 
 use super::backend::Partition;
 use super::core::Core;
-use super::lookup::{id_with_partition, topic_named, topic_with_id};
+use super::pipeline::{Topics, id_with_partition};
 use super::session::{TopicKey, Wanted};
 
 /// What a fetch may take and has to have.
@@ -67,9 +66,9 @@ impl Gathered {
     }
 
     /// Reads one partition. Its turn in the session is the caller's to set.
-    pub fn read(&mut self, core: &Core, image: &MetadataImage, wanted: &Wanted, limits: &Limits) -> Told {
+    pub fn read(&mut self, core: &Core, topics: Topics<'_>, wanted: &Wanted, limits: &Limits) -> Told {
         let index = wanted.partition.index;
-        let (result, records) = match find(image, wanted) {
+        let (result, records) = match find(topics, wanted) {
             Err(code) => (FetchResult::refused(code), None),
             Ok(topic) => {
                 let fetched = match core.backend.partition(topic, index) {
@@ -122,10 +121,10 @@ impl Gathered {
 }
 
 /// The topic's id, when the cluster has such a partition.
-fn find(image: &MetadataImage, wanted: &Wanted) -> Result<Uuid, ErrorCode> {
+fn find(topics: Topics<'_>, wanted: &Wanted) -> Result<Uuid, ErrorCode> {
     let topic = match &wanted.topic {
-        TopicKey::Name(name) => topic_named(image, name)?,
-        TopicKey::Id(id) => topic_with_id(image, *id)?,
+        TopicKey::Name(name) => topics.named(name)?,
+        TopicKey::Id(id) => topics.with_id(*id)?,
     };
     id_with_partition(topic, wanted.partition.index)
 }

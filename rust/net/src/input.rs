@@ -5,15 +5,13 @@
 //! are not moved. An idle connection holds no buffer.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::ReadBuf;
 
 use super::buffers::{Buffers, SMALL_BYTES};
 use super::memory::NoMemoryError;
-use super::os;
-use super::socket::Socket;
+use super::transport::Transport;
 
 /// A frame gets a buffer of up to this many times the bytes that have arrived.
 const TRUST: usize = 16;
@@ -81,16 +79,21 @@ impl Input {
     }
 
     /// Receives what is there into the room that was made; `Ready(Ok(0))` at the end of the stream.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>, socket: &mut Socket, len_max: i32) -> Poll<io::Result<usize>> {
+    pub fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut impl Transport,
+        len_max: i32,
+    ) -> Poll<io::Result<usize>> {
         let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
-        let received = socket.poll_read(cx, &mut room);
+        let received = transport.poll_read(cx, &mut room);
         let len = room.filled().len();
         if received.is_pending() {
-            self.wake_at(socket, self.awaited(len_max));
+            self.wake_at(transport, self.awaited(len_max));
         } else if self.large_frame > 0 {
             // Until there is nothing left: who works on a connection needs not be told that more has come, and who would
             // be told instead is another thread, which takes a processor from the sender for every segment.
-            self.wake_at(socket, UNHEARD_BYTES);
+            self.wake_at(transport, UNHEARD_BYTES);
         }
         ready!(received)?;
         self.end += len;
@@ -104,10 +107,10 @@ impl Input {
         if missing < SMALL_BYTES { 1 } else { missing.min(AWAITED_BYTES_MAX) }
     }
 
-    fn wake_at(&mut self, socket: &Socket, bytes: usize) {
+    fn wake_at(&mut self, transport: &mut impl Transport, bytes: usize) {
         if bytes != self.wakes_at.max(1) {
             self.wakes_at = bytes;
-            os::wake_at(socket.as_raw_fd(), bytes);
+            transport.wake_at(bytes);
         }
     }
 

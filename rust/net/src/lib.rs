@@ -1,8 +1,9 @@
 //! Listeners, connections and the produce/fetch fast path.
 //!
-//! `server` accepts; a `connection` takes frames (`input`), finds who answers (`dispatch`), keeps the order (`pending`) and
-//! sends (`output`). The engine's own answers are in `handlers`; everything else goes out as `events` and comes back as a
-//! `link::Reply`. The partitions and the cluster are behind `backend`.
+//! `server` accepts; a `connection` takes frames (`input`), finds who answers (`dispatch`), takes each request through the
+//! steps of the `pipeline`, keeps the order (`pending`) and sends (`output`), by a `transport`. The engine's own answers are
+//! in `handlers`; everything else goes out as `events` and comes back as a `link::Reply`. The partitions and the cluster are
+//! behind `backend`.
 
 mod acks;
 mod answer;
@@ -22,22 +23,23 @@ mod input;
 mod limits;
 mod link;
 mod listener;
-mod lookup;
 mod memory;
 mod os;
 mod output;
 mod pending;
+mod pipeline;
 mod produced;
 mod rate;
+mod sending;
 mod server;
 mod session;
 mod sessions;
-mod socket;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod topic_name;
+mod transport;
 
 pub use core::SupportedFeatures;
 
@@ -46,4 +48,5 @@ pub use counters::Counters;
 pub use events::{Event, EventQueue, LogLevel, Priority, Request};
 pub use link::Reply;
 pub use os::block_broken_pipe_signal;
+pub use pipeline::{Distribution, Pipeline, Principal, RequestDistribution, RequestMetrics};
 pub use server::{ListenerOptions, Server, bind};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+use std::time::Instant;
 
 use bytes::Bytes;
 use klamm_log::FileSlice;
@@ -11,6 +12,7 @@ use klamm_wire::api::ListenerKind;
 use parking_lot::Mutex;
 
 use super::listener::Listener;
+use super::pipeline::Principal;
 
 /// An answer from elsewhere, without frame length and response header.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub struct Link {
     /// The listener that it came in by.
     pub listener: Arc<str>,
     pub kind: ListenerKind,
+    /// Set once it is known.
+    principal: OnceLock<Principal>,
     /// When it was last used, in ms of the server's time.
     used_ms: AtomicU64,
     waker: OnceLock<Waker>,
@@ -38,6 +42,8 @@ pub struct Link {
     /// Whether anything was asked outside, where the end of the connection is news then.
     asked_outside: AtomicBool,
     reply: Mutex<Option<(u64, Reply)>>,
+    /// When Python took the request that the connection waits for; noted while requests are measured.
+    begun: Mutex<Option<Instant>>,
 }
 
 impl Link {
@@ -47,6 +53,8 @@ impl Link {
             peer,
             listener: listener.name.clone(),
             kind: listener.kind,
+            principal: listener.authentication.principal_at_accept().map_or_else(OnceLock::new, OnceLock::from),
+            begun: Mutex::default(),
             used_ms: AtomicU64::new(0),
             waker: OnceLock::new(),
             close_asked: AtomicBool::new(false),
@@ -54,6 +62,28 @@ impl Link {
             asked_outside: AtomicBool::new(false),
             reply: Mutex::new(None),
         }
+    }
+
+    /// Who is at the other end; `None` until it has authenticated.
+    #[inline]
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.get()
+    }
+
+    /// The connection has authenticated. Once.
+    #[cfg(test)]
+    pub fn set_principal(&self, principal: Principal) {
+        assert!(self.principal.set(principal).is_ok(), "a connection has one principal");
+    }
+
+    /// Python has just taken the request that the connection waits for.
+    pub fn note_begun(&self) {
+        *self.begun.lock() = Some(Instant::now());
+    }
+
+    /// When Python took the request that the connection waited for, if that was noted.
+    pub fn take_begun(&self) -> Option<Instant> {
+        self.begun.lock().take()
     }
 
     pub fn touch(&self, now_ms: u64) {

@@ -8,6 +8,8 @@ use klamm_wire::api::{self, Api, ListenerKind, Served};
 use klamm_wire::api_versions::ApiRange;
 use parking_lot::Mutex;
 
+use super::pipeline::authentication::Authentication;
+
 /// What is answered: each includes the one before.
 const NOTHING: u8 = 0;
 const VERSIONS: u8 = 1;
@@ -16,6 +18,7 @@ const EVERYTHING: u8 = 2;
 pub struct Listener {
     pub name: Arc<str>,
     pub kind: ListenerKind,
+    pub authentication: Authentication,
     served: Vec<ApiRange>,
     advertised: Vec<ApiRange>,
     answers: AtomicU8,
@@ -27,7 +30,15 @@ impl Listener {
     pub fn new(name: &str, kind: ListenerKind) -> Self {
         let served = served(kind);
         let advertised = served.iter().map(|range| advertised(kind, *range)).collect();
-        Self { name: name.into(), kind, served, advertised, answers: AtomicU8::new(NOTHING), waiting: Mutex::default() }
+        Self {
+            name: name.into(),
+            kind,
+            authentication: Authentication::Anonymous,
+            served,
+            advertised,
+            answers: AtomicU8::new(NOTHING),
+            waiting: Mutex::default(),
+        }
     }
 
     /// Whether requests of this API and version are accepted.
@@ -102,9 +113,14 @@ mod tests {
         let broker = Listener::new("L", ListenerKind::Broker);
         let told =
             |key| broker.advertised().iter().find(|api| api.key == key).map(|api| (api.version_min, api.version_max));
-        assert_eq!((told(0), told(1), told(19)), (Some((0, 13)), Some((4, 18)), Some((2, 7))));
-        assert!(broker.serves(0, 3) && !broker.serves(0, 2), "0 is told for librdkafka's sake alone");
-        assert!(broker.serves(19, 7) && !broker.serves(19, 8) && !broker.serves(22, 6));
+        let told_of = [api::PRODUCE, api::FETCH, api::CREATE_TOPICS].map(told);
+        assert_eq!(told_of, [Some((0, 13)), Some((4, 18)), Some((2, 7))]);
+        assert!(
+            broker.serves(api::PRODUCE, 3) && !broker.serves(api::PRODUCE, 2),
+            "0 is told for librdkafka's sake alone"
+        );
+        assert!(broker.serves(api::CREATE_TOPICS, 7) && !broker.serves(api::CREATE_TOPICS, 8));
+        assert!(!broker.serves(api::INIT_PRODUCER_ID, 6));
         let (vote, acls) = (api::VOTE, api::CREATE_ACLS);
         assert!(told(vote).is_none() && !broker.serves(vote, 0), "a controller's");
         assert!(told(acls).is_none() && !broker.serves(acls, 1), "not yet");
@@ -115,7 +131,7 @@ mod tests {
     #[test]
     fn a_controller_listener_leaves_fetch_to_raft() {
         let controller = Listener::new("L", ListenerKind::Controller);
-        assert!(controller.serves(1, 17) && !controller.answers_itself(1) && !controller.serves(3, 0));
-        assert!(controller.answers_itself(18));
+        assert!(controller.serves(api::FETCH, 17) && !controller.answers_itself(api::FETCH));
+        assert!(!controller.serves(api::METADATA, 0) && controller.answers_itself(api::API_VERSIONS));
     }
 }

@@ -1,23 +1,21 @@
 //! What a connection still has to send: bytes, with slices of files in between.
 //!
-//! Slices go out by `sendfile`, so records are not copied through this process. What the page cache does not hold would
-//! make `sendfile` wait for the disk on a worker that serves thousands of connections; such a chunk is first read by the
+//! Slices go out by `sendfile` where the transport can, so records are not copied through this process. What the page cache
+//! does not hold would make `sendfile` wait for the disk on a worker that serves thousands of connections; such a chunk is first read by the
 //! blocking pool, and the worker goes on with others.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use klamm_base::os::read_if_cached;
 use klamm_log::FileSlice;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::os;
+use super::transport::Transport;
 
 /// How much of a file is looked up in the page cache at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -26,6 +24,8 @@ const PROBE_BYTES: usize = 64 << 10;
 /// What stands in front of a slice of this size goes out at once: the reader wakes up for it while the slice is sent, and
 /// is awake when the bytes come. A smaller slice shares its first packet, which costs less than a packet more.
 const EARLY_BYTES: usize = 64 << 10;
+/// How much of a file is read at a time for a transport that does not send files.
+const COPIED_BYTES: usize = 64 << 10;
 /// A buffer that grew beyond this is given back when it is empty.
 const KEPT_CAPACITY: usize = 16 << 10;
 
@@ -46,6 +46,8 @@ struct SliceSend {
     /// Up to here the file was found in the page cache.
     cached_until: u64,
     reading: Option<JoinHandle<io::Result<()>>>,
+    /// What was read for a transport that does not send files, from `slice.position` on.
+    copied: Vec<u8>,
 }
 
 impl Output {
@@ -73,7 +75,7 @@ impl Output {
         debug_assert!(self.slices.back().is_none_or(|(before, _)| *before <= position));
         self.slice_bytes += slice.len;
         let cached_until = slice.position;
-        self.slices.push_back((position, SliceSend { slice, cached_until, reading: None }));
+        self.slices.push_back((position, SliceSend { slice, cached_until, reading: None, copied: Vec::new() }));
     }
 
     /// Adds bytes with slices at positions of theirs.
@@ -85,31 +87,23 @@ impl Output {
         }
     }
 
-    /// Sends as much as the socket takes. Ready when everything is sent, or the connection is of no use any more.
-    pub fn poll_send(&mut self, cx: &mut Context<'_>, stream: &TcpStream) -> Poll<io::Result<()>> {
+    /// Sends as much as the transport takes. Ready when everything is sent, or the connection is of no use any more.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>, transport: &mut impl Transport) -> Poll<io::Result<()>> {
         while !self.is_empty() {
-            let sent = match self.slices.front_mut() {
+            match self.slices.front_mut() {
                 Some((position, send)) if *position == self.sent => {
                     ready!(send.poll_cached(cx))?;
-                    ready!(stream.poll_write_ready(cx))?;
-                    stream.try_io(Interest::WRITABLE, || send.send(stream)).inspect(|sent| self.slice_bytes -= sent)
+                    self.slice_bytes -= ready!(send.poll_send(cx, transport))?;
                 }
                 front => {
                     let small = |slice: &FileSlice| slice.len < EARLY_BYTES;
                     let (end, more) =
                         front.map_or((self.bytes.len(), false), |(position, send)| (*position, small(&send.slice)));
                     let bytes = &self.bytes[self.sent..end];
-                    ready!(stream.poll_write_ready(cx))?;
-                    stream
-                        .try_io(Interest::WRITABLE, || os::send(stream.as_raw_fd(), bytes, more))
-                        .inspect(|sent| self.sent += sent)
+                    self.sent += ready!(transport.poll_send(cx, bytes, more))?;
                 }
-            };
-            match sent {
-                Ok(_) => self.drop_sent_slice(),
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                Err(error) => return Poll::Ready(Err(error)),
             }
+            self.drop_sent_slice();
         }
         self.reset();
         Poll::Ready(Ok(()))
@@ -164,16 +158,36 @@ impl SliceSend {
         self.slice.len.min(CHUNK_BYTES)
     }
 
-    fn send(&mut self, stream: &TcpStream) -> io::Result<usize> {
+    /// Sends the beginning of what is in the page cache; how many bytes.
+    fn poll_send(&mut self, cx: &mut Context<'_>, transport: &mut impl Transport) -> Poll<io::Result<usize>> {
         let len = self.slice.len.min((self.cached_until - self.slice.position) as usize);
-        match os::send_file(stream.as_raw_fd(), self.slice.file.file(), self.slice.position, len)? {
-            0 => Err(shorter_than_promised()),
-            sent => {
-                self.slice.position += sent as u64;
-                self.slice.len -= sent;
-                Ok(sent)
-            }
+        let sent = match transport.sends_files() {
+            true => ready!(transport.poll_send_file(cx, self.slice.file.file(), self.slice.position, len))?,
+            false => ready!(self.poll_send_copied(cx, transport, len))?,
+        };
+        if sent == 0 {
+            return Poll::Ready(Err(shorter_than_promised()));
         }
+        self.slice.position += sent as u64;
+        self.slice.len -= sent;
+        Poll::Ready(Ok(sent))
+    }
+
+    fn poll_send_copied(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut impl Transport,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        if self.copied.is_empty() {
+            self.copied.resize(len.min(COPIED_BYTES), 0);
+            let read = self.slice.file.read_up_to(&mut self.copied, self.slice.position).map_err(io::Error::other)?;
+            self.copied.truncate(read);
+        }
+        let more = self.copied.len() < self.slice.len;
+        let sent = ready!(transport.poll_send(cx, &self.copied, more))?;
+        self.copied.drain(..sent);
+        Poll::Ready(Ok(sent))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use klamm_wire::api::Api;
 use klamm_wire::header::ResponseHeader;
 
 use super::answer::Frame;
@@ -10,8 +11,23 @@ use super::dispatch::Route;
 use super::handlers::fetch::WaitingFetch;
 use super::handlers::produce::WaitingProduce;
 use super::handlers::replica_fetch::WaitingReplica;
+use super::pipeline::Measured;
 
-/// A request that was taken and is not answered.
+/// A request that was taken and is not answered, with what the steps after the answer need.
+pub struct Owed {
+    pub pending: Pending,
+    pub asked: Asked,
+}
+
+/// What the steps after the answer need of a request.
+pub struct Asked {
+    pub api: &'static Api,
+    pub request_bytes: usize,
+    /// While requests are measured.
+    pub measured: Option<Box<Measured>>,
+}
+
+/// How a request stands.
 pub enum Pending {
     /// Ready, but others are before it.
     Ready(Frame),
@@ -30,7 +46,7 @@ pub enum Pending {
 /// The queue of a connection.
 #[derive(Default)]
 pub struct PendingQueue {
-    queue: VecDeque<Pending>,
+    queue: VecDeque<Owed>,
 }
 
 /// Produces that may wait for their acknowledgement on one connection.
@@ -41,15 +57,15 @@ impl PendingQueue {
         self.queue.is_empty()
     }
 
-    pub fn push(&mut self, pending: Pending) {
-        self.queue.push_back(pending);
+    pub fn push(&mut self, pending: Pending, asked: Asked) {
+        self.queue.push_back(Owed { pending, asked });
     }
 
-    pub fn front_mut(&mut self) -> Option<&mut Pending> {
+    pub fn front_mut(&mut self) -> Option<&mut Owed> {
         self.queue.front_mut()
     }
 
-    pub fn pop_front(&mut self) -> Option<Pending> {
+    pub fn pop_front(&mut self) -> Option<Owed> {
         let front = self.queue.pop_front();
         if self.queue.is_empty() {
             // An idle connection holds nothing.
@@ -63,7 +79,7 @@ impl PendingQueue {
     /// Apache Kafka takes one request of a connection at a time, so clients may rely on each seeing what those before it
     /// did. What cannot tell the difference goes ahead: produces behind produces, and questions about metadata.
     pub fn admits(&self, route: Route) -> bool {
-        match self.queue.back() {
+        match self.queue.back().map(|owed| &owed.pending) {
             None => true,
             Some(Pending::Fetch(_) | Pending::Replica(_) | Pending::Outside { .. }) => false,
             Some(Pending::Ready(_) | Pending::Acks(..)) => {
@@ -74,7 +90,7 @@ impl PendingQueue {
 
     /// When the first of them has to be looked at although nothing happened.
     pub fn deadline(&self) -> Option<Instant> {
-        match self.queue.front()? {
+        match &self.queue.front()?.pending {
             Pending::Acks(_, waiting) => Some(waiting.deadline),
             Pending::Fetch(waiting) => Some(waiting.deadline),
             Pending::Replica(waiting) => waiting.deadline(),
@@ -83,6 +99,6 @@ impl PendingQueue {
     }
 
     pub fn drain(&mut self) -> impl Iterator<Item = Pending> + '_ {
-        self.queue.drain(..)
+        self.queue.drain(..).map(|owed| owed.pending)
     }
 }

@@ -25,6 +25,8 @@ use super::events::{Event, EventQueue, LogLevel};
 use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::os;
+use super::pipeline::{Pipeline, RequestMetrics};
+use super::transport::TcpTransport;
 
 /// Where and for whom to listen.
 #[derive(Clone, Debug)]
@@ -55,8 +57,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
     /// A server without listeners, whose tasks run on `runtime`.
-    pub fn new(runtime: Handle, config: NetConfig, cluster_id: String, backend: Arc<dyn Backend>) -> io::Result<Self> {
-        let core = Arc::new(Core::new(config, cluster_id, backend)?);
+    pub fn new(
+        runtime: Handle,
+        config: NetConfig,
+        cluster_id: String,
+        backend: Arc<dyn Backend>,
+        pipeline: Pipeline,
+    ) -> io::Result<Self> {
+        let core = Arc::new(Core::new(config, cluster_id, backend, pipeline)?);
         Ok(Self { core, runtime: Mutex::new(Some(runtime)), listeners: Mutex::default() })
     }
 
@@ -142,7 +150,20 @@ impl Server {
 
     /// Takes at most `max` events.
     pub fn drain(&self, max: usize) -> Vec<Event> {
-        self.core.events.drain(max)
+        let events = self.core.events.drain(max);
+        if self.core.pipeline.metrics.is_on() {
+            let requests = events.iter().filter_map(|event| match event {
+                Event::Request(request) => self.core.link(request.connection_id),
+                _ => None,
+            });
+            requests.for_each(|link| link.note_begun());
+        }
+        events
+    }
+
+    /// What is counted and measured of requests.
+    pub fn request_metrics(&self) -> &RequestMetrics {
+        &self.core.pipeline.metrics
     }
 
     /// Answers the request with this handle, without blocking; `false` when its connection is gone or it was answered.
@@ -288,7 +309,8 @@ fn start(core: &Arc<Core>, listener: &Arc<Listener>, stream: TcpStream, peer: So
     core.add_link(&link);
     // What is protected may be one too many.
     core.close_excess(listener.kind);
-    tokio::spawn(Connection::new(core.clone(), listener.clone(), link, stream, place).serve());
+    let transport = TcpTransport::new(stream);
+    tokio::spawn(Connection::new(core.clone(), listener.clone(), link, transport, place).serve());
 }
 
 fn configure(core: &Core, stream: &TcpStream) -> io::Result<()> {

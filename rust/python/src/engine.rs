@@ -9,20 +9,18 @@ use klamm_base::{ErrorCode, Uuid};
 use klamm_config::Settings;
 use klamm_engine::appender::OwnBatch;
 use klamm_engine::engine::Engine as NodeEngine;
-use klamm_metadata::MetadataImage;
-use klamm_net::{Event, ListenerLimits, LogLevel, Reply, Request, SupportedFeatures};
+use klamm_net::{Event, ListenerLimits, Reply, SupportedFeatures};
 use klamm_records::control::control_kind;
 use klamm_records::{BatchBuilder, BatchFields, Codec, Compression, RecordsError, batches, records};
-use klamm_wire::api::OFFSET_COMMIT;
 use klamm_wire::api_versions::ApiRange;
 use pyo3::exceptions::{PyOSError, PyValueError};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList};
 
 use crate::boot::{self, ListenerRow};
-use crate::commit_request::CommitRequest;
 use crate::config::ConfigError;
+use crate::distribution::Distribution;
+use crate::events::event;
 use crate::id::Id;
 use crate::image::Image;
 use crate::metadata_records::extract_uuid;
@@ -31,9 +29,6 @@ use crate::runtime::SharedRuntime;
 /// Most bytes that the records of a batch in a log of this node take.
 const DECOMPRESSED_BYTES_MAX: usize = 128 << 20;
 
-/// Larger bodies may find no memory.
-const LARGE_BYTES: usize = 64 << 10;
-
 /// See `_engine.pyi`.
 #[pyclass(frozen, module = "klamm._engine")]
 pub struct Engine {
@@ -41,55 +36,6 @@ pub struct Engine {
     runtime: Mutex<Option<SharedRuntime>>,
     /// Makes the exception of a code and a message.
     partition_error: Py<PyAny>,
-}
-
-/// A copy; MemoryError, and no panic, where there is no memory for a large one.
-fn bytes_or_error<'py>(py: Python<'py>, body: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    if body.len() < LARGE_BYTES {
-        return Ok(PyBytes::new(py, body));
-    }
-    PyBytes::new_with(py, body.len(), |room| {
-        room.copy_from_slice(body);
-        Ok(())
-    })
-}
-
-fn request_event<'py>(py: Python<'py>, request: Request) -> PyResult<Bound<'py, PyTuple>> {
-    let Request { handle, connection_id, listener, peer, api_key, api_version, client_id, body, arrived, .. } = request;
-    let (peer, body) = (peer.ip().to_string(), bytes_or_error(py, &body)?);
-    let age_ms = u64::try_from(arrived.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let fields = (handle, connection_id, api_key, api_version, client_id, &*listener, peer, body, age_ms);
-    (intern!(py, "request"), fields).into_pyobject(py)
-}
-
-/// An OffsetCommit is read here; one that cannot be read is a request like others, which is refused by its handler.
-fn commit_event<'py>(py: Python<'py>, request: Request, image: &MetadataImage) -> PyResult<Bound<'py, PyTuple>> {
-    match CommitRequest::read_from(py, request.api_version, &request.body, image) {
-        Ok(read) => {
-            let peer = request.peer.ip().to_string();
-            (intern!(py, "commit"), (request.handle, peer, read)).into_pyobject(py)
-        }
-        Err(_) => request_event(py, request),
-    }
-}
-
-fn event<'py>(py: Python<'py>, event: Event, image: &MetadataImage) -> PyResult<Bound<'py, PyTuple>> {
-    match event {
-        Event::Request(request) if request.api_key == OFFSET_COMMIT => commit_event(py, *request, image),
-        Event::Request(request) => request_event(py, *request),
-        Event::AutoCreate { topics } => ("auto_create", topics).into_pyobject(py),
-        Event::Closed { connection_id } => ("closed", connection_id).into_pyobject(py),
-        Event::Acked { token, code } => (intern!(py, "acked"), (token, code.0)).into_pyobject(py),
-        Event::DirFailed { id } => ("dir_failed", PyBytes::new(py, &id.0)).into_pyobject(py),
-        Event::Log { level, message } => {
-            let level = match level {
-                LogLevel::Info => "info",
-                LogLevel::Warn => "warning",
-                LogLevel::Error => "error",
-            };
-            ("log", (level, message)).into_pyobject(py)
-        }
-    }
 }
 
 type NullableBytes<'py> = Option<Bound<'py, PyBytes>>;
@@ -303,6 +249,15 @@ impl Engine {
 
     fn counters(&self) -> HashMap<String, u64> {
         self.engine.counters().into_iter().collect()
+    }
+
+    fn measure_requests(&self, is_on: bool) {
+        self.engine.server().request_metrics().measure(is_on);
+    }
+
+    fn request_metrics(&self) -> HashMap<String, Distribution> {
+        let found = self.engine.server().request_metrics().distributions().into_iter();
+        found.map(|metric| (metric.name.clone(), Distribution(metric))).collect()
     }
 
     fn stop_accepting(&self) {

@@ -85,7 +85,7 @@ pub fn write_error(writer: &mut Writer, version: i16, error: ErrorCode) {
 }
 
 fn write_apis(out: &mut VersionedWriter<'_>, version: i16, error: ErrorCode, apis: &[ApiRange]) {
-    out.i16(error.0);
+    out.error_code(error);
     out.array_len(apis.len());
     for api in apis {
         out.i16(api.key);

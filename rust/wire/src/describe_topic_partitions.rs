@@ -109,13 +109,13 @@ pub fn write_response(writer: &mut Writer, topics: &[DescribedTopic<'_>], next_c
 }
 
 fn write_topic(out: &mut VersionedWriter<'_>, topic: &DescribedTopic<'_>) {
-    out.i16(topic.head.error.0);
+    out.error_code(topic.head.error);
     out.nullable_string(topic.head.name);
     out.uuid(topic.head.id);
     out.bool(topic.head.is_internal);
     out.array_len(topic.partitions.len());
     for partition in &topic.partitions {
-        out.i16(ErrorCode::NONE.0);
+        out.error_code(ErrorCode::NONE);
         out.i32(partition.index);
         out.i32(partition.leader_id);
         out.i32(partition.leader_epoch);

@@ -208,7 +208,7 @@ impl<'a> FetchResponseWriter<'a> {
         let mut out = VersionedWriter::new(writer, is_flexible(version));
         out.i32(0);
         if version >= 7 {
-            out.i16(error.0);
+            out.error_code(error);
             out.i32(session_id);
         }
         out.array_len(topics);
@@ -226,7 +226,7 @@ impl<'a> FetchResponseWriter<'a> {
     pub fn partition(&mut self, index: i32, result: &FetchResult) {
         let out = &mut self.out;
         out.i32(index);
-        out.i16(result.error.0);
+        out.error_code(result.error);
         out.i64(result.high_watermark);
         out.i64(result.last_stable_offset);
         if self.version >= 5 {

@@ -121,7 +121,7 @@ pub fn write_response<'a, P: ExactSizeIterator<Item = ListOffsetsPartition>>(
         for partition in partitions {
             let result = find(&name, &partition);
             out.i32(partition.index);
-            out.i16(result.error.0);
+            out.error_code(result.error);
             out.i64(result.timestamp);
             out.i64(result.offset);
             if version >= 4 {

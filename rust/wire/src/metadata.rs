@@ -136,7 +136,7 @@ impl<'a> MetadataResponseWriter<'a> {
 
     pub fn begin_topic(&mut self, topic: &TopicHead<'_>) {
         let out = &mut self.out;
-        out.i16(topic.error.0);
+        out.error_code(topic.error);
         match self.version >= TOPIC_ID_VERSION {
             true => out.nullable_string(topic.name),
             false => out.string(topic.name.unwrap_or("")),
@@ -152,7 +152,7 @@ impl<'a> MetadataResponseWriter<'a> {
 
     pub fn partition(&mut self, partition: &PartitionState<'_>) {
         let out = &mut self.out;
-        out.i16(partition.error.0);
+        out.error_code(partition.error);
         out.i32(partition.index);
         out.i32(partition.leader_id);
         if self.version >= 7 {
@@ -178,7 +178,7 @@ impl<'a> MetadataResponseWriter<'a> {
             self.out.i32(cluster_authorized_operations);
         }
         if self.version >= 13 {
-            self.out.i16(error.0);
+            self.out.error_code(error);
         }
         self.out.no_tags();
     }

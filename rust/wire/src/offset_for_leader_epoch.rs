@@ -84,7 +84,7 @@ pub fn write_response(
         out.array_len(topic.partitions.len());
         for partition in topic.partitions {
             let result = find(&topic.name, &partition);
-            out.i16(result.error.0);
+            out.error_code(result.error);
             out.i32(partition.index);
             out.i32(result.leader_epoch);
             out.i64(result.end_offset);

@@ -192,7 +192,7 @@ impl<'a> ProduceResponseWriter<'a> {
         let out = &mut self.out;
         out.i32(index);
         let code_position = out.writer.len();
-        out.i16(result.error.0);
+        out.error_code(result.error);
         out.i64(result.base_offset);
         out.i64(result.log_append_time_ms);
         if self.version >= 5 {

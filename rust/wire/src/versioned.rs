@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use klamm_base::Uuid;
 use klamm_base::primitives::{Reader, STRING_LEN_MAX, WireError, Writer};
+use klamm_base::{ErrorCode, Uuid};
 
 /// A reader that knows whether the version it reads is flexible.
 #[derive(Clone)]
@@ -153,6 +153,11 @@ impl<'a> VersionedWriter<'a> {
     #[inline]
     pub fn i16(&mut self, value: i16) {
         self.writer.i16(value);
+    }
+
+    #[inline]
+    pub fn error_code(&mut self, code: ErrorCode) {
+        self.writer.error_code(code);
     }
 
     #[inline]

@@ -15,6 +15,8 @@ import pytest
 from tests.support.frames import read_frame, send_frame
 
 from klamm import _engine
+from klamm._engine import RequestEvent
+from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
 from klamm.protocol.wire.headers import request_header
 from klamm.raft.driver.leased_fetches import NativeFetchAnswers
@@ -32,7 +34,6 @@ OWN, SECOND, THIRD = (ReplicaKey(voter, bytes([voter]) * 16) for voter in (1, 2,
 BROKER, STRANGER = ReplicaKey(7, bytes([7]) * 16), ReplicaKey(8)
 HERE = Endpoint("CONTROLLER", "localhost", 9093)
 QUIET_S, LONG_MS = 0.15, 60_000
-FETCH = 1
 
 
 class Peer:
@@ -56,7 +57,7 @@ class Peer:
         }
         body = encode_request(FetchRequest(**asked | changes), version)
         self.correlation_id += 1
-        send_frame(self.socket, request_header(FETCH, version, self.correlation_id, b"klamm-7") + body)
+        send_frame(self.socket, request_header(ApiKey.FETCH, version, self.correlation_id, b"klamm-7") + body)
         return body
 
     def answer(self) -> bytes:
@@ -129,10 +130,10 @@ class Leader:
     def taken(self) -> list[tuple[int, int, int]]:
         return [row[:3] for row in self.answers.take()]
 
-    def requests(self, within_s: float = 10) -> list[Any]:
+    def requests(self, within_s: float = 10) -> list[RequestEvent]:
         """The requests that Python is to answer, when there are some within that time."""
         select.select([self.engine.event_fd], [], [], within_s)
-        return [event for kind, event in self.engine.drain(10) if kind == "request"]
+        return [event for event in self.engine.drain(10) if isinstance(event, RequestEvent)]
 
     def expected(
         self, offset: int, high_watermark: int, *, version: int = 18, max_bytes: int = 1 << 20, knows: bool = True
@@ -278,11 +279,14 @@ def test_the_end_makes_requests_of_those_that_wait(leader: Leader) -> None:
     while len(requests) < 2:
         requests += leader.requests()
     assert leader.requests(0) == []
-    for handle, _, key, version, client_id, listener, _, body, _ in requests:
-        peer, sent = bodies[version]
-        assert (key, client_id, listener, body) == (FETCH, "klamm-7", "CONTROLLER", sent)
-        leader.engine.answer([(handle, b"by Python %d" % version)])
-        assert peer.answer() == b"by Python %d" % version
+    for request in requests:
+        peer, sent = bodies[request.api_version]
+        assert (request.api_key, request.client_id, request.body) == (ApiKey.FETCH, "klamm-7", sent)
+        assert (request.listener, request.on_controller) == ("CONTROLLER", True)
+        assert (request.principal, request.address) == (None, "127.0.0.1")
+        assert 0 <= request.age_ms < request.timeout_ms == 60_000
+        leader.engine.answer([(request.handle, b"by Python %d" % request.api_version)])
+        assert peer.answer() == b"by Python %d" % request.api_version
     assert leader.answers.end() == leader.answers.take() == []
     leader.begin()
     peer, _ = bodies[18]
@@ -294,10 +298,10 @@ def test_what_is_not_known_or_not_begun_or_of_another_epoch_is_a_request(leader:
     second, stranger, former = map(leader.peer, (SECOND, STRANGER, SECOND._replace(directory_id=b"o" * 16)))
     assert leader.answers.know(*SECOND, True) is None
     second.ask(START + 1)
-    [(handle, *_)] = leader.requests()
+    [request] = leader.requests()
     leader.begin()
     assert leader.answers.know(*former.key, False) is None, "told all, and counts for nothing: that is for the core"
-    leader.engine.answer([(handle, b"by Python")])
+    leader.engine.answer([(request.handle, b"by Python")])
     assert second.answer() == b"by Python"
     for peer, changes in (
         (stranger, {}),
@@ -333,8 +337,8 @@ def test_who_takes_no_news_answers_no_more_until_it_does(leader: Leader) -> None
     broker.answer()
     time.sleep(0.25)
     broker.ask(START + 1, max_wait_ms=0)
-    [(handle, *_)] = leader.requests()
-    leader.engine.answer([(handle, b"by Python")])
+    [request] = leader.requests()
+    leader.engine.answer([(request.handle, b"by Python")])
     assert broker.answer() == b"by Python"
     assert len(leader.answers.take()) == 1
     broker.ask(START + 1, max_wait_ms=0)

@@ -1,7 +1,7 @@
 """From the engine's requests to handlers and back: every request gets one answer, or its connection is closed.
 
-A handler that raises what it did not foresee is answered for: with the error response of its request. The connection is
-closed only where none can be formed.
+What a handler raises is mapped to an answer here: to the error response of its request, with the code of a KafkaError,
+else with UNKNOWN_SERVER_ERROR. The connection is closed only where none can be formed.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from klamm._engine import CommitRequest
+from klamm.broker.authorization import Authorizer, refusal
 from klamm.broker.request import Handler, InlineHandler, RequestContext
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.apis import RAFT_APIS
-from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.apis import APIS, RAFT_APIS
+from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 
 log = logging.getLogger("klamm.node.dispatch")
 
@@ -42,9 +43,10 @@ class Handlers(Protocol):
 class Dispatcher:
     """Runs a handler for each request, and hands over together the answers of one turn of the loop."""
 
-    def __init__(self, engine: Answers, handlers: Handlers) -> None:
+    def __init__(self, engine: Answers, handlers: Handlers, authorizer: Authorizer) -> None:
         self._engine = engine
         self._handlers = handlers
+        self._authorizer = authorizer
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: set[int] = set()
         """The requests that wait for their answer."""
@@ -58,6 +60,10 @@ class Dispatcher:
         # What other replicas ask goes on for as long as this one takes part, and is no client's to wait for.
         is_replicas = context.on_controller and context.api_key in RAFT_APIS
         (self._asked_by_replicas if is_replicas else self._asked).add(handle)
+        refused = refusal(self._authorizer, context, on_controller=context.on_controller)
+        if refused is not None:
+            self.answer(handle, _error_response(context, body, KafkaError(refused)))
+            return
         handler = self._handlers.find(context.api_key, on_controller=context.on_controller)
         if isinstance(handler, InlineHandler):
             try:
@@ -179,13 +185,19 @@ def _error_response(context: RequestContext, body: bytes, error: Exception) -> b
         return None
     from klamm.protocol.wire.error_responses import error_response
 
-    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    # What refuses a request as a whole is no fault of this node.
+    is_refused = isinstance(error, KafkaError)
+    code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
     try:
         answer = error_response(context.api_key, context.api_version, body, code)
     except Exception as no_response:
         answer, outcome = None, f"closing, because no error response can be formed: {no_response}"
     else:
         outcome = f"answered with {code.name}"
-    key, version, peer = context.api_key, context.api_version, context.address
-    log.error("API %d v%d of %s failed: %s", key, version, peer, outcome, exc_info=error)
+    key, version, address = context.api_key, context.api_version, context.address
+    name = APIS[key].name if key in APIS else f"API {key}"
+    if is_refused:
+        log.info("%s v%d of %s refused: %s: %s", name, version, address, outcome, error)
+    else:
+        log.error("%s v%d of %s failed: %s", name, version, address, outcome, exc_info=error)
     return answer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from klamm.broker.request import REQUEST_TIMEOUT_MS, Answer, Handler, RequestContext
+from klamm.broker.request import Answer, Handler, RequestContext
 from klamm.node.controller.active_controller import ActiveController
 from klamm.protocol.api_key import ApiKey
 from klamm.protocol.errors import ErrorCode, KafkaError
@@ -64,7 +64,7 @@ class Forwarder:
             return answer
         from klamm.node.requests.remote_forwarding import refused
 
-        text = f"No active controller answered within {REQUEST_TIMEOUT_MS} ms."
+        text = f"No active controller answered within {context.deadline_ms - context.arrived_ms} ms."
         return refused(context.api_key, version, body, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
 
     async def ask(self, context: RequestContext, version: int, request: Any, answer: type[T]) -> T:

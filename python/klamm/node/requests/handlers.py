@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
+from klamm.broker.authorization import refusal
 from klamm.broker.request import InlineHandler
 from klamm.controller.operations import MODULES
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.apis import RAFT_APIS, VOTER_APIS
+from klamm.protocol.apis import APIS, RAFT_APIS, VOTER_APIS
 
 if TYPE_CHECKING:
     from klamm._engine import Engine, Image
+    from klamm.broker.authorization import Authorizer
     from klamm.broker.handlers.config_changes import AskController, ConfigChangeHandlers
     from klamm.broker.request import Answer, Handler, RequestContext
     from klamm.config.node_config import NodeConfig
@@ -43,6 +45,7 @@ class Handlers:
         broker: Callable[[], BrokerPart],
         quorum: Callable[[], QuorumView],
         raft: Callable[[], RaftRequests],
+        authorizer: Authorizer,
     ) -> None:
         """`controller` is that of this process, if there is one; `active_controller` the way to the active one.
 
@@ -51,6 +54,7 @@ class Handlers:
         self._config, self._cluster_id, self._engine, self._image = config, cluster_id, engine, image
         self._controller_here, self._active_controller = controller, active_controller
         self._broker, self._quorum, self._raft = broker, quorum, raft
+        self._authorizer = authorizer
         self._on_broker: dict[int, Handler | InlineHandler] = {}
         self._on_controller: dict[int, Handler | InlineHandler] = {}
 
@@ -77,8 +81,17 @@ class Handlers:
         return self._controller_here
 
     def _handler_here(self, api_key: int) -> Handler | None:
+        """The controller's handler of a forwarded request, whose listener did not ask whether it is authorized."""
         found = self.find(api_key, on_controller=True)
-        return None if isinstance(found, InlineHandler) else found
+        return None if found is None or isinstance(found, InlineHandler) else partial(self._authorized, found)
+
+    async def _authorized(self, handler: Handler, context: RequestContext, version: int, body: bytes) -> bytes:
+        code = refusal(self._authorizer, context, on_controller=True)
+        if code is None:
+            return await handler(context, version, body)
+        from klamm.protocol.wire.error_responses import error_response
+
+        return error_response(context.api_key, version, body, code)
 
     @cached_property
     def _forwarder(self) -> Forwarder:
@@ -253,18 +266,13 @@ def _by_key(families: Mapping[Family, tuple[int, ...]]) -> dict[int, Family]:
     return {key: family for family, keys in families.items() for key in keys}
 
 
-FORWARDED: Final = (
-    ApiKey.CREATE_TOPICS,
-    ApiKey.DELETE_TOPICS,
-    ApiKey.CREATE_PARTITIONS,
-    ApiKey.ELECT_LEADERS,
-    ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UPDATE_FEATURES,
-    ApiKey.UNREGISTER_BROKER,
-    ApiKey.ADD_RAFT_VOTER,
-    ApiKey.REMOVE_RAFT_VOTER,
+_CHANGES_OF_CONFIGS: Final = (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+FORWARDED: Final = tuple(
+    key
+    for key, api in APIS.items()
+    if api.is_forwarded and api.on_broker == "python" and key not in _CHANGES_OF_CONFIGS
 )
-"""The APIs that a broker forwards as they come. AlterConfigs and IncrementalAlterConfigs it checks first."""
+"""The APIs that a broker forwards as they come. Changes of configs it checks first."""
 CONTROLLER_FAMILIES: Final = _by_key(
     {
         partial(Handlers._operations, module="topics"): MODULES["topics"],
@@ -301,7 +309,7 @@ BROKER_FAMILIES: Final = _by_key(
         Handlers._config_apis: (ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_CONFIG_RESOURCES),
         Handlers._acl_apis: (ApiKey.DESCRIBE_ACLS,),
         Handlers._scram_apis: (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,),
-        Handlers._config_change_apis: (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS),
+        Handlers._config_change_apis: _CHANGES_OF_CONFIGS,
     }
 )
 """The same of the listeners of clients and brokers."""

@@ -13,7 +13,7 @@ mod tests;
 mod writer;
 
 pub use reader::Reader;
-pub use writer::Writer;
+pub use writer::{ErrorCounts, Writer};
 
 /// The longest string of the protocol, in bytes: also in the compact encoding, where the format could say more.
 pub const STRING_LEN_MAX: usize = i16::MAX as usize;

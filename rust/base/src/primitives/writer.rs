@@ -1,6 +1,6 @@
 //! Writing primitives.
 
-use crate::Uuid;
+use crate::{ErrorCode, Uuid};
 
 /// Writes primitives one after the other into bytes it owns.
 ///
@@ -9,7 +9,12 @@ use crate::Uuid;
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     bytes: Vec<u8>,
+    /// How often each error code was written, while they are counted.
+    errors: Option<Box<ErrorCounts>>,
 }
+
+/// Error codes and how often each was written, also that there was no error.
+pub type ErrorCounts = Vec<(ErrorCode, u64)>;
 
 macro_rules! write_fixed {
     ($($name:ident: $ty:ty),*) => {$(
@@ -29,12 +34,12 @@ impl Writer {
 
     /// A writer with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { bytes: Vec::with_capacity(capacity) }
+        Self { bytes: Vec::with_capacity(capacity), errors: None }
     }
 
     /// A writer that goes on behind `bytes`.
     pub fn append_to(bytes: Vec<u8>) -> Self {
-        Self { bytes }
+        Self { bytes, errors: None }
     }
 
     /// Everything written.
@@ -69,6 +74,28 @@ impl Writer {
     /// Drops everything written, keeps the room.
     pub fn clear(&mut self) {
         self.bytes.clear();
+    }
+
+    /// Counts the error codes that are written from now on.
+    pub fn count_errors(&mut self) {
+        self.errors = Some(Box::default());
+    }
+
+    /// The error codes that were counted; none where they are not.
+    pub fn take_errors(&mut self) -> ErrorCounts {
+        self.errors.take().map(|errors| *errors).unwrap_or_default()
+    }
+
+    /// An error code.
+    #[inline]
+    pub fn error_code(&mut self, code: ErrorCode) {
+        self.i16(code.0);
+        if let Some(errors) = &mut self.errors {
+            match errors.iter_mut().find(|(counted, _)| *counted == code) {
+                Some((_, count)) => *count += 1,
+                None => errors.push((code, 1)),
+            }
+        }
     }
 
     write_fixed!(i8: i8, u8: u8, i16: i16, u16: u16, i32: i32, u32: u32, i64: i64, f64: f64);

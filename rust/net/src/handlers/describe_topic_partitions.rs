@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use klamm_base::{ErrorCode, Uuid};
-use klamm_metadata::MetadataImage;
 use klamm_metadata::topic::Topic;
 use klamm_wire::describe_topic_partitions::{
     Cursor, DescribeTopicPartitionsRequest, DescribedPartition, DescribedTopic, write_response,
@@ -14,13 +13,14 @@ use klamm_wire::metadata::{NOT_ASKED, TopicHead};
 use super::metadata::TOPIC_OPERATIONS;
 use super::{Call, Outcome};
 use crate::brokers::Brokers;
+use crate::pipeline::Topics;
 use crate::topic_name::{is_internal, is_valid};
 
 /// A version of Metadata that tells everything: the states of partitions are told alike.
 const LATEST_METADATA: i16 = 13;
 
 pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
-    let request = match DescribeTopicPartitionsRequest::parse(body, call.version) {
+    let request = match DescribeTopicPartitionsRequest::parse(body, call.context.version) {
         Ok(request) => request,
         Err(error) => return call.malformed(error),
     };
@@ -33,10 +33,11 @@ pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
     }
     let image = call.core.backend.image();
     let named: BTreeSet<_> = request.topics.clone().collect();
-    let wanted = wanted(&named, &image, request.cursor.map_or("", |cursor| cursor.topic));
+    let allowed = call.topics(&image);
+    let wanted = wanted(&named, allowed, request.cursor.map_or("", |cursor| cursor.topic));
     let limit = request.response_partition_limit.min(call.core.config.request_partitions_max).max(1) as usize;
-    let mut brokers = Brokers::new(&image, &call.listener.name);
-    let (topics, next) = describe(&image, &mut brokers, &wanted, request.cursor, limit);
+    let mut brokers = Brokers::new(&image, &call.context.listener.name);
+    let (topics, next) = describe(allowed, &mut brokers, &wanted, request.cursor, limit);
     write_response(&mut call.answer.writer, &topics, next);
     Outcome::Answered
 }
@@ -49,16 +50,17 @@ fn is_valid_cursor(request: &DescribeTopicPartitionsRequest<'_>) -> bool {
 }
 
 /// The topics to tell, ascending, from `first` on: those that are named, or all.
-fn wanted<'a>(named: &'a BTreeSet<Cow<'_, str>>, image: &'a MetadataImage, first: &str) -> Vec<&'a str> {
+fn wanted<'a>(named: &'a BTreeSet<Cow<'_, str>>, allowed: Topics<'a>, first: &str) -> Vec<&'a str> {
     if named.is_empty() {
-        let all = image.topics().sorted_names();
-        return all[all.partition_point(|name| &**name < first)..].iter().map(|name| &**name).collect();
+        let all = allowed.image.topics().sorted_names();
+        let rest = all[all.partition_point(|name| &**name < first)..].iter().map(|name| &**name);
+        return rest.filter(|name| allowed.allows(name)).collect();
     }
     named.iter().map(|name| &**name).filter(|name| *name >= first).collect()
 }
 
 fn describe<'a>(
-    image: &MetadataImage,
+    allowed: Topics<'_>,
     brokers: &mut Brokers<'_>,
     wanted: &[&'a str],
     cursor: Option<Cursor<'a>>,
@@ -70,11 +72,14 @@ fn describe<'a>(
         if left == 0 {
             return (topics, Some(Cursor { topic: name, partition: 0 }));
         }
-        let Some(known) = image.topics().by_name(name) else {
-            let error =
-                if is_valid(name) { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION } else { ErrorCode::INVALID_TOPIC_EXCEPTION };
-            topics.push(topic(name, Uuid::ZERO, error, TOPIC_OPERATIONS));
-            continue;
+        let known = match allowed.named(name) {
+            Ok(known) => known,
+            Err(error) => {
+                let is_invalid = error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && !is_valid(name);
+                let error = if is_invalid { ErrorCode::INVALID_TOPIC_EXCEPTION } else { error };
+                topics.push(topic(name, Uuid::ZERO, error, TOPIC_OPERATIONS));
+                continue;
+            }
         };
         let first = cursor.filter(|cursor| cursor.topic == name).map_or(0, |cursor| cursor.partition as usize);
         let count = known.partition_count();

@@ -9,6 +9,7 @@ use klamm_base::Uuid;
 use klamm_base::os::read_if_cached;
 use klamm_metadata::MetadataImage;
 use klamm_replica::FetchWaiter;
+use klamm_wire::api::Api;
 use klamm_wire::fetch::{FetchRequest, FetchResponseWriter, FetchResult, TOPIC_ID_VERSION};
 use klamm_wire::header::ResponseHeader;
 
@@ -18,7 +19,8 @@ use crate::answer::Answer;
 use crate::core::Core;
 use crate::fetch_context::Context;
 use crate::fetch_read::{Gathered, Limits, Told};
-use crate::listener::Listener;
+use crate::link::Link;
+use crate::pipeline::Topics;
 use crate::session::TopicKey;
 
 /// Records of up to this many bytes are read into the answer: one `send` is cheaper than `send` and `sendfile`.
@@ -32,9 +34,10 @@ const LEADER_VERSION: i16 = 16;
 
 /// A fetch that found too little and waits for more.
 pub struct WaitingFetch {
+    api: &'static Api,
     version: i16,
     header: ResponseHeader,
-    listener: Arc<Listener>,
+    connection: Arc<Link>,
     context: Context,
     limits: Limits,
     pub deadline: Instant,
@@ -44,26 +47,27 @@ pub struct WaitingFetch {
 }
 
 pub fn handle(call: Call<'_>, header: ResponseHeader, waker: &Waker, body: &[u8]) -> Outcome {
-    let request = match FetchRequest::parse(body, call.version) {
+    let request = match FetchRequest::parse(body, call.context.version) {
         Ok(request) => request,
         Err(error) => return call.malformed(error),
     };
     if !(0..=1).contains(&request.isolation_level) {
-        write_error(call.answer, call.version, &request, ErrorCode::UNKNOWN_SERVER_ERROR);
+        write_error(call.answer, call.context.version, &request, ErrorCode::UNKNOWN_SERVER_ERROR);
         return Outcome::Answered;
     }
     let now = Instant::now();
-    let context = match Context::open(&call.core.sessions, &request, call.version, now) {
+    let context = match Context::open(&call.core.sessions, &request, call.context.version, now) {
         Ok(context) => context,
         Err(code) => {
-            FetchResponseWriter::begin(&mut call.answer.writer, call.version, code, 0, 0).end(&[]);
+            FetchResponseWriter::begin(&mut call.answer.writer, call.context.version, code, 0, 0).end(&[]);
             return Outcome::Answered;
         }
     };
     let mut fetch = Box::new(WaitingFetch {
-        version: call.version,
+        api: call.context.api,
+        version: call.context.version,
         header,
-        listener: call.listener.clone(),
+        connection: call.context.connection.clone(),
         context,
         limits: Limits::of(&request, call.core.config.fetch_bytes_max),
         deadline: now + Duration::from_millis(request.max_wait_ms.max(0) as u64),
@@ -115,16 +119,17 @@ impl WaitingFetch {
 
     fn gather(&self, core: &Core, image: &MetadataImage) -> Gathered {
         let mut found = Gathered::new(&self.limits);
+        let topics = Topics::new(&core.pipeline.authorizer, &self.connection, self.api, image);
         match &self.context {
             Context::Sessionless(wanted) | Context::Full { wanted, .. } => {
                 for wanted in wanted {
-                    let told = found.read(core, image, wanted, &self.limits);
+                    let told = found.read(core, topics, wanted, &self.limits);
                     found.told.push(Told { turn: 0, ..told });
                 }
             }
             Context::Session { session, .. } => {
                 for (turn, cached) in session.lock().partitions.iter() {
-                    let told = found.read(core, image, &cached.wanted, &self.limits);
+                    let told = found.read(core, topics, &cached.wanted, &self.limits);
                     if cached.must_tell(&told.result) {
                         found.told.push(Told { turn, ..told });
                     }
@@ -146,7 +151,7 @@ impl WaitingFetch {
         found.told.sort_by_key(|told| {
             matches!(told.result.error, ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
         });
-        let mut leaders = Leaders::new(image, &self.listener.name);
+        let mut leaders = Leaders::new(image, &self.connection.listener);
         if self.version >= LEADER_VERSION {
             name_leaders(&mut leaders, image, &mut found.told);
         }

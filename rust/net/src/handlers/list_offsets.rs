@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use klamm_base::ErrorCode;
-use klamm_metadata::MetadataImage;
 use klamm_replica::OffsetQuery;
 use klamm_wire::list_offsets::{
     CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResult,
@@ -13,35 +12,36 @@ use klamm_wire::list_offsets::{
 
 use super::{Call, Outcome};
 use crate::core::Core;
-use crate::lookup::{id_with_partition, topic_named};
+use crate::pipeline::{Topics, id_with_partition};
 
 /// First version that knows OFFSET_NOT_AVAILABLE.
 const OFFSET_NOT_AVAILABLE_VERSION: i16 = 5;
 
 pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
-    let request = match ListOffsetsRequest::parse(body, call.version) {
+    let request = match ListOffsetsRequest::parse(body, call.context.version) {
         Ok(request) => request,
         Err(error) => return call.malformed(error),
     };
     let image = call.core.backend.image();
+    let topics = call.topics(&image);
     let is_level_known = matches!(request.isolation_level, 0 | 1);
     let twice = named_twice(&request);
     let answer = |topic: &str, partition: &ListOffsetsPartition| {
         let found = match is_level_known {
             true if twice.contains(&(topic.to_owned(), partition.index)) => Err(ErrorCode::INVALID_REQUEST),
-            true => find(call.core, &image, &request, topic, partition, call.version),
+            true => find(call.core, &topics, &request, topic, partition, call.context.version),
             false => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
         };
-        found.unwrap_or_else(|code| ListOffsetsResult::none(for_version(code, call.version)))
+        found.unwrap_or_else(|code| ListOffsetsResult::none(for_version(code, call.context.version)))
     };
     let out = &mut call.answer.writer;
     // Refused as a whole, a request is answered entry by entry, whatever it repeats.
     if !is_level_known || (twice.is_empty() && is_plain(&request)) {
-        let topics = request.topics.clone().map(|topic| (topic.name, topic.partitions));
-        write_response(out, call.version, topics, answer);
+        let named = request.topics.clone().map(|topic| (topic.name, topic.partitions));
+        write_response(out, call.context.version, named, answer);
     } else {
-        let topics = each_once(&request).into_iter().map(|(name, partitions)| (name, partitions.into_iter()));
-        write_response(out, call.version, topics, answer);
+        let named = each_once(&request).into_iter().map(|(name, partitions)| (name, partitions.into_iter()));
+        write_response(out, call.context.version, named, answer);
     }
     Outcome::Answered
 }
@@ -73,7 +73,7 @@ fn each_once<'a>(request: &ListOffsetsRequest<'a>) -> Vec<(Cow<'a, str>, Vec<Lis
 
 fn find(
     core: &Core,
-    image: &MetadataImage,
+    topics: &Topics<'_>,
     request: &ListOffsetsRequest<'_>,
     topic: &str,
     partition: &ListOffsetsPartition,
@@ -82,7 +82,7 @@ fn find(
     if !is_supported(partition.timestamp, version) {
         return Err(ErrorCode::UNSUPPORTED_VERSION);
     }
-    let id = id_with_partition(topic_named(image, topic)?, partition.index)?;
+    let id = id_with_partition(topics.named(topic)?, partition.index)?;
     let found = core.backend.partition(id, partition.index)?.find_offset(&OffsetQuery {
         timestamp: partition.timestamp,
         current_leader_epoch: partition.current_leader_epoch,

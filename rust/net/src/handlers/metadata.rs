@@ -14,7 +14,7 @@ use klamm_wire::metadata::{
 use super::leaders::endpoints;
 use super::{Call, Outcome};
 use crate::brokers::Brokers;
-use crate::lookup::{topic_named, topic_with_id};
+use crate::pipeline::Topics;
 use crate::topic_name::{is_internal, is_valid};
 
 /// What everyone may do with a topic while there is no authorizer: read, write, create, delete, alter, describe and both
@@ -30,18 +30,18 @@ enum Found<'a> {
 }
 
 pub fn handle(call: Call<'_>, body: &[u8]) -> Outcome {
-    let request = match MetadataRequest::parse(body, call.version) {
+    let request = match MetadataRequest::parse(body, call.context.version) {
         Ok(request) => request,
         Err(error) => return call.malformed(error),
     };
-    if let Some(topics) = request.topics.clone().filter(|topics| !may_ask(topics.clone(), call.version)) {
+    if let Some(topics) = request.topics.clone().filter(|topics| !may_ask(topics.clone(), call.context.version)) {
         write_refusal(call, topics);
         return Outcome::Answered;
     }
     let image = call.core.backend.image();
     let found = match request.topics.clone() {
-        Some(topics) => find(&call, &image, topics, request.allow_auto_topic_creation),
-        None => image.topics().iter().map(|topic| Found::Topic(topic)).collect(),
+        Some(named) => find(&call, call.topics(&image), named, request.allow_auto_topic_creation),
+        None => call.topics(&image).all().map(Found::Topic).collect(),
     };
     write(call, &image, &request, &found);
     Outcome::Answered
@@ -56,33 +56,34 @@ fn may_ask(mut topics: Queries<'_>, version: i16) -> bool {
     (version >= TOPIC_ID_VERSION && topics.clone().any(|topic| !topic.id.is_zero())) || topics.all(is_plain)
 }
 
-fn find<'a>(call: &Call<'_>, image: &'a MetadataImage, topics: Queries<'a>, may_create: bool) -> Vec<Found<'a>> {
-    if topics.clone().any(|topic| !topic.id.is_zero()) {
+fn find<'a>(call: &Call<'_>, topics: Topics<'a>, named: Queries<'a>, may_create: bool) -> Vec<Found<'a>> {
+    if named.clone().any(|topic| !topic.id.is_zero()) {
         let mut seen = HashSet::new();
-        let ids = topics.map(|topic| topic.id).filter(|id| !id.is_zero() && seen.insert(*id));
-        return ids.map(|id| find_by_id(image, id)).collect();
+        let ids = named.map(|topic| topic.id).filter(|id| !id.is_zero() && seen.insert(*id));
+        return ids.map(|id| find_by_id(topics, id)).collect();
     }
     let mut seen = HashSet::new();
-    let names = topics.filter_map(|topic| topic.name).filter(|name| seen.insert(name.clone()));
-    let found: Vec<_> = names.map(|name| find_by_name(image, name)).collect();
+    let names = named.filter_map(|topic| topic.name).filter(|name| seen.insert(name.clone()));
+    let found: Vec<_> = names.map(|name| find_by_name(topics, name)).collect();
     if may_create && call.core.config.auto_create_topics {
         call.core.events.push_auto_create(found.iter().filter_map(Found::creatable));
     }
     found
 }
 
-fn find_by_id(image: &MetadataImage, id: Uuid) -> Found<'_> {
-    match topic_with_id(image, id) {
+fn find_by_id(topics: Topics<'_>, id: Uuid) -> Found<'_> {
+    match topics.with_id(id) {
         Ok(topic) => Found::Topic(topic),
         Err(error) => Found::Missing { name: None, id, error },
     }
 }
 
-fn find_by_name<'a>(image: &'a MetadataImage, name: Cow<'a, str>) -> Found<'a> {
-    match topic_named(image, &name) {
+fn find_by_name<'a>(topics: Topics<'a>, name: Cow<'a, str>) -> Found<'a> {
+    match topics.named(&name) {
         Ok(topic) => Found::Topic(topic),
         Err(error) => {
-            let error = if is_valid(&name) { error } else { ErrorCode::INVALID_TOPIC_EXCEPTION };
+            let is_invalid = error == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION && !is_valid(&name);
+            let error = if is_invalid { ErrorCode::INVALID_TOPIC_EXCEPTION } else { error };
             Found::Missing { name: Some(name), id: Uuid::ZERO, error }
         }
     }
@@ -118,14 +119,14 @@ impl Found<'_> {
 }
 
 fn write(call: Call<'_>, image: &MetadataImage, request: &MetadataRequest<'_>, found: &[Found<'_>]) {
-    let version = call.version;
-    let alive = endpoints(image, &call.listener.name);
+    let version = call.context.version;
+    let alive = endpoints(image, &call.context.listener.name);
     // Any broker forwards to the controller, so any is as good.
     let controller_id = alive.first().map_or(-1, |broker| broker.node_id);
     let cluster_id = Some(call.core.cluster_id.as_str());
     let out = &mut call.answer.writer;
     let mut out = MetadataResponseWriter::begin(out, version, &alive, cluster_id, controller_id, found.len());
-    let mut brokers = Brokers::new(image, &call.listener.name);
+    let mut brokers = Brokers::new(image, &call.context.listener.name);
     let asked = |asked: bool, operations: i32| if asked { operations } else { NOT_ASKED };
     for found in found {
         let head = found.head();
@@ -144,9 +145,13 @@ fn write(call: Call<'_>, image: &MetadataImage, request: &MetadataRequest<'_>, f
 /// The same error for every topic, and nothing else.
 fn write_refusal(call: Call<'_>, topics: Queries<'_>) {
     // Where ids are allowed Apache Kafka does not look for the name that is missing, and fails.
-    let error =
-        if call.version < TOPIC_ID_VERSION { ErrorCode::INVALID_REQUEST } else { ErrorCode::UNKNOWN_SERVER_ERROR };
-    let mut out = MetadataResponseWriter::begin(&mut call.answer.writer, call.version, &[], None, -1, topics.len());
+    let error = if call.context.version < TOPIC_ID_VERSION {
+        ErrorCode::INVALID_REQUEST
+    } else {
+        ErrorCode::UNKNOWN_SERVER_ERROR
+    };
+    let mut out =
+        MetadataResponseWriter::begin(&mut call.answer.writer, call.context.version, &[], None, -1, topics.len());
     for topic in topics {
         let name = Some(topic.name.as_deref().unwrap_or(""));
         out.begin_topic(&TopicHead { error, name, id: topic.id, is_internal: false, partition_count: 0 });

@@ -11,24 +11,17 @@ pub mod produce;
 mod repeats;
 pub mod replica_fetch;
 
-use std::sync::Arc;
-
 use klamm_base::primitives::WireError;
-use klamm_wire::api::Api;
+use klamm_metadata::MetadataImage;
 
 use super::answer::Answer;
 use super::core::Core;
-use super::link::Link;
-use super::listener::Listener;
+use super::pipeline::{RequestContext, Topics};
 
 /// One request on its way through a handler.
 pub struct Call<'a> {
     pub core: &'a Core,
-    pub listener: &'a Arc<Listener>,
-    pub link: &'a Arc<Link>,
-    pub api: &'static Api,
-    pub version: i16,
-    pub client_id: &'a str,
+    pub context: RequestContext<'a>,
     /// Where the answer goes; its frame and header are begun.
     pub answer: &'a mut Answer,
 }
@@ -47,9 +40,18 @@ pub enum Outcome {
     Close(String),
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// The topics of an image as this request may see them.
+    pub fn topics<'t>(&self, image: &'t MetadataImage) -> Topics<'t>
+    where
+        'a: 't,
+    {
+        Topics::new(&self.core.pipeline.authorizer, self.context.connection, self.context.api, image)
+    }
+
     /// What Apache Kafka does with a request that it cannot read.
     pub fn malformed(&self, error: WireError) -> Outcome {
-        Outcome::Close(format!("malformed {} request, version {}: {error}", self.api.name, self.version))
+        let (name, version) = (self.context.api.name, self.context.version);
+        Outcome::Close(format!("malformed {name} request, version {version}: {error}"))
     }
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use klamm_base::ErrorCode;
 use klamm_base::primitives::Writer;
-use klamm_metadata::MetadataImage;
 use klamm_metadata::topic::Topic;
 use klamm_replica::Appended;
 use klamm_wire::produce::{ProduceItem, ProduceRequest, ProduceResponseWriter, ProduceResult};
@@ -18,7 +17,7 @@ use crate::acks::AckWait;
 use crate::answer::Frame;
 use crate::backend::Partition;
 use crate::core::now_ms;
-use crate::lookup::{id_with_partition, topic_named, topic_with_id};
+use crate::pipeline::{Topics, id_with_partition};
 use crate::produced::{first_batch, only_batch_len};
 use crate::topic_name::is_internal;
 
@@ -99,7 +98,7 @@ impl<'a> Told<'a> {
 /// What a request's partitions have in common.
 struct Produce<'a> {
     call: &'a Call<'a>,
-    image: &'a MetadataImage,
+    topics: Topics<'a>,
     acks: i16,
     now_ms: i64,
     refusals: Refusals,
@@ -115,14 +114,14 @@ struct Refusals {
 }
 
 pub fn handle(call: Call<'_>, body: &mut [u8]) -> Outcome {
-    let request = match ProduceRequest::parse(body, call.version) {
+    let request = match ProduceRequest::parse(body, call.context.version) {
         Ok(request) => request,
         Err(error) => return call.malformed(error),
     };
     let image = call.core.backend.image();
     let mut writer = std::mem::take(&mut call.answer.writer);
     let refusals = Refusals::of(&request, body);
-    let produce = Produce { call: &call, image: &image, acks: request.acks, now_ms: now_ms(), refusals };
+    let produce = Produce { call: &call, topics: call.topics(&image), acks: request.acks, now_ms: now_ms(), refusals };
     let (unacknowledged, first_error) = produce.append_all(&request, body, &mut writer);
     call.answer.writer = writer;
     match first_error {
@@ -170,8 +169,8 @@ impl Produce<'_> {
         body: &mut [u8],
         writer: &mut Writer,
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
-        let told = Told::new(Leaders::new(self.image, &self.call.listener.name));
-        match Repeats::of(request, body, self.call.version) {
+        let told = Told::new(Leaders::new(self.topics.image, &self.call.context.listener.name));
+        match Repeats::of(request, body, self.call.context.version) {
             None => self.append_each(request, body, writer, told),
             Some(repeats) => self.append_merged(request, body, writer, told, &repeats),
         }
@@ -185,7 +184,7 @@ impl Produce<'_> {
         writer: &mut Writer,
         mut told: Told<'_>,
     ) -> (Vec<Unacknowledged>, Option<ErrorCode>) {
-        let mut out = ProduceResponseWriter::begin(writer, self.call.version, request.topic_count);
+        let mut out = ProduceResponseWriter::begin(writer, self.call.context.version, request.topic_count);
         let mut topic = Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
         let mut walk = request.walk();
         while let Some(item) = walk.next(body) {
@@ -229,7 +228,7 @@ impl Produce<'_> {
                 ProduceItem::TopicEnd => {}
             }
         }
-        let mut out = ProduceResponseWriter::begin(writer, self.call.version, merged.topics.len());
+        let mut out = ProduceResponseWriter::begin(writer, self.call.context.version, merged.topics.len());
         for (named, partitions) in merged.topics {
             out.begin_topic(&named, partitions.len());
             partitions.into_iter().for_each(|answered| told.write(&mut out, self.find(&named), answered));
@@ -240,8 +239,8 @@ impl Produce<'_> {
 
     fn find(&self, named: &TopicRef<'_>) -> Result<&Topic, ErrorCode> {
         match named {
-            TopicRef::Name(name) => topic_named(self.image, name),
-            TopicRef::Id(id) => topic_with_id(self.image, *id),
+            TopicRef::Name(name) => self.topics.named(name),
+            TopicRef::Id(id) => self.topics.with_id(*id),
         }
     }
 
@@ -291,9 +290,9 @@ impl Produce<'_> {
         self.refusals.of_all.map_or(Ok(()), Err)?;
         let topic = topic?;
         let id = id_with_partition(topic, index)?;
-        let len = only_batch_len(records, self.call.version)?;
+        let len = only_batch_len(records, self.call.context.version)?;
         self.refusals.of_appends.map_or(Ok(()), Err)?;
-        if is_internal(topic.name()) && self.call.client_id != ADMIN_CLIENT {
+        if is_internal(topic.name()) && self.call.context.client_id != ADMIN_CLIENT {
             return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
         }
         Ok((self.call.core.backend.partition(id, index)?, len))
@@ -301,7 +300,7 @@ impl Produce<'_> {
 }
 
 fn wait_for_acks(call: Call<'_>, timeout_ms: i32, waiting: Vec<Unacknowledged>) -> Outcome {
-    let wait = AckWait::new(call.link.clone(), waiting.len());
+    let wait = AckWait::new(call.context.connection.clone(), waiting.len());
     let mut code_positions: Vec<_> = waiting.iter().map(|entry| entry.code_position).collect();
     for (at, entry) in waiting.into_iter().enumerate() {
         entry.partition.when_acked(entry.end_offset, wait.callback(at));

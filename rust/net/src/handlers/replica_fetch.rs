@@ -50,7 +50,7 @@ impl WaitingReplica {
 /// Takes a request on a controller's listener if it is such a fetch.
 pub fn take(core: &Core, listener: &Listener, routed: &Routed, frame: &[u8], waker: &Waker) -> Taken {
     match core.answering.get() {
-        Some(answering) if routed.api_key() == api::FETCH && listener.kind == ListenerKind::Controller => {
+        Some(answering) if routed.api.key == api::FETCH && listener.kind == ListenerKind::Controller => {
             answering.take(&listener.name, routed.version(), routed.body(frame), waker)
         }
         _ => Taken::Outside,

@@ -8,15 +8,16 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use fakes::FakeBackend;
 use klamm_base::Uuid;
 use klamm_metadata::MetadataImage;
 use klamm_metadata::records::{BrokerEndpoint, PartitionRecord, Record, RegisterBrokerRecord, TopicRecord};
 use klamm_wire::api::ListenerKind;
-pub use messages::{FetchAnswer, FetchSpec, batch, fetch, fetched, frame, produce, produce_to, produced};
 use tokio::runtime::Runtime;
 
-use super::{Event, ListenerOptions, NetConfig, Request, Server};
+use super::{Event, ListenerOptions, NetConfig, Pipeline, Request, Server};
+
+pub use fakes::FakeBackend;
+pub use messages::{FetchAnswer, FetchSpec, batch, fetch, fetched, frame, produce, produce_to, produced};
 
 pub const NAMED: Uuid = Uuid([1; 16]);
 pub const OTHER: Uuid = Uuid([2; 16]);
@@ -74,17 +75,25 @@ impl Fixture {
     }
 
     pub fn with(config: NetConfig) -> Self {
-        let fixture = Self::closed(config);
+        Self::of(config, Pipeline::default())
+    }
+
+    pub fn of(config: NetConfig, pipeline: Pipeline) -> Self {
+        let fixture = Self::closed_of(config, pipeline);
         assert!(fixture.server.open("CLIENTS"));
         fixture
     }
 
     /// The same, not answering yet.
     pub fn closed(config: NetConfig) -> Self {
+        Self::closed_of(config, Pipeline::default())
+    }
+
+    fn closed_of(config: NetConfig, pipeline: Pipeline) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let backend = FakeBackend::new();
-        let server = Server::new(runtime.handle().clone(), config, "a-cluster".to_owned(), backend.clone());
+        let server = Server::new(runtime.handle().clone(), config, "a-cluster".to_owned(), backend.clone(), pipeline);
         let server = server.expect("an event queue");
         let options = ListenerOptions {
             name: "CLIENTS".to_owned(),

@@ -1,6 +1,6 @@
 //! Frames that are none, and requests that cannot be read: the connection is closed, with one line, and nothing grows.
 
-use klamm_wire::api::{Api, Served};
+use klamm_wire::api::{API_VERSIONS, Api, METADATA, Served};
 
 use crate::NetConfig;
 use crate::testing::{Fixture, frame};
@@ -36,7 +36,9 @@ fn what_is_not_served_closes() {
 fn what_was_asked_before_is_answered() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    client.send_raw(&[frame(3, 1, 1, b"\0\0\0\0"), frame(99, 0, 2, b""), frame(3, 1, 3, b"\0\0\0\0")].concat());
+    client.send_raw(
+        &[frame(METADATA, 1, 1, b"\0\0\0\0"), frame(99, 0, 2, b""), frame(METADATA, 1, 3, b"\0\0\0\0")].concat(),
+    );
     assert_eq!(client.receive().0, 1);
     assert!(client.is_closed());
 }
@@ -46,12 +48,12 @@ fn api_versions_is_answered_in_any_version() {
     let fixture = Fixture::new();
     for version in [-1, 5, 100, i16::MAX] {
         // Unsupported versions are told the supported ones in version 0: error 35, one API.
-        let answer = fixture.client().call(18, version, b"");
+        let answer = fixture.client().call(API_VERSIONS, version, b"");
         assert_eq!(answer, b"\x00\x23\x00\x00\x00\x01\x00\x12\x00\x00\x00\x04", "{version}");
     }
-    let answer = fixture.client().call(18, 3, b"\x02-\x021\x00");
+    let answer = fixture.client().call(API_VERSIONS, 3, b"\x02-\x021\x00");
     assert_eq!(answer, b"\x00\x2a\x01\x00\x00\x00\x00\x00", "a client software name that is not decent");
-    let answer = fixture.client().call(18, 0, b"");
+    let answer = fixture.client().call(API_VERSIONS, 0, b"");
     let served = |api: &&Api| matches!(api.on_broker, Served::ByEngine | Served::ByPython);
     let count = Api::all().iter().filter(served).count();
     assert_eq!(answer[..6], [&[0; 5][..], &[count as u8]].concat());
@@ -100,12 +102,12 @@ fn what_apache_kafka_forgives_is_forgiven() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     // Every negative count is null, which asks for all topics: three of them.
-    let answer = client.call(3, 1, &i32::to_be_bytes(-2));
+    let answer = client.call(METADATA, 1, &i32::to_be_bytes(-2));
     assert!(answer.windows(9).any(|part| part == b"\0\0\0\x03\0\0\0\x05n" || part == b"\0\0\0\x03\0\0\0\x05o"));
     // What is not UTF-8 in a name is replaced, and bytes behind a request are not looked at.
-    let answer = client.call(3, 4, b"\0\0\0\x01\0\x02a\xff\0rubbish");
+    let answer = client.call(METADATA, 4, b"\0\0\0\x01\0\x02a\xff\0rubbish");
     assert!(answer.ends_with(b"\0\x11\0\x04a\xef\xbf\xbd\0\0\0\0\0"), "{answer:?}");
-    let mut odd = frame(3, 1, 8, b"\0\0\0\0");
+    let mut odd = frame(METADATA, 1, 8, b"\0\0\0\0");
     odd[14] = 0xff;
     client.send_raw(&odd);
     assert_eq!(client.receive().0, 8);
@@ -113,6 +115,6 @@ fn what_apache_kafka_forgives_is_forgiven() {
     let mut name = i32::to_be_bytes(1).to_vec();
     name.extend([0x7f, 0xff]);
     name.extend([0xff; 0x7fff]);
-    client.send(3, 1, 9, &name);
+    client.send(METADATA, 1, 9, &name);
     assert!(client.is_closed());
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use klamm_wire::api::{CREATE_TOPICS, FETCH, PRODUCE};
 use socket2::SockRef;
 
 use crate::NetConfig;
@@ -11,20 +12,20 @@ const CLIENTS: usize = 50;
 
 /// More than one read takes in advance, and no more than the system takes: else it knows of no end either.
 fn pipelined() -> Vec<u8> {
-    (0..1000).flat_map(|id| frame(19, 5, id, &[7; 64])).collect()
+    (0..1000).flat_map(|id| frame(CREATE_TOPICS, 5, id, &[7; 64])).collect()
 }
 
 fn long_poll(client: &mut Client) {
     let partitions = &[(0, 0, 1 << 20)];
-    client.send(1, 13, 1, &fetch(&FetchSpec { partitions, max_wait_ms: 600_000, ..FetchSpec::default() }));
+    client.send(FETCH, 13, 1, &fetch(&FetchSpec { partitions, max_wait_ms: 600_000, ..FetchSpec::default() }));
 }
 
 fn acks_all(client: &mut Client) {
-    client.send(0, 9, 1, &produce(-1, 600_000, &[(0, &batch(1, 10))]));
+    client.send(PRODUCE, 9, 1, &produce(-1, 600_000, &[(0, &batch(1, 10))]));
 }
 
 fn answered_elsewhere(client: &mut Client) {
-    client.send(19, 5, 1, b"create");
+    client.send(CREATE_TOPICS, 5, 1, b"create");
 }
 
 /// `Client::drop` sends the end of the stream, or a reset with `is_reset`.
@@ -80,10 +81,10 @@ fn who_waits_for_room_is_missed_too() {
     let fixture = Fixture::with(NetConfig { queued_bytes_max: 1, half_closed_ms_max: 50, ..NetConfig::default() });
     let large = produce(0, 1000, &[(0, &batch(1, 1 << 20))]);
     let mut first = fixture.client();
-    first.send_raw(&frame(0, 9, 1, &large)[..300 << 10]);
+    first.send_raw(&frame(PRODUCE, 9, 1, &large)[..300 << 10]);
     fixture.wait_until(|| !fixture.server.has_room_for_large_frames());
     let mut second = fixture.client();
-    second.send_raw(&frame(0, 9, 1, &large)[..100 << 10]);
+    second.send_raw(&frame(PRODUCE, 9, 1, &large)[..100 << 10]);
     fixture.wait_until(|| fixture.server.connection_count() == 2);
     drop(second);
     fixture.wait_until(|| fixture.server.connection_count() == 1);

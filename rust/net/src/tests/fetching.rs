@@ -4,6 +4,7 @@ use std::io::Read;
 
 use klamm_base::ErrorCode;
 use klamm_base::Uuid;
+use klamm_wire::api::{FETCH, PRODUCE};
 
 use crate::NetConfig;
 use crate::testing::{Client, FetchAnswer, FetchSpec, Fixture, INTERNAL, NAMED, OTHER, batch, fetch, fetched, produce};
@@ -11,11 +12,11 @@ use crate::testing::{Client, FetchAnswer, FetchSpec, Fixture, INTERNAL, NAMED, O
 const LIMIT: i32 = 1 << 20;
 
 fn fetch_now(client: &mut Client, spec: FetchSpec<'_>) -> FetchAnswer {
-    fetched(&client.call(1, 13, &fetch(&spec)))
+    fetched(&client.call(FETCH, 13, &fetch(&spec)))
 }
 
 fn append(client: &mut Client, index: i32, batch: &[u8]) {
-    client.call(0, 9, &produce(1, 1000, &[(index, batch)]));
+    client.call(PRODUCE, 9, &produce(1, 1000, &[(index, batch)]));
 }
 
 /// Lengths of the records by partition.
@@ -85,7 +86,7 @@ fn a_fetch_waits_for_data_and_is_woken() {
     let fixture = Fixture::new();
     let (mut reader, mut writer) = (fixture.client(), fixture.client());
     let spec = FetchSpec { max_wait_ms: 60_000, partitions: &[(0, 0, LIMIT), (1, 0, LIMIT)], ..FetchSpec::default() };
-    reader.send(1, 13, 1, &fetch(&spec));
+    reader.send(FETCH, 13, 1, &fetch(&spec));
     fixture.wait_until(|| fixture.backend.at(NAMED, 1).watcher_count() == 1);
     append(&mut writer, 1, &batch(1, 39));
     assert_eq!(lengths(&fetched(&reader.receive().1)), [(0, 0), (1, 100)]);
@@ -97,7 +98,7 @@ fn a_fetch_waits_for_its_min_bytes() {
     let fixture = Fixture::new();
     let (mut reader, mut writer) = (fixture.client(), fixture.client());
     let spec = FetchSpec { max_wait_ms: 60_000, min_bytes: 250, partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() };
-    reader.send(1, 13, 1, &fetch(&spec));
+    reader.send(FETCH, 13, 1, &fetch(&spec));
     let partition = fixture.backend.at(NAMED, 0);
     for _ in 0..3 {
         fixture.wait_until(|| partition.watcher_count() == 1);
@@ -126,7 +127,7 @@ fn a_fetch_does_not_wait_for_a_topic_that_is_deleted() {
     second[..16].copy_from_slice(&INTERNAL.0);
     body[topic - 1] = 3;
     body.splice(topic..topic, second);
-    client.send(1, 13, 1, &body);
+    client.send(FETCH, 13, 1, &body);
     fixture.wait_until(|| fixture.backend.at(NAMED, 0).watcher_count() == 1);
     fixture.wait_until(|| fixture.backend.at(INTERNAL, 0).watcher_count() == 1);
     fixture.backend.remove_topics(&[NAMED]);
@@ -201,7 +202,7 @@ fn a_session_of_ids_cannot_go_on_by_name() {
     let first = FetchSpec { session: (0, 0), partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() };
     let id = fetch_now(&mut client, first).session_id;
     // Version 12 differs by the topic's name alone, and this request names no topic.
-    let answer = client.call(1, 12, &fetch(&FetchSpec { session: (id, 1), ..FetchSpec::default() }));
+    let answer = client.call(FETCH, 12, &fetch(&FetchSpec { session: (id, 1), ..FetchSpec::default() }));
     assert_eq!(fetched(&answer).error, ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR);
 }
 
@@ -212,7 +213,7 @@ fn a_slow_reader_gets_everything() {
     append(&mut client, 0, &batch(1, 4 << 20));
     let body = fetch(&FetchSpec { partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() });
     for correlation_id in 0..8 {
-        client.send(1, 13, correlation_id, &body);
+        client.send(FETCH, 13, correlation_id, &body);
     }
     for correlation_id in 0..8 {
         let mut len = [0; 4];
@@ -235,7 +236,7 @@ fn a_fetch_ends_with_its_connection() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let spec = FetchSpec { max_wait_ms: 60_000, partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() };
-    client.send(1, 13, 1, &fetch(&spec));
+    client.send(FETCH, 13, 1, &fetch(&spec));
     fixture.wait_until(|| fixture.backend.at(NAMED, 0).watcher_count() == 1);
     drop(client);
     fixture.wait_until(|| fixture.backend.at(NAMED, 0).watcher_count() == 0 && fixture.server.connection_count() == 0);
@@ -260,7 +261,7 @@ fn a_file_that_is_shorter_than_was_said_closes() {
         let mut client = fixture.client();
         append(&mut client, 0, &batch(1, padding));
         fixture.backend.at(NAMED, 0).cut_file();
-        client.send(1, 13, 1, &fetch(&FetchSpec { partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() }));
+        client.send(FETCH, 13, 1, &fetch(&FetchSpec { partitions: &[(0, 0, LIMIT)], ..FetchSpec::default() }));
         let mut got = Vec::new();
         let _ = client.stream.read_to_end(&mut got);
         assert!(got.len() < padding.max(100), "{}", got.len());

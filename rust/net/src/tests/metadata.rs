@@ -2,6 +2,7 @@
 
 use klamm_base::primitives::{Reader, Writer};
 use klamm_base::{ErrorCode, Uuid};
+use klamm_wire::api::{DESCRIBE_TOPIC_PARTITIONS, METADATA};
 
 use crate::testing::{Fixture, NAMED};
 
@@ -99,11 +100,11 @@ fn missing(name: Option<&str>, id: Uuid, error: ErrorCode) -> Topic {
 fn topics_are_told_in_the_order_they_were_asked_for() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    let answer = topics(&client.call(3, 12, &ask(&["nowhere", "named", "not legal", "named"], &[], false)));
+    let answer = topics(&client.call(METADATA, 12, &ask(&["nowhere", "named", "not legal", "named"], &[], false)));
     let unknown = missing(Some("nowhere"), Uuid::ZERO, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     let illegal = missing(Some("not legal"), Uuid::ZERO, ErrorCode::INVALID_TOPIC_EXCEPTION);
     assert_eq!(answer, [unknown, known("named", NAMED, 2), illegal]);
-    let answer = topics(&client.call(3, 12, &ask(&[], &[Uuid([7; 16]), NAMED], false)));
+    let answer = topics(&client.call(METADATA, 12, &ask(&[], &[Uuid([7; 16]), NAMED], false)));
     assert_eq!(answer, [missing(None, Uuid([7; 16]), ErrorCode::UNKNOWN_TOPIC_ID), known("named", NAMED, 2)]);
 }
 
@@ -112,9 +113,9 @@ fn operations_are_told_when_asked_for() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let told = |answer: Vec<Topic>| answer.iter().map(|topic| topic.operations).collect::<Vec<_>>();
-    let answer = topics(&client.call(3, 12, &ask(&["named", "nowhere"], &[], true)));
+    let answer = topics(&client.call(METADATA, 12, &ask(&["named", "nowhere"], &[], true)));
     assert_eq!(told(answer), [3576, 3576]);
-    let answer = topics(&client.call(3, 12, &ask(&[], &[Uuid([7; 16])], true)));
+    let answer = topics(&client.call(METADATA, 12, &ask(&[], &[Uuid([7; 16])], true)));
     assert_eq!(told(answer), [i32::MIN]);
 }
 
@@ -122,11 +123,11 @@ fn operations_are_told_when_asked_for() {
 fn a_leader_that_cannot_be_reached_is_told_as_an_error() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    let answer = topics(&client.call(3, 12, &ask(&["other", "__consumer_offsets"], &[], false)));
+    let answer = topics(&client.call(METADATA, 12, &ask(&["other", "__consumer_offsets"], &[], false)));
     assert_eq!(answer[0].partitions, [(ErrorCode::LEADER_NOT_AVAILABLE, -1, vec![9], vec![9])]);
     assert!(answer[1].is_internal);
     // The first version leaves brokers out that are not there.
-    let answer = client.call(3, 0, b"\0\0\0\x01\0\x05other");
+    let answer = client.call(METADATA, 0, b"\0\0\0\x01\0\x05other");
     assert!(answer.ends_with(b"\0\x05\0\0\0\0\xff\xff\xff\xff\0\0\0\0\0\0\0\0"), "{answer:?}");
 }
 
@@ -135,10 +136,10 @@ fn ids_and_null_names_have_their_versions() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let null_name = b"\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    let answer = client.call(3, 10, null_name);
+    let answer = client.call(METADATA, 10, null_name);
     let refused = b"\x02\0\x2a\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x80\0\0\0\0\x80\0\0\0\0";
     assert!(answer.ends_with(refused), "{answer:?}");
-    let answer = client.call(3, 13, &null_name[..22]);
+    let answer = client.call(METADATA, 13, &null_name[..22]);
     assert!(
         answer.ends_with(b"\x02\xff\xff\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x80\0\0\0\0\xff\xff\0"),
         "{answer:?}"
@@ -210,7 +211,7 @@ fn partitions_are_described_from_cursor_to_cursor() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let mut step = |names: &[&str], limit, cursor: Option<(&str, i32)>| {
-        described(&client.call(75, 0, &describe(names, limit, cursor)))
+        described(&client.call(DESCRIBE_TOPIC_PARTITIONS, 0, &describe(names, limit, cursor)))
     };
     let topic = |name: &str, error, indexes: &[i32]| (name.to_owned(), error, indexes.to_vec());
     let at = |name: &str, partition| Some((name.to_owned(), partition));

@@ -8,5 +8,7 @@ mod metadata;
 mod offsets;
 mod order;
 mod outside;
+mod pipeline;
 mod producing;
 mod replica_fetches;
+mod transports;

@@ -2,6 +2,7 @@
 
 use klamm_base::ErrorCode;
 use klamm_base::primitives::{Reader, Writer};
+use klamm_wire::api::{LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, PRODUCE};
 
 use crate::testing::{Fixture, batch, produce};
 
@@ -44,17 +45,17 @@ fn listed(answer: &[u8]) -> Vec<(i32, ErrorCode, i64, i32)> {
 fn offsets_are_found_or_refused_one_by_one() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    client.call(0, 9, &produce(1, 1000, &[(0, &batch(4, 10))]));
+    client.call(PRODUCE, 9, &produce(1, 1000, &[(0, &batch(4, 10))]));
     let none = |index, error| (index, error, -1, -1);
-    let answer = listed(&client.call(2, 7, &list(0, "named", &[(0, -1), (1, -2), (2, -1), (-1, -1)])));
+    let answer = listed(&client.call(LIST_OFFSETS, 7, &list(0, "named", &[(0, -1), (1, -2), (2, -1), (-1, -1)])));
     let unknown = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
     assert_eq!(answer, [(0, ErrorCode::NONE, 4, 5), (1, ErrorCode::NONE, 0, 5), none(2, unknown), none(-1, unknown)]);
-    let answer = listed(&client.call(2, 7, &list(0, "named", &[(0, -1), (1, -4), (0, -2)])));
+    let answer = listed(&client.call(LIST_OFFSETS, 7, &list(0, "named", &[(0, -1), (1, -4), (0, -2)])));
     let twice = none(0, ErrorCode::INVALID_REQUEST);
     assert_eq!(answer, [twice, none(1, ErrorCode::UNSUPPORTED_VERSION)], "each is answered once, as by Apache Kafka");
-    let answer = listed(&client.call(2, 7, &list(9, "named", &[(0, -1)])));
+    let answer = listed(&client.call(LIST_OFFSETS, 7, &list(9, "named", &[(0, -1)])));
     assert_eq!(answer, [none(0, ErrorCode::UNKNOWN_SERVER_ERROR)]);
-    let answer = listed(&client.call(2, 7, &list(0, "other", &[(0, -1)])));
+    let answer = listed(&client.call(LIST_OFFSETS, 7, &list(0, "other", &[(0, -1)])));
     assert_eq!(answer, [none(0, ErrorCode::NOT_LEADER_OR_FOLLOWER)]);
 }
 
@@ -76,7 +77,7 @@ fn old_clients_are_told_of_a_missing_leader_instead_of_missing_offsets() {
             writer.i32(-1);
         }
         writer.i64(1000);
-        let answer = client.call(2, version, writer.as_slice());
+        let answer = client.call(LIST_OFFSETS, version, writer.as_slice());
         let at = if version >= 2 { 23 } else { 19 };
         assert_eq!(answer[at..at + 2], code.0.to_be_bytes(), "v{version}");
     }
@@ -86,7 +87,7 @@ fn old_clients_are_told_of_a_missing_leader_instead_of_missing_offsets() {
 fn ends_of_epochs() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    client.call(0, 9, &produce(1, 1000, &[(0, &batch(4, 10))]));
+    client.call(PRODUCE, 9, &produce(1, 1000, &[(0, &batch(4, 10))]));
     let mut ask = |index: i32, current: i32, epoch: i32| {
         let mut writer = Writer::new();
         writer.i32(-1);
@@ -95,7 +96,7 @@ fn ends_of_epochs() {
         writer.compact_array_len(1);
         [index, current, epoch].iter().for_each(|field| writer.i32(*field));
         (0..3).for_each(|_| writer.no_tagged_fields());
-        let answer = client.call(23, 4, writer.as_slice());
+        let answer = client.call(OFFSET_FOR_LEADER_EPOCH, 4, writer.as_slice());
         let mut reader = Reader::new(&answer[5 + 1 + 6 + 1..]);
         let error = ErrorCode(reader.i16().expect("error"));
         assert_eq!(reader.i32(), Ok(index));

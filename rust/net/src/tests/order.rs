@@ -1,6 +1,7 @@
 //! Answers leave in the order of their requests, whatever each waits for.
 
 use klamm_base::ErrorCode;
+use klamm_wire::api::{FETCH, HEARTBEAT, PRODUCE};
 
 use crate::testing::{FetchSpec, Fixture, NAMED, batch, fetch, frame, produce, produced};
 
@@ -13,13 +14,13 @@ fn what_is_ready_waits_for_what_was_asked_before() {
     let mut client = fixture.client();
     let partition = fixture.backend.at(NAMED, 0);
     partition.state.lock().holds_back = true;
-    client.send(0, 9, 1, &produce(-1, 10_000, &[(0, &batch(1, 10))]));
+    client.send(PRODUCE, 9, 1, &produce(-1, 10_000, &[(0, &batch(1, 10))]));
     client.send(METADATA.0, METADATA.1, 2, METADATA.2);
-    client.send(0, 9, 3, &produce(-1, 10_000, &[(0, &batch(1, 10))]));
-    client.send(0, 9, 4, &produce(1, 10_000, &[(1, &batch(1, 10))]));
+    client.send(PRODUCE, 9, 3, &produce(-1, 10_000, &[(0, &batch(1, 10))]));
+    client.send(PRODUCE, 9, 4, &produce(1, 10_000, &[(1, &batch(1, 10))]));
     let spec = FetchSpec { partitions: &[(0, 0, 1 << 20)], ..FetchSpec::default() };
-    client.send(1, 13, 5, &fetch(&spec));
-    client.send(12, 4, 6, b"heartbeat");
+    client.send(FETCH, 13, 5, &fetch(&spec));
+    client.send(HEARTBEAT, 4, 6, b"heartbeat");
     // Both produces behind the first were taken although it is not acknowledged.
     fixture.wait_until(|| fixture.backend.at(NAMED, 1).state.lock().end_offset == 1);
     assert_eq!(partition.state.lock().end_offset, 2);
@@ -61,7 +62,7 @@ fn pipelined_produces_are_bounded() {
     let partition = fixture.backend.at(NAMED, 0);
     partition.state.lock().holds_back = true;
     for id in 0..100 {
-        client.send(0, 9, id, &produce(-1, 10_000, &[(0, &batch(1, 10))]));
+        client.send(PRODUCE, 9, id, &produce(-1, 10_000, &[(0, &batch(1, 10))]));
     }
     fixture.wait_until(|| partition.state.lock().end_offset == 64);
     for id in 0..100 {
@@ -77,8 +78,8 @@ fn a_client_that_only_listens_still_gets_its_answers() {
     let mut client = fixture.client();
     let partition = fixture.backend.at(NAMED, 0);
     partition.state.lock().holds_back = true;
-    client.send(0, 9, 1, &produce(-1, 10_000, &[(0, &batch(1, 10))]));
-    client.send(12, 4, 2, b"");
+    client.send(PRODUCE, 9, 1, &produce(-1, 10_000, &[(0, &batch(1, 10))]));
+    client.send(HEARTBEAT, 4, 2, b"");
     client.shut_down_writing();
     fixture.wait_until(|| partition.state.lock().end_offset == 1);
     partition.commit(1);

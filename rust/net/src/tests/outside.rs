@@ -1,26 +1,30 @@
 //! Requests that are answered elsewhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use klamm_wire::api::{API_VERSIONS, CREATE_TOPICS, HEARTBEAT, METADATA};
 use klamm_wire::api_versions::ApiRange;
 
 use crate::testing::{Fixture, frame};
-use crate::{Event, NetConfig, Reply};
+use crate::{Event, NetConfig, Principal, Reply};
 
 #[test]
 fn a_request_comes_out_whole_and_its_answer_goes_back() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    client.send(19, 5, 42, b"create");
+    client.send(CREATE_TOPICS, 5, 42, b"create");
     let request = fixture.request();
-    assert_eq!((request.api_key, request.api_version, request.correlation_id), (19, 5, 42));
+    assert_eq!((request.api_key, request.api_version, request.correlation_id), (CREATE_TOPICS, 5, 42));
     assert_eq!((&*request.listener, &*request.client_id, &request.body[..]), ("CLIENTS", "test", &b"create"[..]));
-    assert_eq!(request.peer, client.stream.local_addr().expect("an address"));
+    assert_eq!(request.address, client.stream.local_addr().expect("an address").ip());
+    assert_eq!((request.principal, request.is_on_controller), (Principal::ANONYMOUS, false));
+    assert_eq!(request.deadline - request.arrived, Duration::from_secs(60));
     assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"done"))));
     assert_eq!(client.receive(), (42, b"\x00done".to_vec()));
     // Versions that are not flexible have no tagged fields in the header.
-    client.send(19, 4, 43, b"");
+    client.send(CREATE_TOPICS, 4, 43, b"");
     let request = fixture.request();
     assert!(fixture.server.answer(request.handle, Reply::Body(Bytes::from_static(b"done"))));
     assert_eq!(client.receive(), (43, b"done".to_vec()));
@@ -31,7 +35,10 @@ fn a_request_comes_out_whole_and_its_answer_goes_back() {
 fn one_request_of_a_connection_is_out_at_a_time() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    client.send_raw(&[frame(19, 5, 1, b"one"), frame(19, 5, 2, b"two"), frame(3, 1, 3, b"\0\0\0\0")].concat());
+    client.send_raw(
+        &[frame(CREATE_TOPICS, 5, 1, b"one"), frame(CREATE_TOPICS, 5, 2, b"two"), frame(METADATA, 1, 3, b"\0\0\0\0")]
+            .concat(),
+    );
     for (id, body) in [(1, b"one"), (2, b"two")] {
         let request = fixture.request();
         assert_eq!((request.correlation_id, &request.body[..]), (id, &body[..]));
@@ -46,7 +53,7 @@ fn one_request_of_a_connection_is_out_at_a_time() {
 fn no_answer_closes_and_the_end_is_told() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    client.send(19, 5, 1, b"");
+    client.send(CREATE_TOPICS, 5, 1, b"");
     let request = fixture.request();
     assert!(fixture.server.answer(request.handle, Reply::Close));
     assert!(client.is_closed());
@@ -57,7 +64,7 @@ fn no_answer_closes_and_the_end_is_told() {
 fn an_answer_to_who_is_gone_is_dropped() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    client.send(19, 5, 1, b"");
+    client.send(CREATE_TOPICS, 5, 1, b"");
     let request = fixture.request();
     assert!(fixture.server.close_connection(request.connection_id));
     assert!(client.is_closed());
@@ -70,7 +77,7 @@ fn an_answer_to_who_is_gone_is_dropped() {
 fn a_connection_that_asked_nothing_ends_silently() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
-    client.call(3, 1, b"\0\0\0\0");
+    client.call(METADATA, 1, b"\0\0\0\0");
     drop(client);
     fixture.wait_until(|| fixture.server.connection_count() == 0);
     assert!(fixture.server.drain(9).is_empty());
@@ -81,10 +88,10 @@ fn keep_alives_overtake_and_full_queues_hold_connections() {
     let fixture = Fixture::with(NetConfig { queued_requests_max: 2, ..NetConfig::default() });
     let mut clients: Vec<_> = (0..4).map(|_| fixture.client()).collect();
     for (id, client) in clients.iter_mut().enumerate() {
-        client.send(19, 5, id as i32, b"");
+        client.send(CREATE_TOPICS, 5, id as i32, b"");
     }
     let mut urgent = fixture.client();
-    urgent.send(12, 4, 100, b"");
+    urgent.send(HEARTBEAT, 4, 100, b"");
     fixture.wait_until(|| fixture.server.events().request_count() == 3);
     assert_eq!(fixture.request().correlation_id, 100);
     let mut seen: Vec<_> = (0..4).map(|_| fixture.request().correlation_id).collect();
@@ -104,9 +111,9 @@ fn topics_to_create_are_told_once_until_taken() {
         }
         body
     };
-    client.call(3, 1, &ask(&["new", "named", "not legal", "newer"]));
-    client.call(3, 1, &ask(&["new"]));
-    client.call(3, 4, &[ask(&["never"]), vec![0]].concat());
+    client.call(METADATA, 1, &ask(&["new", "named", "not legal", "newer"]));
+    client.call(METADATA, 1, &ask(&["new"]));
+    client.call(METADATA, 4, &[ask(&["never"]), vec![0]].concat());
     let Event::AutoCreate { mut topics } = fixture.event() else { panic!("no topics to create") };
     topics.sort_unstable();
     assert_eq!(topics, ["new", "newer"]);
@@ -117,7 +124,7 @@ fn topics_to_create_are_told_once_until_taken() {
 fn before_it_opens_a_listener_only_accepts() {
     let fixture = Fixture::closed(NetConfig::default());
     let mut client = fixture.client();
-    client.send(3, 1, 5, b"\0\0\0\0");
+    client.send(METADATA, 1, 5, b"\0\0\0\0");
     client.stream.set_nonblocking(true).expect("a socket option");
     assert!(client.stream.peek(&mut [0]).is_err());
     client.stream.set_nonblocking(false).expect("a socket option");
@@ -129,13 +136,13 @@ fn before_it_opens_a_listener_only_accepts() {
 fn a_listener_that_is_not_open_may_tell_versions() {
     let fixture = Fixture::closed(NetConfig::default());
     let mut client = fixture.client();
-    client.send(18, 0, 5, b"");
+    client.send(API_VERSIONS, 0, 5, b"");
     fixture.server.tell_versions(Arc::default());
     assert_eq!(client.receive().0, 5);
     // What waits behind another request waits too.
-    client.send(3, 1, 6, b"\0\0\0\0");
-    client.send(18, 0, 7, b"");
-    assert_eq!(fixture.client().call(18, 0, b"")[..2], [0, 0]);
+    client.send(METADATA, 1, 6, b"\0\0\0\0");
+    client.send(API_VERSIONS, 0, 7, b"");
+    assert_eq!(fixture.client().call(API_VERSIONS, 0, b"")[..2], [0, 0]);
     client.stream.set_nonblocking(true).expect("a socket option");
     assert!(client.stream.peek(&mut [0]).is_err());
     client.stream.set_nonblocking(false).expect("a socket option");
@@ -147,7 +154,7 @@ fn a_listener_that_is_not_open_may_tell_versions() {
 fn clients_are_told_what_the_active_controller_knows_too() {
     let fixture = Fixture::new();
     let told = |key: i16| {
-        let answer = fixture.client().call(18, 0, b"");
+        let answer = fixture.client().call(API_VERSIONS, 0, b"");
         let word = |at: usize| i16::from_be_bytes([answer[at], answer[at + 1]]);
         (6..answer.len()).step_by(6).find(|&at| word(at) == key).map(|at| (word(at + 2), word(at + 4)))
     };
@@ -160,7 +167,7 @@ fn clients_are_told_what_the_active_controller_knows_too() {
         assert_eq!((told(19), told(1)), (both, fetch), "{there:?}");
     }
     // What comes all the same is not for the engine to refuse: the controller does.
-    fixture.client().send(19, own.1, 1, b"");
+    fixture.client().send(CREATE_TOPICS, own.1, 1, b"");
     assert_eq!(fixture.request().api_version, own.1);
     fixture.server.set_controller_apis(None);
     assert_eq!(told(19), Some(own));

@@ -9,12 +9,12 @@ use klamm_base::Uuid;
 use klamm_base::primitives::{Reader, Writer};
 use klamm_log::LogContext;
 use klamm_quorum::{Answering, Lead, OnLoss, QuorumLog, QuorumLogConfig, Taken};
-use klamm_wire::api::{API_VERSIONS, FETCH, ListenerKind, VOTE};
+use klamm_wire::api::{API_VERSIONS, Api, CREATE_TOPICS, FETCH, ListenerKind, VOTE};
 use klamm_wire::header::ResponseHeader;
 use tempfile::TempDir;
 
 use crate::handlers::replica_fetch::WaitingReplica;
-use crate::pending::{Pending, PendingQueue};
+use crate::pending::{Asked, Owed, Pending, PendingQueue};
 use crate::testing::{Client, Fixture, frame};
 use crate::{Event, ListenerOptions, NetConfig, Reply, Request};
 
@@ -91,7 +91,7 @@ impl Scene {
     }
 
     fn taken_count(&self) -> u64 {
-        let mut requests = self.fixture.server.counters().requests();
+        let mut requests = self.fixture.server.request_metrics().requests();
         requests.find(|(key, _)| *key == FETCH).map_or(0, |(_, count)| count)
     }
 
@@ -206,7 +206,7 @@ fn one_that_waits_at_the_end_is_the_cores() {
         let request = scene.fixture.request();
         assert_eq!((request.api_key, request.api_version, request.correlation_id), (FETCH, version, 8));
         assert_eq!((&*request.client_id, &*request.listener, &request.body[..]), ("test", "CONTROLLER", &body[..]));
-        assert_eq!(request.peer, client.stream.local_addr().expect("an address"));
+        assert_eq!(request.address, client.stream.local_addr().expect("an address").ip());
         // Whatever happens now, it is the core that answers.
         scene.begin();
         scene.append();
@@ -243,18 +243,23 @@ fn nothing_is_due_while_it_waits_for_room() {
     let taken = scene.answering.take(&"CONTROLLER".into(), 18, &fetch(END, LONG_MS), Waker::noop());
     let Taken::Waits(waiting) = taken else { panic!("there is nothing to fetch") };
     let deadline = waiting.deadline;
-    scene.fixture.client().send(19, 5, 4, b"any");
+    scene.fixture.client().send(CREATE_TOPICS, 5, 4, b"any");
     let header = ResponseHeader { correlation_id: 4, flexible: true };
     let mut queue = PendingQueue::default();
-    queue.push(WaitingReplica::pending(waiting, scene.fixture.request(), header));
+    let asked = Asked { api: Api::of(FETCH).expect("an API"), request_bytes: 0, measured: None };
+    queue.push(WaitingReplica::pending(waiting, scene.fixture.request(), header), asked);
     assert_eq!(queue.deadline(), Some(deadline));
     // With a time that has passed the connection would look again for ever, without a pause.
-    let Some(Pending::Replica(waiting)) = queue.front_mut() else { panic!("it was pushed just before") };
+    let Some(Owed { pending: Pending::Replica(waiting), .. }) = queue.front_mut() else {
+        panic!("it was pushed just before")
+    };
     assert_eq!(waiting.hand_on(Err), None);
     assert_eq!(waiting.deadline(), None);
     assert_eq!(waiting.hand_on(Err), None);
     assert_eq!(queue.deadline(), None);
-    let Some(Pending::Replica(waiting)) = queue.front_mut() else { panic!("it was pushed just before") };
+    let Some(Owed { pending: Pending::Replica(waiting), .. }) = queue.front_mut() else {
+        panic!("it was pushed just before")
+    };
     let ask = |request: Box<Request>| Ok(u64::from(request.correlation_id == 4));
     assert_eq!([waiting.hand_on(ask), waiting.hand_on(ask)], [Some(1), None]);
 }

@@ -3,6 +3,8 @@
 mod table;
 
 use table::APIS;
+
+use klamm_base::ErrorCode;
 pub use table::*;
 
 /// What a listener is for (the `listeners` of a message's schema).
@@ -59,6 +61,19 @@ pub enum Resource {
 pub struct Check {
     pub operation: Operation,
     pub resource: Resource,
+}
+
+impl Resource {
+    /// What a request that names such a resource without the right to it is answered.
+    pub fn refusal(self) -> ErrorCode {
+        match self {
+            Self::Topic => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+            Self::Group => ErrorCode::GROUP_AUTHORIZATION_FAILED,
+            Self::Cluster | Self::User => ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+            Self::TransactionalId => ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            Self::DelegationToken => ErrorCode::DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+        }
+    }
 }
 
 impl Check {
@@ -118,6 +133,11 @@ impl Api {
     #[inline]
     pub fn is_flexible(&self, version: i16) -> bool {
         version >= self.flexible_from
+    }
+
+    /// The operation on such resources that an authorizer checks first; `None` where it checks none.
+    pub fn operation_on(&self, resource: Resource) -> Option<Operation> {
+        self.checks.iter().find(|check| check.resource == resource).map(|check| check.operation)
     }
 
     /// What serves it on a listener of this kind.

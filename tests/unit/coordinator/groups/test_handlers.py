@@ -10,6 +10,7 @@ from tests.support.request_contexts import request_context
 from tests.unit.coordinator.memory_log import MemoryLog
 
 from klamm._engine import CommitRequest
+from klamm.broker.authorization import AllowAll
 from klamm.broker.handlers.groups import ALL_GROUP_OPERATIONS, Endpoint, GroupHandlers
 from klamm.broker.handlers.offsets import OffsetHandlers, TopicInfo
 from klamm.broker.request import Handler, InlineHandler
@@ -104,7 +105,7 @@ class Broker:
 
     async def ask_raw(self, api_key: int, version: int, **fields: Any) -> bytes:
         body = encode(build(request_class(api_key, version), **fields))
-        dispatcher = Dispatcher(self, self)
+        dispatcher = Dispatcher(self, self, AllowAll())
         dispatcher.dispatch(1, request_context(api_key, version), body)
         await dispatcher.drain(30)
         answer = self.answers.pop(1)
@@ -308,7 +309,7 @@ async def test_a_commit_with_nothing_that_exists_does_not_reach_the_group(broker
 async def test_a_commit_that_the_engine_has_read_is_answered_as_its_bytes_are(broker: Broker) -> None:
     topics = commit_of("orders", 0, 3) + commit_of("nowhere", 0)
     body = encode(build(request_class(ApiKey.OFFSET_COMMIT, 9), group_id="g", topics=topics))
-    dispatcher = Dispatcher(broker, broker)
+    dispatcher = Dispatcher(broker, broker, AllowAll())
     dispatcher.commit(7, "127.0.0.1", CommitRequest.read(9, body, broker.topics.image))
     await dispatcher.drain(30)
     assert broker.answers.pop(7) == await broker.ask_raw(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=topics)
@@ -321,7 +322,7 @@ async def test_a_commit_that_fails_is_answered_with_an_error(
         raise ZeroDivisionError
 
     request = CommitRequest("g", [(ORDERS.name, ORDERS.topic_id, [(0, 1, -1, None)])])
-    dispatcher = Dispatcher(broker, broker)
+    dispatcher = Dispatcher(broker, broker, AllowAll())
     with monkeypatch.context() as patched:
         patched.setattr(broker.groups, "offset_commit", broken)
         dispatcher.commit(7, "192.0.2.1", request)

@@ -10,6 +10,7 @@ import pytest
 from tests.support.request_contexts import request_context
 
 from klamm._engine import CommitRequest
+from klamm.broker.authorization import AllowAll
 from klamm.broker.request import Answer, Handler, InlineHandler, RequestContext
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.protocol.api_key import ApiKey
@@ -92,7 +93,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.engine, self.handlers = Engine(), Handlers()
-        self.dispatcher = Dispatcher(self.engine, self.handlers)
+        self.dispatcher = Dispatcher(self.engine, self.handlers, AllowAll())
 
     def ask(self, handle: int, api_key: int, *, on_controller: bool = False, body: bytes = b"body") -> None:
         self.dispatcher.dispatch(handle, request_context(api_key, on_controller=on_controller), body)

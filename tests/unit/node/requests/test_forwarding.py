@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.request_contexts import request_context
+from tests.support.request_contexts import REQUEST_TIMEOUT_MS, request_context
 
-from klamm.broker.request import REQUEST_TIMEOUT_MS, InlineHandler
+from klamm.broker.authorization import AllowAll
+from klamm.broker.request import InlineHandler
 from klamm.client import ClientError, ConnectRefusedError
 from klamm.client.peer import Answer, OnDone, Outcome
 from klamm.node.requests.dispatch import Dispatcher
@@ -75,7 +76,7 @@ class Bench:
         handler = InlineHandler(Forwarder(self.active, lambda api_key: None).forward_inline)
         engine: Any = SimpleNamespace(answer=self._answer)
         handlers: Any = SimpleNamespace(find=lambda api_key, on_controller: handler)
-        self.dispatcher = Dispatcher(engine, handlers)
+        self.dispatcher = Dispatcher(engine, handlers, AllowAll())
         context = request_context(ApiKey.CREATE_TOPICS, VERSION, principal=ALICE, address="10.0.0.7")
         self.dispatcher.dispatch(1, context, REQUEST)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from klamm._engine import Image
+from klamm.broker.authorization import AllowAll
 from klamm.broker.request import InlineHandler
 from klamm.config import sources
 from klamm.node.requests.handlers import BROKER_FAMILIES, CONTROLLER_FAMILIES, Handlers
@@ -33,6 +34,7 @@ def handlers() -> Handlers:
         broker=lambda: controller,
         quorum=lambda: controller,
         raft=lambda: unused,
+        authorizer=AllowAll(),
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.request_contexts import request_context
+from tests.support.request_contexts import REQUEST_TIMEOUT_MS, request_context
 
-from klamm.broker.request import REQUEST_TIMEOUT_MS, monotonic_ms
+from klamm.broker.request import monotonic_ms
 from klamm.controller.operations.operation import Operation
 from klamm.controller.operations.topics import CREATE_TOPICS as OPERATION
 from klamm.node.requests.operation_handlers import operation_handler

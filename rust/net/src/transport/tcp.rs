@@ -1,54 +1,80 @@
-//! A connection's socket, whose end is noticed while bytes that were received are left unread.
+//! A plain TCP socket, whose end is noticed while bytes that were received are left unread.
 
+use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// How a peer ended its side of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PeerEnd {
-    /// It sends nothing more, and may still read what it is sent.
-    Sent,
-    /// It is gone.
-    Reset,
-}
+use super::{PeerEnd, Transport};
+use crate::os;
 
 type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-pub struct Socket {
+pub struct TcpTransport {
     reader: OwnedReadHalf,
     writer: Arc<OwnedWriteHalf>,
     /// Waits for the peer's end. Made when it is first waited for: most connections receive all the time.
     watch: Option<Watch>,
 }
 
-impl Socket {
+impl TcpTransport {
     pub fn new(stream: TcpStream) -> Self {
         let (reader, writer) = stream.into_split();
         Self { reader, writer: Arc::new(writer), watch: None }
     }
 
-    /// What bytes are sent to.
-    pub fn stream(&self) -> &TcpStream {
+    fn stream(&self) -> &TcpStream {
         self.reader.as_ref()
     }
 
-    pub fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        mut write: impl FnMut() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.stream().poll_write_ready(cx))?;
+            match self.stream().try_io(Interest::WRITABLE, &mut write) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+impl Transport for TcpTransport {
+    fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.watch = None;
         Pin::new(&mut self.reader).poll_read(cx, room)
     }
 
-    /// Ready when the peer has ended its side. Reads nothing, so it works while nothing may be received.
-    ///
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8], more: bool) -> Poll<io::Result<usize>> {
+        self.poll_write(cx, || os::send(self.stream().as_raw_fd(), bytes, more))
+    }
+
+    fn sends_files(&self) -> bool {
+        true
+    }
+
+    fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        position: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write(cx, || os::send_file(self.stream().as_raw_fd(), file, position, len))
+    }
+
     /// An end that stands after more bytes than the system's buffer holds is not known to the system either.
-    pub fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<PeerEnd> {
         let watch = self.watch.get_or_insert_with(|| watch(self.writer.clone()));
         if watch.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
@@ -57,11 +83,9 @@ impl Socket {
         let error = socket2::SockRef::from(self.stream()).take_error();
         Poll::Ready(if matches!(error, Ok(None)) { PeerEnd::Sent } else { PeerEnd::Reset })
     }
-}
 
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.stream().as_raw_fd()
+    fn wake_at(&mut self, bytes: usize) {
+        os::wake_at(self.stream().as_raw_fd(), bytes);
     }
 }
 

@@ -1,0 +1,41 @@
+//! Measured requests whose answers are being sent.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::pipeline::{Measured, RequestMetrics};
+
+/// In the order of their answers. Empty while nothing is measured.
+#[derive(Default)]
+pub struct Sending {
+    /// Bytes that the connection has sent.
+    sent: u64,
+    /// Each with the number of bytes that are sent when its answer is.
+    queue: VecDeque<(u64, Box<Measured>)>,
+}
+
+impl Sending {
+    /// The last of `unsent` bytes is the last of this request's answer.
+    pub fn push(&mut self, measured: Box<Measured>, unsent: usize) {
+        self.queue.push_back((self.sent + unsent as u64, measured));
+    }
+
+    /// So many bytes more are sent: records the requests whose answers are complete.
+    #[inline]
+    pub fn note_sent(&mut self, bytes: usize, metrics: &RequestMetrics) {
+        self.sent += bytes as u64;
+        if !self.queue.is_empty() {
+            self.record(metrics);
+        }
+    }
+
+    fn record(&mut self, metrics: &RequestMetrics) {
+        let now = Instant::now();
+        while let Some((_, measured)) = self.queue.pop_front_if(|(end, _)| *end <= self.sent) {
+            metrics.record(&measured, now);
+        }
+        if self.queue.is_empty() {
+            self.queue = VecDeque::new();
+        }
+    }
+}

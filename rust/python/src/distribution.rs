@@ -1,0 +1,30 @@
+//! `Distribution`: the values of one metric.
+
+use klamm_net::RequestDistribution;
+use pyo3::prelude::*;
+
+/// See `_engine.pyi`.
+#[pyclass(frozen, module = "klamm._engine")]
+pub struct Distribution(pub RequestDistribution);
+
+#[pymethods]
+impl Distribution {
+    #[getter]
+    fn count(&self) -> u64 {
+        self.0.values.count
+    }
+
+    #[getter]
+    fn sum(&self) -> f64 {
+        self.0.values.sum as f64 * self.0.unit
+    }
+
+    fn quantile(&self, share: f64) -> f64 {
+        self.0.values.quantile(share) as f64 * self.0.unit
+    }
+}
+
+/// Adds what this file defines to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Distribution>()
+}

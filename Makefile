@@ -60,6 +60,7 @@ verify: .set-up
 	@$(BIN)/mypy
 	@$(BIN)/python -m mypy.stubtest klamm._engine --concise --allowlist tools/stubtest-allowlist.txt
 	@$(BIN)/python tools/generate_metadata_records.py --check
+	@$(BIN)/python tools/generate_api_table.py --check
 	@$(BIN)/lint-imports --no-logo
 
 .verify-rust:

@@ -12,6 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import klamm
+from klamm.admin import topics
+from klamm.admin.client import Client
 
 IN = "kafka.server:type=BrokerTopicMetrics,name="
 LOG = "klamm.log:type=Log,name="
@@ -89,6 +91,25 @@ def test_each_moves_when_the_thing_happens() -> None:
             connection.sendall(b"\xff" * 8)
             assert connection.recv(1) == b""
         assert moved()["klamm.network:type=Connections,name=ClosedForFault"] == 1
+
+
+def test_requests_are_measured_while_that_is_on() -> None:
+    with klamm.Cluster() as cluster:
+        engine = cluster._node.engine  # what will export them is not there yet
+        cluster.create_topic("t")
+        assert engine.request_metrics() == {}
+        engine.measure_requests(True)
+        with Client(cluster.bootstrap_servers) as client:
+            topics.create(client, ["u"], partitions=1, replication_factor=1)
+        total = "kafka.network:type=RequestMetrics,name=TotalTimeMs,request="
+        until(lambda: f"{total}CreateTopics" in engine.request_metrics())
+        found = engine.request_metrics()
+        measured = found[f"{total}CreateTopics"]
+        assert measured.count == 1
+        assert 0 < measured.sum <= measured.quantile(1.0) < 30_000
+        assert found["kafka.network:type=RequestMetrics,name=RequestBytes,request=CreateTopics"].sum > 20
+        local = found["kafka.network:type=RequestMetrics,name=LocalTimeMs,request=CreateTopics"]
+        assert 0 < local.sum <= measured.sum
 
 
 def test_refused_connections_are_counted() -> None:

@@ -10,11 +10,11 @@ import pytest
 from tests.support.request_contexts import request_context
 
 from klamm._engine import CommitRequest
-from klamm.broker.authorization import AllowAll
+from klamm.broker.authorization import AllowAll, Authorizer
 from klamm.broker.request import Answer, Handler, InlineHandler, RequestContext
 from klamm.node.requests.dispatch import Dispatcher
 from klamm.protocol.api_key import ApiKey
-from klamm.protocol.errors import ErrorCode, MalformedRequest
+from klamm.protocol.errors import ErrorCode, KafkaError, MalformedRequest
 from klamm.protocol.wire.codec import build, decode_response, encode_request
 from klamm.protocol.wire.kio_classes import request_class
 
@@ -56,6 +56,7 @@ class Handlers:
             ApiKey.HEARTBEAT: InlineHandler(self.broken),
             ApiKey.LEAVE_GROUP: InlineHandler(self.broken_write),
             ApiKey.DELETE_GROUPS: self.broken_task,
+            ApiKey.LIST_GROUPS: self.refusing_task,
         }
         return found.get(api_key)
 
@@ -81,6 +82,9 @@ class Handlers:
     async def broken_task(self, context: RequestContext, version: int, body: bytes) -> bytes:
         raise ZeroDivisionError
 
+    async def refusing_task(self, context: RequestContext, version: int, body: bytes) -> bytes:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
     def broken_write(self, context: RequestContext, version: int, body: bytes, answer: Answer) -> None:
         def write(value: int) -> bytes:
             raise ZeroDivisionError
@@ -91,9 +95,9 @@ class Handlers:
 class Bench:
     """A dispatcher between the two."""
 
-    def __init__(self) -> None:
+    def __init__(self, authorizer: Authorizer | None = None) -> None:
         self.engine, self.handlers = Engine(), Handlers()
-        self.dispatcher = Dispatcher(self.engine, self.handlers, AllowAll())
+        self.dispatcher = Dispatcher(self.engine, self.handlers, authorizer or AllowAll())
 
     def ask(self, handle: int, api_key: int, *, on_controller: bool = False, body: bytes = b"body") -> None:
         self.dispatcher.dispatch(handle, request_context(api_key, on_controller=on_controller), body)
@@ -140,6 +144,29 @@ async def test_a_handler_that_raises_is_answered_for(caplog: pytest.LogCaptureFi
     assert record.exc_info
     assert record.exc_info[0] is ZeroDivisionError
     assert "UNKNOWN_SERVER_ERROR" in record.message
+
+
+async def test_an_error_of_kafkas_is_answered_with_its_code(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.ask(1, ApiKey.LIST_GROUPS, body=encode_request(build(request_class(ApiKey.LIST_GROUPS, 0))))
+    await bench.dispatcher.drain(30)
+    answer = decode_response(ApiKey.LIST_GROUPS, 0, bench.engine.answers[1] or b"")
+    assert int(answer.error_code) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert caplog.records == [], "the node has no fault"
+
+
+async def test_a_request_without_the_right_to_the_cluster_does_not_reach_its_handler() -> None:
+    class DenyAll:
+        def allows(self, context: RequestContext, operation: str, resource: str, name: str) -> bool:
+            return False
+
+    bench = Bench(DenyAll())
+    body = encode_request(build(request_class(ApiKey.VOTE, 0), cluster_id="c", topics=()))
+    bench.ask(1, ApiKey.VOTE, on_controller=True, body=body)
+    await bench.dispatcher.drain(30)
+    answer = decode_response(ApiKey.VOTE, 0, bench.engine.answers[1] or b"")
+    assert int(answer.error_code) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert bench.handlers.waiting == []
 
 
 async def test_a_commit_that_raises_is_answered_for(caplog: pytest.LogCaptureFixture) -> None:

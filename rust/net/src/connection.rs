@@ -3,31 +3,32 @@
 //! A connection is one task that is polled when its socket, its time or something it waits for has news. It holds buffers
 //! only while bytes are on their way, so that ten thousand idle connections cost little (goal 23).
 
+mod taking;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use klamm_quorum::{Looked, Taken};
+use klamm_quorum::Looked;
 use klamm_wire::header::ResponseHeader;
 use tokio::time::Sleep;
 
 use super::answer::{Answer, Frame};
 use super::core::Core;
-use super::dispatch::{Route, Routed, route};
+use super::dispatch::Route;
 use super::events::{LogLevel, Request};
-use super::handlers::Outcome;
-use super::handlers::replica_fetch::{self, WaitingReplica};
 use super::input::Input;
 use super::limits::Place;
 use super::link::{Link, Reply};
 use super::listener::Listener;
 use super::output::Output;
 use super::pending::{Asked, Owed, Pending, PendingQueue};
-use super::pipeline::{Measured, Usage, authentication};
+use super::pipeline::Usage;
 use super::sending::Sending;
 use super::transport::{PeerEnd, Transport};
+use taking::Step;
 
 /// Unsent bytes beyond which no further request is taken: a reader that is slow waits for itself.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
@@ -63,13 +64,6 @@ enum Ending {
     Quiet,
     /// The peer did something that closes its connection.
     Refused(String),
-}
-
-/// What came of looking at the next frame.
-enum Step {
-    Taken,
-    /// No whole frame, or one that has to wait.
-    Blocked,
 }
 
 impl<T: Transport> Connection<T> {
@@ -184,140 +178,6 @@ impl<T: Transport> Connection<T> {
 
     fn has_much_unsent(&self) -> bool {
         self.output.len() > UNSENT_BYTES_MAX
-    }
-
-    /// Takes the next frame if there is a whole one whose turn it is.
-    fn take_frame(&mut self, waker: &Waker) -> Step {
-        if self.ending.is_some() || self.has_much_unsent() || self.is_muted() {
-            return Step::Blocked;
-        }
-        let frame = match self.input.frame(self.core.config.request_bytes_max) {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return Step::Blocked,
-            Err(error) => return self.refuse(error.to_string()),
-        };
-        let routed = route(&self.listener, frame);
-        let routed = match routed.and_then(|routed| authentication::check(routed.api, &self.link).map(|()| routed)) {
-            Ok(routed) => routed,
-            Err(reason) => return self.refuse(reason),
-        };
-        if !self.listener.answers(routed.api.key, waker) || !self.pending.admits(routed.route) {
-            return Step::Blocked;
-        }
-        let len = frame.len();
-        let is_measured = self.core.pipeline.metrics.is_on();
-        let measured = is_measured
-            .then(|| Measured::begin(routed.api, routed.version(), routed.body(frame), len, self.received_at));
-        let asked = Asked { api: routed.api, request_bytes: len, measured };
-        let step = match routed.route {
-            Route::Outside => self.take_outside(&routed, asked, waker),
-            _ => self.take_own(&routed, asked, waker),
-        };
-        if matches!(step, Step::Taken) {
-            self.core.pipeline.metrics.add_request(routed.api, routed.version());
-            self.input.consume(len);
-        }
-        step
-    }
-
-    /// Hands the request on, unless it is a fetch of the quorum's log that is answered here.
-    fn take_outside(&mut self, routed: &Routed, mut asked: Asked, waker: &Waker) -> Step {
-        let Ok(Some(frame)) = self.input.frame(self.core.config.request_bytes_max) else {
-            unreachable!("it was there just before")
-        };
-        match replica_fetch::take(&self.core, &self.listener, routed, frame, waker) {
-            Taken::Answered(body) => match whole(routed.header, &body) {
-                // Nothing is before it: else it would not have been admitted.
-                Ok(frame) => {
-                    asked.measured.iter_mut().for_each(|measured| measured.handled());
-                    self.send(frame, asked);
-                }
-                Err(ending) => {
-                    self.ending = Some(ending);
-                    return Step::Blocked;
-                }
-            },
-            taken => {
-                let handle = self.core.new_id();
-                let request = match routed.to_request(handle, &self.listener, &self.link, self.received_at, frame) {
-                    Ok(request) => request,
-                    Err(error) => return self.refuse(error.to_string()),
-                };
-                let pending = match taken {
-                    Taken::Waits(waiting) => WaitingReplica::pending(waiting, request, routed.header),
-                    _ => match ask_outside(&self.core, &self.link, request, waker) {
-                        Ok(handle) => Pending::Outside { handle, header: routed.header },
-                        Err(_) => return Step::Blocked,
-                    },
-                };
-                self.pending.push(pending, asked);
-            }
-        }
-        self.link.mark_asked_outside();
-        Step::Taken
-    }
-
-    /// Lets the engine's handler answer the request, now or later.
-    fn take_own(&mut self, routed: &Routed, mut asked: Asked, waker: &Waker) -> Step {
-        let is_next = self.pending.is_empty();
-        let unsent = self.output.len();
-        let before = if is_next { self.output.take_bytes() } else { Vec::new() };
-        let mut answer = Answer::behind(before);
-        if asked.measured.is_some() {
-            answer.writer.count_errors();
-        }
-        let Ok(Some(frame)) = self.input.frame(self.core.config.request_bytes_max) else {
-            unreachable!("it was there just before")
-        };
-        let outcome =
-            routed.handle(&self.core, &self.listener, &self.link, self.received_at, waker, frame, &mut answer);
-        if let Some(measured) = &mut asked.measured {
-            measured.has_errors(answer.writer.take_errors());
-            measured.handled();
-        }
-        match self.keep(outcome, answer, is_next, unsent, asked) {
-            Some(reason) => self.refuse(reason),
-            None => Step::Taken,
-        }
-    }
-
-    /// Puts what became of a request where it belongs; a reason to close, if there is one.
-    fn keep(
-        &mut self,
-        outcome: Outcome,
-        mut answer: Answer,
-        is_next: bool,
-        unsent: usize,
-        asked: Asked,
-    ) -> Option<String> {
-        let needs_length = matches!(outcome, Outcome::Answered | Outcome::Acks(_));
-        let too_long = if needs_length { answer.finish().err() } else { None };
-        if matches!(outcome, Outcome::Answered) && too_long.is_none() && is_next {
-            let (bytes, slices) = answer.into_parts();
-            self.output.restore(bytes);
-            slices.into_iter().for_each(|(position, slice)| self.output.insert_slice(position, slice));
-            self.settle(asked, self.output.len() - unsent);
-            return None;
-        }
-        let (before, frame) = answer.split();
-        if is_next {
-            self.output.restore(before);
-        }
-        match outcome {
-            _ if too_long.is_some() => return too_long.map(|error| error.to_string()),
-            Outcome::Answered => self.pending.push(Pending::Ready(frame), asked),
-            Outcome::Silent => self.settle(asked, 0),
-            Outcome::Acks(waiting) => self.pending.push(Pending::Acks(frame, waiting), asked),
-            Outcome::Fetch(waiting) => self.pending.push(Pending::Fetch(waiting), asked),
-            Outcome::Close(reason) => return Some(reason),
-        }
-        None
-    }
-
-    /// Takes nothing more; what was taken is still answered.
-    fn refuse(&mut self, reason: String) -> Step {
-        self.ending = Some(Ending::Refused(reason));
-        Step::Blocked
     }
 
     /// Moves the answers that are due to the output, in order.

@@ -1,7 +1,7 @@
 """The broker's life cycle, without I/O (`BrokerLifecycleManager`).
 
-One request to the controller is in flight at a time. The driver sends what `next_request` returns, and reports the
-answer or the failure; time comes in as milliseconds of a monotonic clock.
+One request to the controller is in flight at a time. The driver carries out the effects of each event
+(`klamm.driving`), and reports the answer of a request, or its failure, as another event.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from klamm.protocol.named_tuple import NamedTuple
+from klamm.protocol.value import Value
 
 
 class BrokerState(Enum):
@@ -39,17 +39,32 @@ SHUTDOWN_SECOND_HEARTBEAT_MS: Final = 50
 BACKOFF_BASE_MS: Final = 100
 BACKOFF_JITTER: Final = 0.02
 
-
-class Register(NamedTuple):
-    """Send a BrokerRegistration."""
+WAITS_FOR_METADATA: Final = (_S.STARTING, _S.RECOVERY, _S.PENDING_CONTROLLED_SHUTDOWN)
 
 
-class Heartbeat(NamedTuple):
-    """Send a BrokerHeartbeat with this requested state."""
+class Register(Value):
+    """Send a BrokerRegistration; report `on_registered` or `on_failure`."""
+
+
+class Heartbeat(Value):
+    """Send a BrokerHeartbeat with this requested state; report `on_heartbeat_answer` or `on_failure`."""
 
     broker_epoch: int
     want_fence: bool
     want_shut_down: bool
+
+
+class StateChanged(Value):
+    """The broker is in this state now."""
+
+    state: BrokerState
+
+
+class RegistrationOverdue(Value):
+    """initial.broker.registration.timeout.ms passed without a success: the broker must stop. Nothing more is sent."""
+
+
+Effect = Register | Heartbeat | StateChanged | RegistrationOverdue
 
 
 class BrokerLifecycle:
@@ -75,36 +90,61 @@ class BrokerLifecycle:
         self.broker_epoch = -1
         self.fenced = True
         self.ready_to_unfence = False
-        self.deadline_ms: int | None = None
-        self.registration_deadline_ms: int | None = None
+        self._due_ms: int | None = None
+        self._registration_deadline_ms: int | None = None
         self._in_flight = False
+        self._is_due_again = False
+        """Something happened while a request was in flight that the next one has to report at once."""
+        self._is_published = False
+        """More metadata was applied while a request was in flight."""
         self._failures = 0
         self._shutdown_beats = 0
+        self._effects: list[Effect] = []
 
-    def on_start(self, now_ms: int) -> None:
+    @property
+    def deadline_ms(self) -> int | None:
+        """When to call `on_timer`; None while a request is in flight, and when nothing more is to be sent."""
+        if self._in_flight or self._due_ms is None:
+            return None
+        overdue_ms = self._registration_deadline_ms
+        return self._due_ms if overdue_ms is None else min(self._due_ms, overdue_ms)
+
+    def on_start(self, now_ms: int) -> list[Effect]:
         """Begin: the first registration is due at once."""
         self._become(BrokerState.STARTING)
-        self.deadline_ms = now_ms
-        self.registration_deadline_ms = now_ms + self.registration_timeout_ms
+        self._due_ms = now_ms
+        self._registration_deadline_ms = now_ms + self.registration_timeout_ms
+        return self.on_timer(now_ms)
 
-    def next_request(self, now_ms: int) -> Register | Heartbeat | None:
-        """The request that is due now, if any; it counts as in flight until it is answered or failed."""
-        idle = self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN)
-        if idle or self._in_flight or self.deadline_ms is None or now_ms < self.deadline_ms:
-            return None
-        self._in_flight = True
+    def on_timer(self, now_ms: int) -> list[Effect]:
+        """Send the request that is due, if any; it counts as in flight until it is answered or failed."""
+        deadline_ms = self.deadline_ms
+        if deadline_ms is not None and now_ms >= deadline_ms:
+            if self._registration_deadline_ms is not None and now_ms >= self._registration_deadline_ms:
+                self._due_ms = None
+                self._effects.append(RegistrationOverdue())
+            else:
+                self._effects.append(self._next_request())
+                self._in_flight, self._is_due_again, self._is_published = True, False, False
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _next_request(self) -> Register | Heartbeat:
         if self.broker_epoch < 0:
             return Register()
         want_fence = not self.ready_to_unfence and self.state in (BrokerState.STARTING, BrokerState.RECOVERY)
         return Heartbeat(self.broker_epoch, want_fence, self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN)
 
-    def on_registered(self, now_ms: int, broker_epoch: int) -> None:
+    def on_registered(self, now_ms: int, broker_epoch: int) -> list[Effect]:
         """The controller accepted the registration: beat at once."""
         self._answered(now_ms)
         self.broker_epoch = broker_epoch
-        self.registration_deadline_ms = None
+        self._registration_deadline_ms = None
+        return self.on_timer(now_ms)
 
-    def on_heartbeat_answer(self, now_ms: int, *, caught_up: bool, fenced: bool, should_shut_down: bool) -> None:
+    def on_heartbeat_answer(
+        self, now_ms: int, *, caught_up: bool, fenced: bool, should_shut_down: bool
+    ) -> list[Effect]:
         """Move along the table as the controller's answer allows."""
         self._answered(now_ms)
         self.fenced = fenced
@@ -112,57 +152,79 @@ class BrokerLifecycle:
             case BrokerState.STARTING if caught_up:
                 self._become(BrokerState.RECOVERY)
             case BrokerState.STARTING:
-                self.deadline_ms = now_ms + STARTING_HEARTBEAT_MS
+                self._due_ms = now_ms + STARTING_HEARTBEAT_MS
             case BrokerState.RECOVERY if not fenced:
                 self._become(BrokerState.RUNNING)
-                self.deadline_ms = now_ms + self.heartbeat_interval_ms
+                self._due_ms = now_ms + self.heartbeat_interval_ms
             case BrokerState.PENDING_CONTROLLED_SHUTDOWN if should_shut_down:
                 self._become(BrokerState.SHUTTING_DOWN)
             case BrokerState.PENDING_CONTROLLED_SHUTDOWN:
                 self._shutdown_beats += 1
                 first = self._shutdown_beats == 1
-                self.deadline_ms = now_ms + (SHUTDOWN_SECOND_HEARTBEAT_MS if first else self.heartbeat_interval_ms)
+                self._due_ms = now_ms + (SHUTDOWN_SECOND_HEARTBEAT_MS if first else self.heartbeat_interval_ms)
+            case BrokerState.SHUTTING_DOWN:
+                pass
             case _:
-                self.deadline_ms = now_ms + self.heartbeat_interval_ms
+                self._due_ms = now_ms + self.heartbeat_interval_ms
+        is_awaited = self._is_published and self.state in WAITS_FOR_METADATA
+        return self._beat_now(now_ms) if self._is_due_again or is_awaited else self.on_timer(now_ms)
 
-    def on_failure(self, now_ms: int) -> None:
+    def on_failure(self, now_ms: int) -> list[Effect]:
         """An error or no answer: try again after an exponential pause (100 ms doubling, half a session at most)."""
         self._in_flight = False
         pause_ms = min(BACKOFF_BASE_MS * 2 ** min(self._failures, 20), self.session_timeout_ms // 2)
         self._failures += 1
-        self.deadline_ms = now_ms + int(pause_ms * (1 + BACKOFF_JITTER * (2 * self.draw() - 1)))
+        if self._due_ms is not None:
+            self._due_ms = now_ms + int(pause_ms * (1 + BACKOFF_JITTER * (2 * self.draw() - 1)))
+        return self.on_timer(now_ms)
 
-    def on_ready(self, now_ms: int) -> None:
+    def on_ready(self, now_ms: int) -> list[Effect]:
         """Logs are recovered: the next heartbeats ask to be unfenced, the first of them now."""
         self.ready_to_unfence = True
-        if self.state in (BrokerState.STARTING, BrokerState.RECOVERY) and self.broker_epoch >= 0:
-            self.deadline_ms = now_ms
+        is_awaited = self.state in (BrokerState.STARTING, BrokerState.RECOVERY) and self.broker_epoch >= 0
+        return self._beat_now(now_ms) if is_awaited else []
 
-    def on_shutdown_asked(self, now_ms: int) -> None:
+    def on_published(self, now_ms: int) -> list[Effect]:
+        """More metadata was applied: a broker that waits for it, to be caught up or to leave, need not wait longer."""
+        self._is_published = True
+        is_awaited = self.state in WAITS_FOR_METADATA and self.broker_epoch >= 0 and not self._in_flight
+        return self._beat_now(now_ms) if is_awaited else []
+
+    def on_log_dir_failed(self, now_ms: int) -> list[Effect]:
+        """A log directory failed: the controller learns it by the next heartbeat, which is due now."""
+        return self._beat_now(now_ms)
+
+    def _beat_now(self, now_ms: int) -> list[Effect]:
+        self._is_due_again = True
+        if self._due_ms is not None:
+            self._due_ms = now_ms
+        return self.on_timer(now_ms)
+
+    def on_shutdown_asked(self, now_ms: int) -> list[Effect]:
         """Begin a controlled shutdown; from any state but RUNNING there is nothing to hand over."""
         if self.state is BrokerState.RUNNING:
             self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-            self.deadline_ms = now_ms
+            self._is_due_again, self._due_ms = True, now_ms
         elif self.state not in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
             self._become(BrokerState.SHUTTING_DOWN)
+        return self.on_timer(now_ms)
 
-    def on_give_up(self) -> None:
+    def on_give_up(self, now_ms: int) -> list[Effect]:
         """Stop without the controller's leave (time is up, or a second signal)."""
         if self.state is not BrokerState.SHUTTING_DOWN:
             self._become(BrokerState.SHUTTING_DOWN)
-
-    def registration_overdue(self, now_ms: int) -> bool:
-        """Whether initial.broker.registration.timeout.ms passed without a success: the broker must stop."""
-        return self.registration_deadline_ms is not None and now_ms >= self.registration_deadline_ms
+        return self.on_timer(now_ms)
 
     def _answered(self, now_ms: int) -> None:
         self._in_flight = False
         self._failures = 0
-        self.deadline_ms = now_ms
+        if self._due_ms is not None:
+            self._due_ms = now_ms
 
     def _become(self, state: BrokerState) -> None:
         if state not in NEXT_STATES[self.state]:
             raise AssertionError(f"broker state may not move from {self.state.name} to {state.name}")
         self.state = state
+        self._effects.append(StateChanged(state))
         if state is BrokerState.SHUTTING_DOWN:
-            self.deadline_ms = None
+            self._due_ms = None

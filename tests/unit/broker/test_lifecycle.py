@@ -6,7 +6,19 @@ import itertools
 
 import pytest
 
-from klamm.broker.lifecycle import NEXT_STATES, BrokerLifecycle, BrokerState, Heartbeat, Register
+from klamm.broker.lifecycle import (
+    NEXT_STATES,
+    BrokerLifecycle,
+    BrokerState,
+    Effect,
+    Heartbeat,
+    Register,
+    RegistrationOverdue,
+    StateChanged,
+)
+
+FENCED_BEAT = Heartbeat(7, want_fence=True, want_shut_down=False)
+BEAT = Heartbeat(7, want_fence=False, want_shut_down=False)
 
 
 def lifecycle() -> BrokerLifecycle:
@@ -15,17 +27,27 @@ def lifecycle() -> BrokerLifecycle:
     )
 
 
-def running(now_ms: int = 0) -> BrokerLifecycle:
+def answer(
+    core: BrokerLifecycle, now_ms: int, *, caught_up: bool = True, fenced: bool = False, should_shut_down: bool = False
+) -> list[Effect]:
+    return core.on_heartbeat_answer(now_ms, caught_up=caught_up, fenced=fenced, should_shut_down=should_shut_down)
+
+
+def registered(now_ms: int = 0) -> BrokerLifecycle:
+    """Its first heartbeat is in flight."""
     core = lifecycle()
-    core.on_start(now_ms)
-    core.next_request(now_ms)
-    core.on_registered(now_ms, 7)
-    core.next_request(now_ms)
-    core.on_heartbeat_answer(now_ms, caught_up=True, fenced=True, should_shut_down=False)
+    assert core.on_start(now_ms) == [StateChanged(BrokerState.STARTING), Register()]
+    assert core.on_registered(now_ms, 7) == [FENCED_BEAT]
+    return core
+
+
+def running(now_ms: int = 0) -> BrokerLifecycle:
+    """Its next heartbeat is due in 2 s."""
+    core = registered(now_ms)
     core.on_ready(now_ms)
-    core.next_request(now_ms)
-    core.on_heartbeat_answer(now_ms, caught_up=True, fenced=False, should_shut_down=False)
-    assert core.state is BrokerState.RUNNING
+    assert answer(core, now_ms, fenced=True) == [StateChanged(BrokerState.RECOVERY), BEAT]
+    assert answer(core, now_ms) == [StateChanged(BrokerState.RUNNING)]
+    assert core.deadline_ms == now_ms + 2000
     return core
 
 
@@ -43,68 +65,110 @@ def test_only_the_table_moves_the_state(old: BrokerState, new: BrokerState) -> N
 
 def test_registers_then_beats_every_ten_ms_until_caught_up() -> None:
     core = lifecycle()
-    core.on_start(100)
-    assert core.next_request(100) == Register()
-    assert core.next_request(100) is None, "one request in flight at a time"
-    core.on_registered(105, 7)
-    assert core.next_request(105) == Heartbeat(7, want_fence=True, want_shut_down=False)
-    core.on_heartbeat_answer(106, caught_up=False, fenced=True, should_shut_down=False)
-    assert core.next_request(115) is None
-    assert core.next_request(116) == Heartbeat(7, want_fence=True, want_shut_down=False)
+    assert core.on_start(100) == [StateChanged(BrokerState.STARTING), Register()]
+    assert core.deadline_ms is None
+    assert core.on_timer(100) == [], "one request in flight at a time"
+    assert core.on_registered(105, 7) == [FENCED_BEAT]
+    assert answer(core, 106, caught_up=False, fenced=True) == []
+    assert core.deadline_ms == 116
+    assert core.on_timer(115) == []
+    assert core.on_timer(116) == [FENCED_BEAT]
 
 
 def test_stays_fenced_until_ready() -> None:
-    core = lifecycle()
-    core.on_start(0)
-    core.next_request(0)
-    core.on_registered(0, 7)
-    core.next_request(0)
-    core.on_heartbeat_answer(0, caught_up=True, fenced=True, should_shut_down=False)
-    assert core.state is BrokerState.RECOVERY
-    assert core.next_request(0) == Heartbeat(7, want_fence=True, want_shut_down=False)
-    core.on_heartbeat_answer(1, caught_up=True, fenced=True, should_shut_down=False)
-    core.on_ready(5)
-    assert core.next_request(5) == Heartbeat(7, want_fence=False, want_shut_down=False)
-    core.on_heartbeat_answer(6, caught_up=True, fenced=False, should_shut_down=False)
-    assert core.state is BrokerState.RUNNING
+    core = registered()
+    assert answer(core, 0, fenced=True) == [StateChanged(BrokerState.RECOVERY), FENCED_BEAT]
+    assert answer(core, 1, fenced=True) == []
+    assert core.on_ready(5) == [BEAT]
+    assert answer(core, 6) == [StateChanged(BrokerState.RUNNING)]
     assert core.deadline_ms == 2006
+
+
+def test_a_broker_that_is_ready_while_a_heartbeat_is_in_flight_beats_again_at_once() -> None:
+    core = registered()
+    answer(core, 0, fenced=True)
+    assert core.on_ready(1) == []
+    assert answer(core, 2, fenced=True) == [BEAT]
+
+
+def test_metadata_that_a_broker_waits_for_makes_it_beat_at_once() -> None:
+    core = registered()
+    answer(core, 0, caught_up=False, fenced=True)
+    assert core.on_published(3) == [FENCED_BEAT]
+    assert core.on_published(4) == [], "one request in flight at a time"
+    assert answer(core, 5, caught_up=False, fenced=True) == [FENCED_BEAT], "it came after the request had left"
+    assert answer(core, 6, caught_up=False, fenced=True) == []
+    assert core.deadline_ms == 16
+
+
+def test_metadata_that_no_one_waits_for_changes_nothing() -> None:
+    core = running()
+    assert core.on_published(3) == []
+    assert core.on_timer(2000) == [BEAT]
+    assert core.on_published(2001) == []
+    assert answer(core, 2002) == []
+    assert core.deadline_ms == 4002
+
+
+def test_a_failed_log_directory_is_told_at_once() -> None:
+    core = running()
+    assert core.on_log_dir_failed(10) == [BEAT]
+    assert core.on_log_dir_failed(11) == []
+    assert answer(core, 12) == [BEAT], "the heartbeat in flight does not name the second one"
+    assert answer(core, 13) == []
 
 
 def test_controlled_shutdown_waits_for_leave() -> None:
     core = running()
-    core.on_shutdown_asked(10)
-    assert core.next_request(10) == Heartbeat(7, want_fence=False, want_shut_down=True)
-    core.on_heartbeat_answer(11, caught_up=True, fenced=False, should_shut_down=False)
+    leaving = Heartbeat(7, want_fence=False, want_shut_down=True)
+    assert core.on_shutdown_asked(10) == [StateChanged(BrokerState.PENDING_CONTROLLED_SHUTDOWN), leaving]
+    assert answer(core, 11) == []
     assert core.deadline_ms == 61, "the second heartbeat of a shutdown comes after 50 ms"
-    core.next_request(61)
-    core.on_heartbeat_answer(62, caught_up=True, fenced=True, should_shut_down=True)
-    assert core.state is BrokerState.SHUTTING_DOWN
-    assert core.next_request(10_000) is None
+    assert core.on_timer(61) == [leaving]
+    assert answer(core, 62, fenced=True, should_shut_down=True) == [StateChanged(BrokerState.SHUTTING_DOWN)]
+    assert core.deadline_ms is None
+    assert core.on_timer(10_000) == []
 
 
 def test_shutdown_before_running_is_at_once() -> None:
-    core = lifecycle()
-    core.on_start(0)
-    core.on_shutdown_asked(0)
-    assert core.state is BrokerState.SHUTTING_DOWN
+    core = registered()
+    assert core.on_shutdown_asked(0) == [StateChanged(BrokerState.SHUTTING_DOWN)]
+    assert answer(core, 1) == [], "the answer that was in flight changes nothing"
+    assert core.deadline_ms is None
+
+
+def test_giving_up_needs_no_leave() -> None:
+    core = running()
+    assert core.on_give_up(5) == [StateChanged(BrokerState.SHUTTING_DOWN)]
+    assert core.on_give_up(6) == []
+    assert core.on_log_dir_failed(7) == core.on_failure(8) == []
 
 
 def test_failures_back_off_up_to_half_a_session() -> None:
-    core = running()
-    pauses = []
+    core, now_ms, pauses = running(), 2000, []
     for _ in range(9):
-        core.deadline_ms = 0
-        core.next_request(0)
-        core.on_failure(0)
-        pauses.append(core.deadline_ms)
+        assert core.on_timer(now_ms) == [BEAT]
+        assert core.on_failure(now_ms) == []
+        assert core.deadline_ms is not None
+        pauses.append(core.deadline_ms - now_ms)
+        now_ms = core.deadline_ms
     assert pauses == [100, 200, 400, 800, 1600, 3200, 4500, 4500, 4500]
 
 
 def test_registration_must_succeed_in_time() -> None:
     core = lifecycle()
     core.on_start(0)
-    assert not core.registration_overdue(59_999)
-    assert core.registration_overdue(60_000)
-    core.next_request(0)
-    core.on_registered(1, 3)
-    assert not core.registration_overdue(70_000)
+    core.on_failure(59_950)
+    assert core.deadline_ms == 60_000, "earlier than the next attempt"
+    assert core.on_timer(59_999) == []
+    assert core.on_timer(60_000) == [RegistrationOverdue()]
+    assert core.deadline_ms is None
+    assert core.on_timer(70_000) == []
+
+
+def test_a_registered_broker_is_never_overdue() -> None:
+    core = lifecycle()
+    core.on_start(0)
+    assert core.on_registered(59_999, 7) == [FENCED_BEAT]
+    assert answer(core, 70_000, caught_up=False, fenced=True) == []
+    assert core.on_timer(70_010) == [FENCED_BEAT]

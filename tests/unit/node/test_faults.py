@@ -10,7 +10,7 @@ from tests.support.controller_channel import ChannelByName
 
 from klamm._engine import Image
 from klamm.broker.lifecycle import BrokerState
-from klamm.node.controller import assignments, controller_registration, registration
+from klamm.node.controller import assignments, controller_registration
 from klamm.node.controller.assignments import Assignments
 from klamm.node.controller.controller_registration import ControllerRegistration
 from klamm.node.controller.registration import Registration, lifecycle
@@ -61,7 +61,6 @@ class Failing(ChannelByName):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration, "FAILED_PAUSE_S", 0.001)
     monkeypatch.setattr(assignments, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(controller_registration, "FIRST_PAUSE_S", 0.001)
 

@@ -6,10 +6,21 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, assert_never
 
-from klamm.broker.lifecycle import BrokerLifecycle, BrokerState, Heartbeat, Register
+from klamm.broker.lifecycle import (
+    BrokerLifecycle,
+    BrokerState,
+    Effect,
+    Heartbeat,
+    Register,
+    RegistrationOverdue,
+    StateChanged,
+)
 from klamm.controller.operations.nodes import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from klamm.driving.clock import DeadlineTimer, LoopClock
+from klamm.driving.running_time import RunningTime
 from klamm.node.controller.controller_channel import ControllerChannel
 from klamm.protocol.errors import ErrorCode
 from klamm.protocol.messages.registration import (
@@ -24,12 +35,6 @@ log = logging.getLogger("klamm.node.registration")
 LOOK_S: Final = 0.1
 LONG_PAUSE_MS: Final = 1_000
 """A heartbeat that is so late was not kept back by a loop with much to do, but by a process that did not run."""
-FAILED_PAUSE_S: Final = 0.1
-"""After an exception that was not foreseen, beside the core's own pause between requests."""
-
-WAITS_FOR_METADATA: Final = (BrokerState.STARTING, BrokerState.RECOVERY, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-
-_Answer = TypeVar("_Answer", BrokerRegistrationResponse, BrokerHeartbeatResponse)
 
 
 class Registration:
@@ -68,9 +73,11 @@ class Registration:
         self._controller = controller
         self._request = request
         self._applied_offset = applied_offset
-        self._wake = asyncio.Event()
-        self._published_meanwhile = False
-        self._task: asyncio.Task[None] | None = None
+        self._clock = LoopClock()
+        self._now_ms = self._clock.now_ms
+        self._timer = DeadlineTimer(self._clock, self._on_timer)
+        self._running_time = RunningTime(self._now_ms(), LONG_PAUSE_MS)
+        self._exchange: asyncio.Task[None] | None = None
         self.offline_log_dirs: tuple[bytes, ...] = ()
         self.registered = asyncio.Event()
         self.running = asyncio.Event()
@@ -88,26 +95,20 @@ class Registration:
 
     def start(self) -> None:
         """Begin to register."""
-        self._lifecycle.on_start(_now_ms())
-        self._task = asyncio.ensure_future(self._run())
+        self._carry_out(self._lifecycle.on_start(self._now_ms()))
 
     def ready(self) -> None:
         """The broker can serve: ask to be unfenced."""
-        self._lifecycle.on_ready(_now_ms())
-        self._wake.set()
+        self._carry_out(self._lifecycle.on_ready(self._now_ms()))
 
     def on_published(self) -> None:
-        """More metadata was applied: what waits for that, to be caught up or to leave, need not wait for its time."""
-        self._published_meanwhile = True
-        if self._lifecycle.state in WAITS_FOR_METADATA and self.broker_epoch >= 0:
-            self._lifecycle.deadline_ms = _now_ms()
-            self._wake.set()
+        """More metadata was applied."""
+        self._carry_out(self._lifecycle.on_published(self._now_ms()))
 
     def on_log_dir_failed(self, directory_id: bytes) -> None:
         """Tell the controller with the next heartbeat, which is due now."""
         self.offline_log_dirs = (*self.offline_log_dirs, directory_id)
-        self._lifecycle.deadline_ms = _now_ms()
-        self._wake.set()
+        self._carry_out(self._lifecycle.on_log_dir_failed(self._now_ms()))
         timeout_s = self._log_dir_failure_timeout_ms / 1000
         asyncio.get_running_loop().call_later(timeout_s, self._check_acknowledged, directory_id)
 
@@ -128,8 +129,7 @@ class Registration:
         Not at all while nobody could give it, unlike Apache Kafka, which waits all of its 5 minutes (ARCHITECTURE:
         evidence of death).
         """
-        self._lifecycle.on_shutdown_asked(_now_ms())
-        self._wake.set()
+        self._carry_out(self._lifecycle.on_shutdown_asked(self._now_ms()))
         try:
             async with asyncio.timeout(timeout_s):
                 await self._until_ended_or_hopeless()
@@ -147,20 +147,39 @@ class Registration:
 
     def stop(self) -> None:
         """End without asking."""
-        self._lifecycle.on_give_up()
-        if self._task is not None:
-            self._task.cancel()
+        self._carry_out(self._lifecycle.on_give_up(self._now_ms()))
+        self._timer.cancel()
+        if self._exchange is not None:
+            self._exchange.cancel()
 
-    async def _run(self) -> None:
-        while self._lifecycle.state is not BrokerState.SHUTTING_DOWN:
-            if self._lifecycle.registration_overdue(_now_ms()):
-                self._on_fault(self._overdue())
-                return
-            try:
-                await self._take_turn()
-            except Exception as error:
-                await self._pause_after(error)
-        self.ended.set()
+    # Effects
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Register():
+                    self._exchange = asyncio.ensure_future(self._guarded(self._register))
+                case Heartbeat():
+                    self._exchange = asyncio.ensure_future(self._guarded(partial(self._beat, effect)))
+                case StateChanged(BrokerState.RUNNING):
+                    self.running.set()
+                case StateChanged(BrokerState.SHUTTING_DOWN):
+                    self.ended.set()
+                case StateChanged():
+                    pass
+                case RegistrationOverdue():
+                    self._on_fault(self._overdue())
+                case _:
+                    assert_never(effect)
+        self._timer.arm(self._lifecycle.deadline_ms)
+
+    def _on_timer(self, at_ms: int) -> None:
+        now_ms = self._now_ms()
+        self._running_time.on_turn(now_ms, at_ms)
+        pause_ms = self._running_time.take_pause()
+        if pause_ms:
+            self._on_pause(pause_ms)
+        self._carry_out(self._lifecycle.on_timer(now_ms))
 
     def _overdue(self) -> TimeoutError:
         timeout_ms = self._lifecycle.registration_timeout_ms
@@ -171,47 +190,26 @@ class Registration:
             f"{foreign or 'see whether the controllers run and have a leader'}"
         )
 
-    async def _take_turn(self) -> None:
-        request = self._lifecycle.next_request(_now_ms())
-        if request is None:
-            await self._pause()
-        else:
-            await self._exchange(request)
-        if self._lifecycle.state is BrokerState.RUNNING and not self.running.is_set():
-            self.running.set()
+    async def _guarded(self, exchange: Callable[[], Awaitable[list[Effect]]]) -> None:
+        """Carry out what follows from an exchange. One that fails in a way that was not foreseen is repeated."""
+        try:
+            effects = await exchange()
+        except Exception as error:
+            if repr(error) != self._last_error:  # each cause once
+                self._last_error = repr(error)
+                log.error("the exchange with the controller failed, and is repeated: %r", error, exc_info=error)
+            effects = self._lifecycle.on_failure(self._now_ms())
+        self._carry_out(effects)
 
-    async def _pause_after(self, error: Exception) -> None:
-        if repr(error) != self._last_error:  # each cause once
-            self._last_error = repr(error)
-            log.error("the exchange with the controller failed, and is repeated: %r", error, exc_info=error)
-        self._lifecycle.on_failure(_now_ms())
-        await asyncio.sleep(FAILED_PAUSE_S)
+    async def _register(self) -> list[Effect]:
+        answer = await self._controller.ask(BROKER_REGISTRATION, self._request(), self._ask_timeout_ms)
+        if self._is_refused(answer):
+            return self._lifecycle.on_failure(self._now_ms())
+        log.info("registered with broker epoch %d", answer.broker_epoch)
+        self.registered.set()
+        return self._lifecycle.on_registered(self._now_ms(), answer.broker_epoch)
 
-    async def _pause(self) -> None:
-        deadline_ms = self._lifecycle.deadline_ms
-        timeout_s = None if deadline_ms is None else max(0.0, (deadline_ms - _now_ms()) / 1000)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), timeout_s)
-        late_ms = 0 if deadline_ms is None or self._wake.is_set() else _now_ms() - deadline_ms
-        self._wake.clear()
-        if late_ms >= LONG_PAUSE_MS:
-            self._on_pause(late_ms)
-
-    async def _exchange(self, request: Register | Heartbeat) -> None:
-        match request:
-            case Register():
-                await self._register()
-            case Heartbeat():
-                await self._beat(request)
-
-    async def _register(self) -> None:
-        answer = await self._ask(self._controller.ask(BROKER_REGISTRATION, self._request(), self._ask_timeout_ms))
-        if answer is not None:
-            log.info("registered with broker epoch %d", answer.broker_epoch)
-            self._lifecycle.on_registered(_now_ms(), answer.broker_epoch)
-            self.registered.set()
-
-    async def _beat(self, beat: Heartbeat) -> None:
+    async def _beat(self, beat: Heartbeat) -> list[Effect]:
         request = BrokerHeartbeatRequest(
             broker_id=self._request().broker_id,
             broker_epoch=beat.broker_epoch,
@@ -220,23 +218,20 @@ class Registration:
             want_shut_down=beat.want_shut_down,
             offline_log_dirs=self.offline_log_dirs,
         )
-        self._published_meanwhile = False
-        answer = await self._ask(self._controller.ask(BROKER_HEARTBEAT, request, self._ask_timeout_ms))
-        if answer is not None:
-            self._acknowledged_log_dirs = request.offline_log_dirs
-            self._lifecycle.on_heartbeat_answer(
-                _now_ms(),
-                caught_up=answer.is_caught_up,
-                fenced=answer.is_fenced,
-                should_shut_down=answer.should_shut_down,
-            )
-            if self._published_meanwhile:
-                self.on_published()  # an answer sets the next time, and its image may have been published by now
+        answer = await self._controller.ask(BROKER_HEARTBEAT, request, self._ask_timeout_ms)
+        if self._is_refused(answer):
+            return self._lifecycle.on_failure(self._now_ms())
+        self._acknowledged_log_dirs = request.offline_log_dirs
+        return self._lifecycle.on_heartbeat_answer(
+            self._now_ms(),
+            caught_up=answer.is_caught_up,
+            fenced=answer.is_fenced,
+            should_shut_down=answer.should_shut_down,
+        )
 
-    async def _ask(self, asking: Awaitable[_Answer]) -> _Answer | None:
-        answer = await asking
+    def _is_refused(self, answer: BrokerRegistrationResponse | BrokerHeartbeatResponse) -> bool:
         if answer.error_code is ErrorCode.NONE:
-            return answer
+            return False
         if answer.error_code is ErrorCode.INCONSISTENT_CLUSTER_ID and self._foreign_answer is None:
             self._foreign_answer = (
                 "the active controller is of another cluster (INCONSISTENT_CLUSTER_ID): this broker was formatted for "
@@ -244,12 +239,7 @@ class Registration:
             )
             log.error("%s", self._foreign_answer)
         log.info("the controller answered %s; asking again", answer.error_code.name)
-        self._lifecycle.on_failure(_now_ms())
-        return None
-
-
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
+        return True
 
 
 def lifecycle(heartbeat_interval_ms: int, session_timeout_ms: int, registration_timeout_ms: int) -> BrokerLifecycle:

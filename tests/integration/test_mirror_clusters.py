@@ -14,7 +14,7 @@ from klamm.pipelines.mirror import MirrorError, MirrorOptions, Naming, sync_topi
 from klamm.pipelines.mirror import topics as choose
 from klamm.pipelines.mirror.clusters import Clusters
 from klamm.pipelines.mirror.selection import Selection
-from klamm.pipelines.mirror.sync_topic import Known, Place
+from klamm.pipelines.mirror.sync_topic import PartitionSyncs, Place
 from klamm.pipelines.mirror.syncs import Sync
 
 
@@ -107,10 +107,10 @@ def test_a_cluster_that_nobody_reaches_is_named(here: klamm.Cluster) -> None:
 
 def test_what_is_known_of_offsets_is_read_again(here: klamm.Cluster) -> None:
     here.create_topic("syncs")
-    known = {Place("a", number, "eu.a"): Known("id", (Sync(1, 2, number), Sync(5, 9))) for number in range(3)}
+    known = {Place("a", number, "eu.a"): PartitionSyncs("id", (Sync(1, 2, number), Sync(5, 9))) for number in range(3)}
     with KafkaClient(here.bootstrap_servers) as client:
         sync_topic.save(client, "syncs", known)
-        newer = {Place("a", 1, "eu.a"): Known(None, ())}
+        newer = {Place("a", 1, "eu.a"): PartitionSyncs(None, ())}
         sync_topic.save(client, "syncs", newer)
         client.produce("syncs", 0, None, _binary(b"somebody else's"))
         client.flush()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from klamm.pipelines.bench import connector
-from klamm.pipelines.bench.comparison import Wanted, bench_spark
+from klamm.pipelines.bench.comparison import ComparisonSettings, bench_spark
 from klamm.pipelines.bench.workload import Size
 from tests.interop.secured_kafka import SecuredKafka, by_scram
 from tests.spark.own_connector import FOLDER
@@ -26,7 +26,7 @@ def test_all_jobs_of_all_sides(java: None, broker: str, request: pytest.FixtureR
         bootstrap = node.bootstrap
         if broker != "Apache Kafka":
             bootstrap, keys = node.address("SCRAM"), by_scram(node)
-    wanted = Wanted(
+    wanted = ComparisonSettings(
         rounds=1,
         bootstrap=bootstrap,
         client=keys,

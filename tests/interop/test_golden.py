@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.support.node_process import NodeProcess
+from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.3.1"
 EXPECTED: dict[str, Any] = json.loads((GOLDEN / "expected.json").read_text())
@@ -96,6 +97,7 @@ def test_metadata(node: NodeProcess) -> None:
 
 
 def test_features_without_their_apis_are_named(node: NodeProcess) -> None:
+    wait_until(lambda: "features are finalized" in node.log())
     log = node.log()
     assert "group.version" in log
     assert "transaction.version" in log

@@ -16,7 +16,7 @@ use super::link_error::LinkError;
 use super::versions::Versions;
 
 /// How long a caller that has to look for signals may have to wait for that.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// One connection, used by one thread at a time.
 #[derive(Debug)]

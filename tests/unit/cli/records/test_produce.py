@@ -46,9 +46,9 @@ class Broker(FakeBroker):
         batch = request.topic_data[0].partition_data[0].records  # type: ignore[attr-defined]
         self.written += len(records.decode(bytes(batch)))
         for _ in range(self.presses):
-            # To the main thread: only there a system call is interrupted by it.
+            # To the main thread, which looks for signals while it waits; as far apart as a person presses.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            self.may_answer.wait(0.1)
+            self.may_answer.wait(0.3)
         self.presses = 0
         if not self.answers:
             self.may_answer.wait(60)

@@ -12,6 +12,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -317,35 +318,42 @@ def test_a_follower_of_the_image(
 # What else runs on the node's loop
 
 EVENTS: dict[str, Callable[[House], None]] = {
-    "request": House.create_topic,
-    "commit": lambda house: None,
-    "acked": lambda house: None,
-    "auto_create": House.auto_create,
+    "RequestEvent": House.create_topic,
+    "CommitEvent": lambda house: None,
+    "AckedEvent": lambda house: None,
+    "AutoCreateEvent": House.auto_create,
 }
 
 
 def test_every_kind_of_event_is_among_them() -> None:
-    kinds = set(re.findall(r'case "(\w+)":', inspect.getsource(Node._on_event)))
-    assert kinds == EVENTS.keys() | {"dir_failed", "log"}
+    kinds = set(re.findall(r"case (\w+)\(", inspect.getsource(Node._on_event)))
+    assert kinds == EVENTS.keys() | {"DirFailedEvent", "LogEvent"}
 
 
 @pytest.mark.parametrize("kind", sorted(EVENTS))
 def test_an_event_of_the_engine(
     house: House, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    raised = inject(monkeypatch, Node, "_on_event", lambda node, found, event: found == kind)
+    raised = inject(monkeypatch, Node, "_on_event", lambda node, event: type(event).__name__ == kind)
     assert_survives(house, raised, EVENTS[kind], caplog)
 
 
 def test_a_log_directory_whose_failure_could_not_be_taken_in_is_looked_at_again(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    @dataclass(frozen=True)
+    class DirFailed:
+        """Only the engine makes its events: this one stands for its DirFailedEvent."""
+
+        directory_id: bytes
+
     taken: list[bytes] = []
+    monkeypatch.setattr(node_module, "DirFailedEvent", DirFailed)
     monkeypatch.setattr(node_module, "LOST_EVENT_PAUSE_S", 0.01)
     monkeypatch.setattr(Node, "_on_log_dir_failed", lambda node, directory_id: taken.append(directory_id))
 
     async def lose() -> None:
-        house.nodes[0]._on_lost_event("dir_failed", b"d" * 16)
+        house.nodes[0]._on_lost_event(DirFailed(b"d" * 16))  # type: ignore[arg-type]
 
     house.cluster.run(lose())
     wait_until(lambda: taken == [b"d" * 16])
